@@ -2,102 +2,181 @@
 
 What is seen comes from `watched`, launches from `launching`, what Google does from `in_cloud`; here is what else can
 be done. Importing this is cheap: the network's libraries are imported where they are first needed.
+
+A cluster to launch on, with Google Cloud around it: node pools, images, storage; loaded when first asked for.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from console.errors import BadKubeconfig
-from console.in_cloud import ClusterInCloud
-from console.store import FIELDS
+from console.errors import BadKubeconfig, Unreachable
+from console.kube.store import FIELDS
+from console.launch.choices import unasked
+from console.launch.launcher import LaunchingCluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 
-    from console.alarms import Alarms
-    from console.attach import Attach
-    from console.cloud import Cloud
-    from console.cluster.given import Memory
-    from console.files.copies import Copies
-    from console.gpus import Gpus
-    from console.history import History
-    from console.in_cloud import GoogleAlone
-    from console.inside.containers import Inside
-    from console.measures import Measures
-    from console.models.alarm import Alarm
-    from console.models.facts import ContainerFact
-    from console.models.hang import HangReport
-    from console.models.launch import Field, Recipe
-    from console.models.log import LogLine
-    from console.preflight import Preflight
-    from console.profiles import Profiles
+    from console.attach.container_facts import ContainerFact
+    from console.attach.exec_many import Inside
+    from console.attach.files.copies import Copies
+    from console.attach.ssh.access import Attach
+    from console.attach.tunnel.session import Tunnels
+    from console.google.account import Cloud
+    from console.google.images import Images
+    from console.google.pool_changes import NodePools
+    from console.google.storage import StoredThings
+    from console.hang.report import HangReport
+    from console.hang.xray import Xray
+    from console.launch.choices import Offer
+    from console.launch.profiles import Profiles
+    from console.launch.recipes import Field, Recipe
+    from console.launch.run_database import History
+    from console.logs.container_log import Memory
+    from console.logs.line import LogLine
+    from console.metrics.alarm_rules import Alarm
+    from console.metrics.alarms import Alarms
+    from console.metrics.gpus import Gpus
+    from console.metrics.job_monitor import Measures
+    from console.preflight.run import Preflight
     from console.settings import Settings
-    from console.tunnel.session import Tunnels
-    from console.xray import Xray
+
+
+class ClusterInCloud(LaunchingCluster):
+    """What Google's own services know and do for it."""
+
+    async def close(self) -> None:
+        """End everything."""
+        if "storage" in vars(self):
+            await self.storage.close()
+        if "cloud" in vars(self):
+            await self.cloud.close()
+        await super().close()
+
+    @cached_property
+    def cloud(self) -> Cloud:
+        """Google Cloud around this cluster; its libraries are loaded by the first question."""
+        from console.google.account import Cloud
+
+        return Cloud(self)
+
+    @property
+    def node_pools(self) -> NodePools:
+        """The node pools of this cluster as Google has them."""
+        from console.google.pool_changes import NodePools
+
+        return NodePools(self, self.cloud)
+
+    @cached_property
+    def images(self) -> Images:
+        """Image builds, and the images of registries."""
+        from console.google.images import Images
+
+        return Images(self.cloud)
+
+    @cached_property
+    def storage(self) -> StoredThings:
+        """Buckets, and the file systems that pods can mount."""
+        from console.google.storage import StoredThings
+
+        return StoredThings(self.cloud, lambda: self.follow)
+
+    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
+        """As of any cluster, the images with those that were built from here; what only Google knows waits for it."""
+        found = dict(await super().choices(namespace))
+        if "images" in found:
+            found["images"] = await self.images.offered(found["images"])
+        return {**found, **unasked()}
+
+    async def google_offer(self, kind: str) -> Offer:
+        """What Google has to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
+        from console.google.field_choices import offer_of
+
+        return await offer_of(self, kind)
+
+
+class GoogleAlone:
+    """Images and storage for whoever is connected to no cluster, and has nothing but Google credentials."""
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        from console.google.account import Cloud
+        from console.google.images import Images
+        from console.google.storage import StoredThings
+
+        self.cloud = Cloud(read_only=read_only)
+        self.images = Images(self.cloud)
+        self.storage = StoredThings(self.cloud, _no_jobs)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self.storage.close()
+        await self.cloud.close()
+
+
+def _no_jobs() -> NoReturn:
+    raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
 
 
 def launchable() -> tuple[Recipe, ...]:
     """What can be launched; asks no cluster."""
-    from console.launch import Catalogue
+    from console.launch.install import Catalogue
 
     return Catalogue.load().recipes()
 
 
 def container_questions() -> tuple[ContainerFact, ...]:
     """What containers are asked of themselves, none of it answered yet."""
-    from console.inside.questions import asked
+    from console.attach.container_facts import asked
 
     return asked()
 
 
 def log_memory() -> Memory:
     """For `Session.follow_log`: who follows a log with it can go on in another session."""
-    from console.cluster.given import Memory
+    from console.logs.container_log import Memory
 
     return Memory(whole=False)
 
 
 def memory() -> History:
     """The runs that are remembered of real clusters; asks none of them."""
-    from console.history import History, usual_place
+    from console.launch.run_database import History, usual_place
 
     return History(usual_place())
 
 
 def saved_profiles() -> Profiles:
     """The person's profiles; asks no cluster."""
-    from console.launch import Catalogue
-    from console.profiles import Profiles
+    from console.launch.install import Catalogue
+    from console.launch.profiles import Profiles
 
     return Profiles(Catalogue.load)
 
 
 def cloud_alone() -> Cloud:
     """Google Cloud for whoever is connected to no cluster."""
-    from console.cloud import Cloud
+    from console.google.account import Cloud
 
     return Cloud()
 
 
 def google_alone(*, read_only: bool) -> GoogleAlone:
     """Images and storage for whoever is connected to no cluster."""
-    from console.in_cloud import GoogleAlone
-
     return GoogleAlone(read_only=read_only)
 
 
 def values_fields(recipe: str) -> tuple[Field, ...]:
     """What the form of a recipe asks for; asks no cluster. Raises BadInput."""
-    from console.launch import Catalogue
+    from console.launch.install import Catalogue
 
     return Catalogue.load().fields(recipe)
 
 
 def values_file(recipe: str) -> str:
     """Every value of a recipe at its default, explained, as YAML; asks no cluster. Raises BadInput."""
-    from console.launch import Catalogue
+    from console.launch.install import Catalogue
 
     return Catalogue.load().values_file(recipe)
 
@@ -113,7 +192,7 @@ class Session(ClusterInCloud):
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:
                 raise
-        from console.cloud import from_google
+        from console.google.account import from_google
 
         session = cls(settings, await from_google(settings.context), FIELDS if kinds is None else kinds)
         await session._connect(settings.context, settings.namespace)
@@ -139,7 +218,7 @@ class Session(ClusterInCloud):
     @property
     def preflight(self) -> Preflight:
         """What a launch needs of cluster and project, looked at beforehand."""
-        from console.preflight import Preflight
+        from console.preflight.run import Preflight
 
         return Preflight(self)
 
@@ -147,20 +226,20 @@ class Session(ClusterInCloud):
 
     async def cordon(self, node: str, *, on: bool = True) -> None:
         """Keep new pods off a node, or let them on again."""
-        from console.cluster import actions
+        from console.kube import actions
 
         connection = self.changing(f"{'cordon' if on else 'uncordon'} node {node}")
         await actions.cordon(connection.client, node, on=on)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         """Ask a pod to go; its Job makes another."""
-        from console.cluster import actions
+        from console.kube import actions
 
         await actions.delete_pod(self.changing(f"delete pod {name}").client, namespace, name)
 
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
-        from console.cluster import actions
+        from console.kube import actions
 
         connection = self.connected
         return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
@@ -170,35 +249,35 @@ class Session(ClusterInCloud):
     @property
     def attach(self) -> Attach:
         """SSH to ranks by name, editors, the doctor."""
-        from console.attach import Attach
+        from console.attach.ssh.access import Attach
 
         return Attach(self)
 
     @property
     def copies(self) -> Copies:
         """Copies between this machine and pods."""
-        from console.files.copies import Copies
+        from console.attach.files.copies import Copies
 
         return Copies(self)
 
     @property
     def inside(self) -> Inside:
         """One command in many ranks, and what containers say of themselves."""
-        from console.inside.containers import Inside
+        from console.attach.exec_many import Inside
 
         return Inside(self)
 
     @property
     def gpus(self) -> Gpus:
         """What the GPUs of a job do."""
-        from console.gpus import Gpus
+        from console.metrics.gpus import Gpus
 
         return Gpus(self)
 
     @cached_property
     def xray(self) -> Xray:
         """Where the processes of a job are that hangs."""
-        from console.xray import Xray
+        from console.hang.xray import Xray
 
         return Xray(self)
 
@@ -222,10 +301,10 @@ class Session(ClusterInCloud):
         `drawn`: also what is seen of a progress bar, each time it changes. `memory`: what was given before, in this
         session or another, is not given again.
         """
-        from console.cluster import logs
+        from console.logs import container_log
 
-        wanted = logs.Wanted(namespace, pod, container, tail, since, previous, follow)
-        return logs.follow_log(self.connected.client, wanted, drawn=drawn, memory=memory)
+        wanted = container_log.Wanted(namespace, pod, container, tail, since, previous, follow)
+        return container_log.follow_log(self.connected.client, wanted, drawn=drawn, memory=memory)
 
     async def exec(
         self,
@@ -238,7 +317,7 @@ class Session(ClusterInCloud):
         on_output: Callable[[int, bytes], None],
     ) -> int:
         """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
-        from console.cluster import exec as executing
+        from console.kube import exec as executing
 
         client = self.changing(f"run a command in pod {pod}").client
         return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
@@ -254,7 +333,7 @@ class Session(ClusterInCloud):
         name: str = "",
     ) -> int:
         """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
-        from console.cluster import shell
+        from console.kube import exec as shell
 
         client = self.changing(f"open a shell in pod {pod}").client
         return await shell.shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
@@ -262,14 +341,14 @@ class Session(ClusterInCloud):
     @cached_property
     def tunnels(self) -> Tunnels:
         """Ports of this machine that lead to ranks."""
-        from console.tunnel.session import Tunnels
+        from console.attach.tunnel.session import Tunnels
 
         return Tunnels(self)
 
     @cached_property
     def measures(self) -> Measures:
         """NCCL tests and training steps of jobs, read from their logs; every test is kept."""
-        from console.measures import Measures
+        from console.metrics.job_monitor import Measures
 
         return Measures(self, lambda: self.follow, lambda: self.runs)
 
@@ -281,7 +360,7 @@ class Session(ClusterInCloud):
     @cached_property
     def alarms(self) -> Alarms:
         """What is wrong with the jobs that are watched."""
-        from console.alarms import Alarms
+        from console.metrics.alarms import Alarms
 
         return Alarms(self, lambda: self.follow, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
 

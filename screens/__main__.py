@@ -32,8 +32,8 @@ def main(argv: list[str] | None = None) -> int:
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
         gc.enable()
-    from screens.cli.guarded import guarded
     from screens.cli.output import speaking
+    from screens.cli.terminal_guard import guarded
 
     crash.install_log()
     with guarded(), speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
@@ -70,7 +70,7 @@ def nothing_more() -> None:
 def run(options: Options) -> int:
     """Open what was asked for: the console, the tour, the practice cluster, or a plain command."""
     if options.command == "practice":
-        from console.practice.__main__ import serve
+        from practice.__main__ import serve
 
         return serve(speed=options.demo_speed or 1.0, seed=options.seed)
     if options.command == "tour":
@@ -84,7 +84,7 @@ def run(options: Options) -> int:
     if options.command == "view":
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
-        from screens.view import view
+        from screens.pages.view import view
 
         return view(options.file)
     if options.command == "":

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from screens.alarming import LOW, Bell, ring
+from screens.alarm_notices import LOW, Bell, ring
 from screens.base import LiveApp, LiveScreen
-from screens.pages import PAGE_KEYS, PAGES, page
+from screens.open_page import PAGE_KEYS, PAGES, page
 from screens.palette import ActiveBindings
-from screens.widgets.ink import DARK, LIGHT
+from screens.widgets.line import DARK, LIGHT
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from console.practice.child import PracticeProcess
     from console.session import Session
     from console.settings import Settings
+    from practice.child import PracticeProcess
 
 Connect = Callable[[], Awaitable["Session"]]
 
@@ -49,7 +49,7 @@ class ConsoleApp(LiveApp):
         ("tunnels", "7", "Tunnels"),
     )
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
+        mode: page(f"screens.pages.{mode}:{name}Screen") for mode, _, name in TABS
     }
     PAGES = PAGES
     DEFAULT_MODE = "fleet"
@@ -101,7 +101,7 @@ class ConsoleApp(LiveApp):
 
     def action_help(self) -> None:
         """Show all keys that work here, and what the screen has to tell of the place of the cursor."""
-        from screens.help import HelpScreen, KeyGroup, key_groups
+        from screens.pages.help import HelpScreen, KeyGroup, key_groups
 
         groups = key_groups(self.screen)
         title, told = self.screen.help_about() if isinstance(self.screen, LiveScreen) else ("", ())
@@ -110,7 +110,7 @@ class ConsoleApp(LiveApp):
     @work(group="actions")
     async def action_pick(self, what: str) -> None:
         """Pick another context (cluster) or namespace."""
-        from screens.switch import pick_context, pick_namespace
+        from screens.dialogs.switch_context import pick_context, pick_namespace
 
         if isinstance(self.screen, LiveScreen):
             await (pick_context if what == "context" else pick_namespace)(self.screen)

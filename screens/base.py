@@ -16,15 +16,14 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
 from console.errors import ConsoleError, Unreachable
-from console.models.alarm import GLYPH
-from console.models.fleet import Fleet
-from console.models.link import LinkState
+from console.kube.snapshot import Fleet, LinkState
+from console.metrics.alarm_rules import GLYPH
 from screens.filtering import FilteredScreen
 from screens.typing_ahead import OrderedApp
-from screens.widgets.abstract import Abstract
+from screens.widgets.base import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
-from screens.widgets.notice import Notice
-from screens.widgets.table import ResourceTable
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
 from screens.wording import JobInks, one_line
 
@@ -35,14 +34,13 @@ if TYPE_CHECKING:
     from textual.notifications import Notification, SeverityLevel
     from textual.screen import Screen
 
-    from console.in_cloud import GoogleAlone
-    from console.models.launch import LaunchPlan
-    from console.models.link import Link
-    from console.models.nccl_kept import NodeBandwidth
-    from console.session import Session
+    from console.kube.snapshot import Link
+    from console.launch.recipes import LaunchPlan
+    from console.metrics.nccl.history import NodeBandwidth
+    from console.session import GoogleAlone, Session
     from console.settings import Settings
-    from screens.widgets.column import RowT
-    from screens.widgets.launch_wish import LaunchWish
+    from screens.widgets.form.launch_draft import LaunchWish
+    from screens.widgets.table.column import RowT
 
 Key = tuple[str, str]
 ALL_NAMESPACES = "all namespaces"

@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.app import App
 
 from screens.cli.crash import report
-from screens.widgets.text_gate import TextGate
+from screens.widgets.base import TextGate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

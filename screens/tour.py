@@ -13,32 +13,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, ProgramFailed
-from console.models.job import JobState
-from console.models.ranks import ranks
-from console.models.reference import judge
-from console.models.run import Outcome
-from console.practice.child import PracticeProcess
+from console.kube.objects.jobset import JobState
+from console.launch.run_record import Outcome
+from console.metrics.nccl.reference import judge
+from console.scheduling.ranks import ranks
 from console.settings import Settings
+from practice.child import PracticeProcess
 from screens import wording
 from screens.app import ConsoleApp
 from screens.cli.output import say
 from screens.cli.rows import job_rows, pool_rows, queue_rows, workload_rows
-from screens.job import JobScreen
-from screens.jobs import JobsScreen
-from screens.launch import LaunchScreen
-from screens.modals.confirm import Confirm
-from screens.modals.launch_look import LaunchLook
-from screens.runs import RunsScreen
-from screens.widgets.nccl_panel import NcclPanel
+from screens.dialogs.launch import LaunchLook
+from screens.dialogs.question import Confirm
+from screens.pages.job import JobScreen
+from screens.pages.jobs import JobsScreen
+from screens.pages.launch import LaunchScreen
+from screens.pages.runs import RunsScreen
+from screens.widgets.charts.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.pilot import Pilot
 
-    from console.models.fleet import Fleet
-    from console.models.job import JobSet
-    from console.models.nccl import NcclTest
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+    from console.metrics.nccl.results import NcclTest
 
 SIZE = 140, 42
 PATIENCE = 60.0

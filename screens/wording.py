@@ -10,14 +10,14 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from console.models.owner import YOU
+from console.kube.objects.meta import YOU
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from console.models.alarm import Alarm
-    from console.models.explanation import Why
-    from console.models.run import RunRecord
+    from console.launch.run_record import RunRecord
+    from console.metrics.alarm_rules import Alarm
+    from console.scheduling.explanation import Why
 
 MINUTE = 60
 HOUR = 60 * MINUTE

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from aiohttp import web
 
-from console.cluster.client import Client
-from console.cluster.login import Login
-from console.cluster.target import Cluster, Target, User
+from console.kube.client import Client
+from console.kube.login import Login
+from console.kube.target import Cluster, Target, User
 from tests.certificates import usual_certificate
 
 if TYPE_CHECKING:

@@ -19,17 +19,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound, Unreachable
-from console.follow import Follow
-from console.measures import Measures
-from console.models.access import ContextName, StopReport
-from console.models.fleet import Fleet
-from console.models.link import Link, LinkState
-from console.models.log import LogLine, StreamState
-from console.models.offer import Offer
-from console.parsers.stamps import stamped
-from console.parsers.timestamp import format_time
+from console.kube.objects.meta import format_time
+from console.kube.snapshot import ContextName, Fleet, Link, LinkState, StopReport
+from console.launch.choices import Offer
+from console.logs.follow import Follow
+from console.logs.line import LogLine, StreamState
+from console.logs.line_splitter import stamped
+from console.logs.store import logs_folder
+from console.metrics.job_monitor import Measures
 from console.settings import Settings
-from console.spool.shelf import logs_folder
 from tests.fakes_google import FakeCloud, FakeNodePools
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
@@ -39,9 +37,8 @@ from tests.fakes_watch import FakeAlarms, FakeGpus, FakeXray
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 
-    from console.cluster.given import Memory
-    from console.cluster.logs import Wanted
-    from console.models.pod import Pod
+    from console.kube.objects.pod import Pod
+    from console.logs.container_log import Memory, Wanted
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",
@@ -237,7 +234,7 @@ class FakeSession:
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         return str(self._did("manifest", kind, namespace, name, default=f"kind: {kind}\nmetadata:\n  name: {name}\n"))
 
-    # launch: what these take and give is console.launch's; set `answers` to its own shapes
+    # launch: what these take and give is console.launch.install's; set `answers` to its own shapes
 
     def recipes(self) -> Any:
         return self.answers.get("recipes", ())
@@ -263,8 +260,8 @@ class FakeSession:
     @cached_property
     def drafting(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
-        from console.drafting import Drafting
-        from console.launch import Catalogue
+        from console.launch.drafting import Drafting
+        from console.launch.install import Catalogue
 
         return Drafting(Catalogue.load(), self.render)
 
@@ -442,7 +439,7 @@ class FakeInside:
         self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", at_once: int = 16, limit: float = 60,
         heard: Callable[[int, int, bytes], None] = lambda *_: None, ended: Callable[[Any], None] = lambda _: None,
     ) -> tuple[Any, ...]:  # fmt: skip
-        from console.models.everywhere import RankOutput
+        from console.attach.exec_many import RankOutput
 
         self._session._did("everywhere", tuple(each.number for each in ranks), tuple(argv), container)
         answer = self._session.answers.get("exec", (0, b"", b""))
@@ -459,7 +456,7 @@ class FakeInside:
         self, pod: Any, test: Any, *, heard: Callable[[int, bytes], None], grown: Callable[[Any], None],
         container: str = "", limit: float = 60,
     ) -> None:  # fmt: skip
-        from console.parsers.nccl import NcclParser
+        from console.metrics.nccl.parser import NcclParser
 
         parser = NcclParser()
         heard(2, b"a recording\n")
@@ -481,12 +478,12 @@ class FakeInside:
 
 def fleet_of(*objects: Any, **links: Link) -> Fleet:
     """A picture of these objects, each put where its type belongs; links are live but for those named."""
-    from console.models.event import Event
-    from console.models.job import Job, JobSet
-    from console.models.node import Node
-    from console.models.pod import Pod
-    from console.models.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
-    from console.models.workload import Workload
+    from console.kube.objects.event import Event
+    from console.kube.objects.jobset import Job, JobSet
+    from console.kube.objects.node import Node
+    from console.kube.objects.pod import Pod
+    from console.kube.objects.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+    from console.kube.objects.workload import Workload
 
     places: dict[type, str] = {
         Node: "nodes", Pod: "pods", Event: "events", JobSet: "jobsets", Job: "jobs", ClusterQueue: "cluster_queues",

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound
-from console.nodepools import NodePools
+from console.google.pool_changes import NodePools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from console.models.gke import Clusters, GkeCluster, GkeOperation
-    from console.models.node import Node
-    from console.models.node_pools import PoolsPicture
+    from console.google.clusters import Clusters, GkeCluster, GkeOperation
+    from console.google.node_pools import PoolsPicture
+    from console.kube.objects.node import Node
     from tests.fakes import FakeSession
 
 NONE = NotFound("The cluster of context test is none of GKE's.")

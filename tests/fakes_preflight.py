@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.models.check import Check, Result
-from console.preflight.table import CHECKS
+from console.preflight.all_checks import CHECKS
+from console.preflight.check import Check, Result
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, Collection
 
-    from console.models.check import Repair
+    from console.preflight.check import Repair
 
 
 class FakePreflight:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.models.launch import LaunchPlan, Release
-from console.models.release import Fate, ObjectChange, ReleaseChange, StopPlan
-from console.models.run import find_run
+from console.launch.recipes import LaunchPlan, Release
+from console.launch.releases import Fate, ObjectChange, ReleaseChange, StopPlan
+from console.launch.run_record import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from console.models.release import Leftover
-    from console.models.run import RunRecord
-    from console.models.training import Standing
-    from console.models.values import Value
+    from console.kube.nested_values import Value
+    from console.launch.releases import Leftover
+    from console.launch.run_record import RunRecord
+    from console.metrics.training.steps import Standing
     from tests.fakes import FakeSession
 
 
 class FakeRuns:
-    """`console.runs.Runs` over a list, newest first."""
+    """`console.launch.runs.Runs` over a list, newest first."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
@@ -53,7 +53,7 @@ class FakeRuns:
 
 
 class FakeStopping:
-    """`console.stopping.Stopping`: `answers["stop_plan"]` is what is said of every job."""
+    """`console.launch.stop.Stopping`: `answers["stop_plan"]` is what is said of every job."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
@@ -76,7 +76,7 @@ class FakeStopping:
 
 
 class FakeReleases:
-    """`console.releases.Releases`: `answers["release_plan"]` is what every release was launched with."""
+    """`console.launch.releases.Releases`: `answers["release_plan"]` is what every release was launched with."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
@@ -116,7 +116,7 @@ class FakeReleases:
 
 
 class FakeProfiles:
-    """`console.profiles.Profiles` over a dictionary."""
+    """`console.launch.profiles.Profiles` over a dictionary."""
 
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, Value]] = {}

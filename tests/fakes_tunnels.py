@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from console.models.tunnel import Listener, Ports, Tunnel
+from console.attach.tunnel.model import Listener, Tunnel
+from console.kube.rank_address import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.models.tunnel import Address, Profile
+    from console.attach.tunnel.model import Profile
+    from console.kube.rank_address import Address
     from tests.fakes import FakeSession
 
 
 class FakeTunnels:
-    """`console.tunnel.session.Tunnels` without ports."""
+    """`console.attach.tunnel.session.Tunnels` without ports."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session

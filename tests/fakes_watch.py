@@ -12,16 +12,16 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from console.alarms import Heard, WatchedJob
-from console.models.alarm import Alarm, AlarmKind, Coverage, Thresholds
-from console.models.gpu_board import GpuBoard
-from console.models.hang import HangReport, Traced
+from console.hang.report import HangReport, Traced
+from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
+from console.metrics.alarms import Heard, WatchedJob
+from console.metrics.gpu import GpuBoard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from console.models.gpu_board import Source
+    from console.metrics.gpu import Source
     from tests.fakes import FakeSession
 
 

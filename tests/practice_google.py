@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from console.google.reach import Reach
-from console.practice.cluster import PracticeCluster
-from console.practice.google.cloud import PROJECT, PracticeGoogle
-from console.practice.google.server import GoogleServer
+from console.google.api.endpoints import Reach
+from practice.cluster import PracticeCluster
+from practice.google.cloud import PROJECT, PracticeGoogle
+from practice.google.server import GoogleServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

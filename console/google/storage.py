@@ -1,228 +1,475 @@
-"""Cloud Storage: buckets and objects; the only importer of google.cloud.storage, whose calls run in threads."""
+"""Buckets and what is in them, Lustre and Filestore instances.
+
+Storage around a cluster: buckets, what is in them, logs put there, and the file systems that pods can mount.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+import re
+import tempfile
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-import google.cloud.storage as api
-from google.api_core.exceptions import NotFound as ApiNotFound
-from google.api_core.exceptions import PreconditionFailed, RequestRangeNotSatisfiable
-from google.cloud.storage.retry import DEFAULT_RETRY
-from requests import exceptions as transport
-
-from console.errors import TRY_AGAIN, Conflict, ConsoleError, Unreachable
-from console.google.failures import told
-from console.models.storage import Bucket, GcsPlace, StoredObject
+from console.attach.files.entries import CopyProgress
+from console.errors import BadInput, Conflict, ConsoleError, NotFound
+from console.google.api import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
-    from console.google.reach import Reach
-
-PATIENCE = 30.0
-"""Seconds of silence that one request may last."""
-RETRY = DEFAULT_RETRY.with_timeout(60.0)
-PAGE = 1000
-"""Objects in one answer."""
-AnswerT = TypeVar("AnswerT")
+    from console.google.account import Cloud
+    from console.google.api.cloud_storage import Buckets
+    from console.kube.nested_values import Value
+    from console.logs.follow import Follow
 
 
-@contextmanager
-def answered(doing: str) -> Iterator[None]:
-    """As `told`, and for what the HTTP library raises by itself."""
-    try:
-        with told(doing):
-            yield
-    except transport.RequestException as error:
-        raise Unreachable(f"Could not {doing}: Cloud Storage does not answer.", TRY_AGAIN) from error
+_ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
+_ITERATION = re.compile(r"^iter_(\d+)$")
+LATEST = "latest_checkpointed_iteration.txt"
+"""The file by which Megatron says which checkpoint is the last whole one."""
+TENSORBOARD = "tensorboard"
+"""The folder of a result tree that TensorBoard is to be pointed at."""
 
 
-class Buckets:
-    """The buckets of one project, and any others by name."""
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket."""
 
-    def __init__(self, reach: Reach, project: str) -> None:
-        self._reach, self.project = reach, project
-        self._made: Any = None
+    name: str
+    project: str
+    """Its number, as Google gives it."""
+    location: str
+    """In small letters: a region ("us-central1"), or "us"."""
+    location_type: str
+    """region, dual-region or multi-region."""
+    storage_class: str
+    created: float
+    uniform: bool = False
+    """Whether rights are given for the whole bucket only."""
+    hierarchical: bool = False
+    """Whether its folders are real ones."""
 
-    def client(self) -> Any:
-        """The library's client; in a thread."""
-        if self._made is None:
-            where = self._reach.practice_http
-            options = {"api_endpoint": where} if where else None
-            self._made = api.Client(self.project, self._reach.login(), client_options=options)
-        return self._made
+    def near(self, region: str) -> bool:
+        """Whether it lies in the region of a cluster there, or of a zone of it."""
+        return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
-    async def asked(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
-        """What `call` answers, in a thread; it gets the client."""
-        with answered(doing):
-            return await asyncio.to_thread(lambda: call(self.client()))
+    def match(self, region: str) -> str:
+        """How its place goes with that of a cluster, in words."""
+        if self.near(region) and self.location_type == "region":
+            return "same region"
+        if self.near(region):
+            return f"{self.location_type}, around the cluster"
+        return f"not in {region}" if region else self.location_type
+
+
+@dataclass(frozen=True, slots=True)
+class GcsPlace:
+    """A place in a bucket; `path` without a slash in front, empty for the bucket itself."""
+
+    bucket: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"gs://{self.bucket}/{self.path}"
+
+    @property
+    def folder(self) -> str:
+        """The path as a prefix: with a slash at the end, unless empty."""
+        return f"{self.path.rstrip('/')}/" if self.path.strip("/") else ""
+
+    def up(self) -> GcsPlace:
+        """The folder above."""
+        above = self.path.rstrip("/").rpartition("/")[0]
+        return GcsPlace(self.bucket, f"{above}/" if above else "")
+
+
+def gcs_place(text: str) -> GcsPlace:
+    """The place that `gs://BUCKET/PATH` names; BadInput for anything else."""
+    found = _ADDRESS.match(text.strip())
+    if found is None:
+        raise BadInput(f"{text} is no place in a bucket.", "Write gs://BUCKET or gs://BUCKET/FOLDER.")
+    return GcsPlace(found[1], found[2] or "")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object, or a folder of them."""
+
+    name: str
+    """The whole name; a folder's ends with a slash."""
+    bytes: int = 0
+    """0 for a folder: what is in it is not counted."""
+    updated: float = 0.0
+    generation: int = 0
+    crc32c: str = ""
+    """Base64 of the checksum, as Google gives it."""
+    latest: bool = False
+    """Whether it is the checkpoint to go on from."""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it stands for what lies under it."""
+        return self.name.endswith("/")
+
+    @property
+    def title(self) -> str:
+        """The last part of its name."""
+        return self.name.rstrip("/").rpartition("/")[2] + ("/" if self.is_folder else "")
+
+    @property
+    def iteration(self) -> int | None:
+        """The iteration of a checkpoint's folder (`iter_0000500/`); None for anything else."""
+        found = _ITERATION.match(self.title.rstrip("/")) if self.is_folder else None
+        return int(found[1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is in one folder of a bucket."""
+
+    place: GcsPlace
+    objects: tuple[StoredObject, ...]
+    """Folders first."""
+    note: str = ""
+    """What there is to say about it: its checkpoints, a TensorBoard folder."""
+    more: bool = False
+    """Whether there is more than was asked for."""
+
+    @property
+    def checkpoints(self) -> tuple[StoredObject, ...]:
+        """Folders of checkpoints, last iteration first."""
+        found = [each for each in self.objects if each.iteration is not None]
+        return tuple(sorted(found, key=lambda each: -(each.iteration or 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReport:
+    """What a download came to."""
+
+    source: str
+    target: str
+    files: int
+    bytes: int
+    kept: int
+    """Files that were there already, whole and the same."""
+    seconds: float
+    problems: tuple[tuple[str, str], ...] = ()
+    """Object -> why it was left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """Logs that were put into a bucket."""
+
+    place: str
+    objects: tuple[tuple[str, int], ...]
+    """Name under the place -> lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class LustreInstance:
+    """An instance of Managed Lustre."""
+
+    project: str
+    location: str
+    """A zone."""
+    name: str
+    state: str
+    """ACTIVE, CREATING, ..."""
+    filesystem: str
+    mount_point: str
+    """"10.0.0.2@tcp:/lustrefs"."""
+    gib: int
+    network: str
+    throughput: int = 0
+    """MB/s per TiB."""
+    legacy_port: bool = False
+    """Whether it was made for clients of GKE that use the legacy port."""
+    why: str = ""
+
+    @property
+    def server(self) -> str:
+        """The address in the mount point."""
+        return self.mount_point.partition("@")[0]
+
+    def values(self) -> dict[str, Value]:
+        """The seven fields of the launch form that mount it."""
+        filled: dict[str, Value] = {
+            "claim": f"{self.name}-pvc",
+            "server": self.server,
+            "filesystem": self.filesystem or self.mount_point.rpartition("/")[2],
+            "instance": self.name,
+            "project": self.project,
+            "location": self.location,
+            "size": f"{self.gib}Gi",
+        }
+        return {"storage": {"lustre": filled}}
+
+
+@dataclass(frozen=True, slots=True)
+class FilestoreInstance:
+    """A share of an instance of Filestore."""
+
+    project: str
+    location: str
+    name: str
+    state: str
+    """READY, CREATING, ..."""
+    tier: str
+    share: str
+    gib: int
+    address: str
+    network: str
+    why: str = ""
+
+    def values(self) -> dict[str, Value]:
+        """The fields of the launch form that mount it."""
+        filled: dict[str, Value] = {
+            "claim": f"{self.name}-pvc",
+            "server": self.address,
+            "share": self.share,
+            "instance": self.name,
+            "location": self.location,
+            "size": f"{self.gib}Gi",
+        }
+        return {"storage": {"nfs": filled}}
+
+
+def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
+    """The fields of the launch form that mount a bucket."""
+    return {"storage": {"gcs": {bucket: path}}}
+
+
+def marked(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
+    """Folders before objects, checkpoints by iteration; the one that is the last whole one is marked.
+
+    `latest` is what Megatron's marker file says; without one no checkpoint is known to be whole.
+    """
+    from dataclasses import replace
+
+    found = [replace(each, latest=latest is not None and each.iteration == latest) for each in objects]
+    return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
+
+
+AT_ONCE = 4
+"""Objects that come at the same time."""
+
+
+class StoredThings:
+    """Buckets and file systems, as the login of one cluster sees them; logs of its jobs come by `follow`."""
+
+    def __init__(self, cloud: Cloud, follow: Callable[[], Follow]) -> None:
+        self._cloud = cloud
+        self._follow = follow
+        self._buckets: dict[str, Buckets] = {}
 
     async def close(self) -> None:
-        """End its connections."""
-        made, self._made = self._made, None
-        if made is not None:
-            await asyncio.to_thread(made.close)
+        """End all connections."""
+        made, self._buckets = list(self._buckets.values()), {}
+        for each in made:
+            await each.close()
+
+    async def project(self, project: str = "") -> str:
+        """The connected cluster's project, else the login's own, unless another is named; BadInput if there is none."""
+        found = project or await self._cloud.usual_project()
+        if not found:
+            raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
+        return found
+
+    async def region(self) -> str:
+        """Where the connected cluster lies; empty if that is not known."""
+        try:
+            return (await self._cloud.place()).region
+        except NotFound:
+            return ""
+
+    async def _of(self, project: str = "") -> Buckets:
+        if not project:
+            project = await self._cloud.usual_project()
+        if project not in self._buckets:
+            module = await loaded("console.google.api.cloud_storage")
+            self._buckets[project] = module.Buckets(await self._cloud.reach(), project)
+        return self._buckets[project]
 
     # buckets
 
-    async def listed(self) -> tuple[Bucket, ...]:
-        """All buckets of the project."""
+    async def buckets(self, project: str = "") -> tuple[Bucket, ...]:
+        """The buckets of the project, those that lie by the cluster first."""
+        found = await (await self._of(await self.project(project))).listed()
+        region = await self.region()
+        return tuple(sorted(found, key=lambda each: (not each.near(region), each.location_type != "region", each.name)))
 
-        def call(client: Any) -> list[Bucket]:
-            return [_bucket(each) for each in client.list_buckets(page_size=PAGE, timeout=PATIENCE, retry=RETRY)]
-
-        return tuple(await self.asked(f"list the buckets of {self.project}", call))
-
-    async def bucket(self, name: str) -> Bucket:
-        """One bucket; NotFound."""
-
-        def call(client: Any) -> Bucket:
-            return _bucket(client.get_bucket(name, timeout=PATIENCE, retry=RETRY))
-
-        return await self.asked(f"look at bucket {name}", call)
-
-    async def members(self, name: str) -> dict[str, frozenset[str]]:
-        """Who may do what with a bucket, by its own policy: role -> members. What the project gives is not in it."""
-
-        def call(client: Any) -> dict[str, frozenset[str]]:
-            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=PATIENCE, retry=RETRY)
-            found: dict[str, set[str]] = {}
-            for each in policy.bindings:
-                found.setdefault(each["role"], set()).update(each.get("members", ()))
-            return {role: frozenset(members) for role, members in found.items()}
-
-        return await self.asked(f"see who may use bucket {name}", call)
-
-    async def create(self, name: str, location: str) -> Bucket:
-        """Make a bucket in the project, with uniform rights."""
-
-        def call(client: Any) -> Bucket:
-            made = api.Bucket(client, name)
-            made.iam_configuration.uniform_bucket_level_access_enabled = True
-            made.create(location=location, timeout=PATIENCE, retry=RETRY)
-            return _bucket(made)
-
-        return await self.asked(f"create bucket {name}", call)
-
-    async def owned(self, name: str) -> bool:
-        """Whether the project has a bucket of that name: anybody may have taken a name that is easily guessed."""
-
-        def call(client: Any) -> bool:
-            found = client.list_buckets(prefix=name, page_size=PAGE, timeout=PATIENCE, retry=RETRY)
-            return any(each.name == name for each in found)
-
-        return await self.asked(f"list the buckets of {self.project}", call)
-
-    # objects
-
-    async def folder(self, place: GcsPlace, most: int = 5 * PAGE) -> tuple[list[StoredObject], bool]:
-        """What is in one folder, folders as such; whether there is more than `most`."""
-
-        def call(client: Any) -> tuple[list[StoredObject], bool]:
-            found = client.list_blobs(
-                place.bucket, prefix=place.folder, delimiter="/", include_folders_as_prefixes=True, page_size=PAGE,
-                timeout=PATIENCE, retry=RETRY,
-            )  # fmt: skip
-            objects: list[StoredObject] = []
-            for page in found.pages:
-                objects += [_object(each) for each in page if each.name != place.folder]
-                if len(objects) + len(found.prefixes) >= most:
-                    break
-            folders = [StoredObject(name) for name in sorted(found.prefixes)]
-            return [*folders, *objects], bool(found.next_page_token)
-
-        return await self.asked(f"list {place}", call)
+    async def folder(self, place: GcsPlace) -> Listing:
+        """What is in a folder; checkpoints by iteration, with the one to go on from marked."""
+        buckets = await self._of()
+        if place.path and not place.path.endswith("/"):
+            place = GcsPlace(place.bucket, place.folder)
+        objects, more = await buckets.folder(place)
+        latest = None
+        if any(each.title == LATEST for each in objects):
+            said = (await buckets.text(GcsPlace(place.bucket, place.folder + LATEST), most=100)).strip()
+            latest = int(said) if said.isdigit() else None
+        return Listing(place, marked(objects, latest), _note(place, objects, latest), more)
 
     async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
-        """All objects that lie under a folder, or the one object of that name, page after page."""
-        pages: Any = None
-
-        def begin(client: Any) -> Any:
-            if place.path and not place.path.endswith("/"):
-                one = client.bucket(place.bucket).get_blob(place.path, timeout=PATIENCE, retry=RETRY)
-                if one is not None:
-                    return iter([[one]])
-            return client.list_blobs(
-                place.bucket, prefix=place.folder, page_size=PAGE, timeout=PATIENCE, retry=RETRY
-            ).pages
-
-        pages = await self.asked(f"list {place}", begin)
-        while True:
-            page = await self.asked(f"list {place}", lambda _: _objects(next(pages, None)))
-            if page is None:
-                break
-            for each in page:
+        """All objects under a folder."""
+        async with aclosing((await self._of()).tree(place)) as found:
+            async for each in found:
                 yield each
 
-    async def text(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
-        """Bytes of an object from `start` on; none if it has no more, or is not there."""
+    async def fetch(
+        self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
+    ) -> FetchReport:
+        """Bring an object, or all that lies under a folder, into a folder of this machine.
 
-        def call(client: Any) -> bytes:
-            blob = client.bucket(place.bucket).blob(place.path)
-            try:
-                return bytes(
-                    blob.download_as_bytes(
-                        start=start,
-                        end=start + most - 1,
-                        raw_download=True,
-                        checksum=None,
-                        timeout=PATIENCE,
-                        retry=RETRY,
-                    )
-                )
-            except (ApiNotFound, RequestRangeNotSatisfiable):
-                return b""
+        What is there already, whole and the same, is kept; what failed is named in the report; NotFound if there is
+        nothing at all.
+        """
+        start = time.monotonic()
+        buckets = await self._of()
+        wanted: list[tuple[StoredObject, Path]] = []
+        problems: list[tuple[str, str]] = []
+        base = place.folder.rstrip("/").rpartition("/")[0]
+        async with aclosing(buckets.tree(place)) as found:
+            async for each in found:
+                if each.name.endswith("/"):
+                    continue  # a folder that was made by hand: its name is all it is
+                inside = each.name[len(base) :].lstrip("/")
+                if (why := _unsafe(inside)) is not None:
+                    problems.append((each.name, why))
+                else:
+                    wanted.append((each, folder / inside))
+        if not wanted and not problems:
+            raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
+        fetched = _Fetched(sum(each.bytes for each, _ in wanted), len(wanted), progress)
+        await self._bring(buckets, place.bucket, wanted, fetched)
+        return FetchReport(
+            str(place), str(folder), fetched.files, fetched.done, fetched.kept, time.monotonic() - start,
+            (*problems, *fetched.problems),
+        )  # fmt: skip
 
-        return await self.asked(f"read {place}", call)
+    async def _bring(
+        self, buckets: Buckets, bucket: str, wanted: Sequence[tuple[StoredObject, Path]], fetched: _Fetched
+    ) -> None:
+        module = await loaded("console.google.api.cloud_storage")
+        room = asyncio.Semaphore(AT_ONCE)
 
-    async def send(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
-        """Put a file of this machine there; Conflict if there is an object already and it is not to be replaced."""
+        async def one(stored: StoredObject, target: Path) -> None:
+            async with room:
+                fetched.begin(stored)
+                try:
+                    came = await module.fetch(buckets, bucket, stored, target, fetched.more)
+                except ConsoleError as error:
+                    fetched.problems.append((stored.name, str(error)))
+                else:
+                    fetched.end(came)
 
-        def call(client: Any) -> None:
-            blob = client.bucket(place.bucket).blob(place.path)
-            blob.upload_from_filename(
-                str(file), checksum="crc32c", if_generation_match=None if replace else 0,
-                timeout=PATIENCE, retry=RETRY,
-            )  # fmt: skip
+        async with asyncio.TaskGroup() as group:
+            for stored, target in wanted:
+                group.create_task(one(stored, target))
 
-        try:
-            await self.asked(f"write {place}", call)
-        except ConsoleError as error:
-            if isinstance(error.__cause__, PreconditionFailed):
-                raise Conflict(f"{place} is there already.", "Choose another place, or replace it.") from error
-            raise
+    # logs of jobs
+
+    async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
+        """Put what all ranks of a job have printed into a bucket, laid out as `log_files` says.
+
+        Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
+        printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.
+        """
+        from console.logs.store import LogFiles
+
+        self._cloud.check_may(f"store the logs of {job}")
+        buckets = await self._of()
+        there, _ = await buckets.folder(GcsPlace(place.bucket, place.folder), most=1)
+        if there and not replace:
+            raise Conflict(f"{place} is not empty.", "Choose another folder, or replace what is there.")
+        with tempfile.TemporaryDirectory(prefix="a4-logs-") as folder:
+            logs = LogFiles(Path(folder))
+            async with self._follow().job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
+                async for batch in batches:
+                    await asyncio.to_thread(logs.add, batch)
+            if not logs.counted:
+                raise NotFound(f"Nothing is known of what {job} printed.", "Does the job exist in this namespace?")
+            for name in logs.counted:
+                await buckets.send(GcsPlace(place.bucket, place.folder + name), logs.path(name), replace=replace)
+            return StoreReport(str(place), tuple(logs.counted.items()))
+
+    # file systems
+
+    async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
+        """Lustre instances of the project, those of the cluster's zones first."""
+        module = await loaded("console.google.api.lustre")
+        reach, project = await self._cloud.reach(), await self.project(project)
+        found: tuple[LustreInstance, ...] = await module.instances(reach, project)
+        region = await self.region()
+        return tuple(sorted(found, key=lambda each: (not _close(each.location, region), each.state != "ACTIVE")))
+
+    async def filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
+        """Filestore shares of the project, those of the cluster's region first."""
+        module = await loaded("console.google.api.filestore")
+        reach, project = await self._cloud.reach(), await self.project(project)
+        found: tuple[FilestoreInstance, ...] = await module.instances(reach, project)
+        region = await self.region()
+        return tuple(sorted(found, key=lambda each: (not _close(each.location, region), each.state != "READY")))
 
 
-def replaced(error: ConsoleError) -> bool:
-    """Whether it says that an object is not what it was: deleted, or of another generation."""
-    return isinstance(error.__cause__, ApiNotFound | PreconditionFailed)
+class _Fetched:
+    """How far a download of several objects is."""
+
+    def __init__(self, total: int, all_files: int, progress: Callable[[CopyProgress], None]) -> None:
+        self.total, self.all_files, self.progress = total, all_files, progress
+        self.done = self.files = self.kept = 0
+        self.now = ""
+        self.problems: list[tuple[str, str]] = []
+
+    def begin(self, stored: StoredObject) -> None:
+        self.now = stored.name
+        self.more(0)
+
+    def more(self, came: int) -> None:
+        self.done += came
+        self.progress(CopyProgress(self.done, self.total, self.files, self.all_files, self.now))
+
+    def end(self, came: bool) -> None:
+        self.files += 1
+        self.kept += not came
+        self.more(0)
 
 
-def _bucket(found: Any) -> Bucket:
-    return Bucket(
-        name=found.name,
-        project=str(found.project_number or ""),
-        location=(found.location or "").lower(),
-        location_type=found.location_type or "",
-        storage_class=found.storage_class or "",
-        created=found.time_created.timestamp() if found.time_created else 0.0,
-        uniform=bool(found.iam_configuration.uniform_bucket_level_access_enabled),
-        hierarchical=bool(found.hierarchical_namespace_enabled),
-    )
+def _close(location: str, region: str) -> bool:
+    """Whether a zone or region and another one are the same region."""
+    return bool(region) and location.split("-")[:2] == region.split("-")[:2]
 
 
-def _objects(page: Any) -> list[StoredObject] | None:
-    return None if page is None else [_object(each) for each in page]
+def _unsafe(name: str) -> str | None:
+    """Why a name may not become a file here; None if it may."""
+    parts = PurePosixPath(name).parts
+    if not name or name.startswith("/") or ".." in parts or "\0" in name or "//" in name:
+        return "Its name would lead out of the folder, or is none that files can have."
+    return None
 
 
-def _object(found: Any) -> StoredObject:
-    return StoredObject(
-        name=found.name,
-        bytes=found.size or 0,
-        updated=found.updated.timestamp() if found.updated else 0.0,
-        generation=int(found.generation or 0),
-        crc32c=found.crc32c or "",
+def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:
+    """What a folder is, in a sentence."""
+    iterations = [each.iteration for each in objects if each.iteration is not None]
+    if iterations:
+        found = f"{len(iterations)} checkpoint{'' if len(iterations) == 1 else 's'}, the last of iteration"
+        words = f"{found} {max(iterations)}."
+        if latest is None:
+            return f"{words} No {LATEST} says which is whole."
+        if latest not in iterations:
+            return f"{words} {LATEST} names {latest}, which is not here."
+        return words if latest == max(iterations) else f"{words} {LATEST} names {latest}: later ones may not be whole."
+    folder = next((each for each in objects if each.title == f"{TENSORBOARD}/"), None)
+    inside = f"/{TENSORBOARD}/" in f"/{place.path}"
+    if folder is None and not inside:
+        return ""
+    path = folder.name if folder else place.path
+    return (
+        f"TensorBoard: in a pod that mounts the bucket at /gcs run tensorboard --logdir /gcs/{path} --port 6006, "
+        "then open port 6006 of it (f on the pod, or a4 forward JOB POD 6006)."
     )

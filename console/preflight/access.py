@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound
-from console.models.image_facts import Reference
-from console.parsers.found import NamedWire
-from console.parsers.meta import annotations_of
-from console.preflight.google import members, project_members, project_number, repository_members
-from console.preflight.named import account_path
+from console.google.builds import Reference
+from console.kube.objects.meta import annotations_of
+from console.kube.objects.on_demand import NamedWire
+from console.preflight.check import Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.cluster import account_path
+from console.preflight.context import members, project_members, project_number, repository_members
 from console.preflight.storage import no_bucket
-from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from console.preflight.looking import Looking
+    from console.preflight.context import Looking
 
 _ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
 _ENOUGH = {

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
-from console.models.check import Mend, Repair, Result
-from console.models.image_facts import Reference
-from console.parsers.found import PodObjectWire
+from console.google.builds import Reference
+from console.kube.objects.on_demand import PodObjectWire
 from console.preflight.access import nodes_read
-from console.preflight.google import builds, enabled, permissions, repositories
-from console.preflight.looking import KUBERNETES, REGISTRY
-from console.preflight.verdict import Verdict, blind, both, enable, fail, ok, seen, skip, warn
-from console.preflight.wish import Need
+from console.preflight.check import Mend, Need, Repair, Result, Verdict, blind, both, enable, fail, ok, seen, skip, warn
+from console.preflight.context import KUBERNETES, REGISTRY, builds, enabled, permissions, repositories
 
 if TYPE_CHECKING:
-    from console.models.image_facts import ImageFacts
-    from console.models.pod import Pod
-    from console.preflight.looking import Looking
+    from console.google.builds import ImageFacts
+    from console.kube.objects.pod import Pod
+    from console.preflight.context import Looking
 
 SERVICES = (
     "cloudbuild.googleapis.com",
@@ -54,7 +51,7 @@ async def _facts(look: Looking, image: str) -> ImageFacts:
     """What the registry says; the login of Google is used for Google's registries where there is one."""
 
     async def question() -> ImageFacts:
-        from console.oci import Registry
+        from console.google.image_registry import Registry
 
         registry = Registry(*await _login(look, Reference.of(image)))
         try:
@@ -174,7 +171,7 @@ def _tools_of(recipe: str) -> tuple[str, ...]:
 
 
 async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
-    from console.cluster import exec as executing
+    from console.kube import exec as executing
 
     client = look.cluster.changing(f"run a command in pod {pod.name}").client
     code, said, _ = await executing.answer(client, pod.namespace, pod.name, ["sh", "-c", _ASK], container=container)

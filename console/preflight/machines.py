@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
-from console.models.places import MACHINE_GPUS
-from console.models.values import look as value_at
-from console.parsers.found import AgentsWire, AgentWire
-from console.preflight.google import reservation
-from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
-from console.preflight.wish import Need
+from console.kube.nested_values import look as value_at
+from console.kube.objects.on_demand import AgentsWire, AgentWire
+from console.preflight.check import Need, Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.context import reservation
+from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.models.gke import GkePool
-    from console.models.node import Node
-    from console.preflight.looking import Looking
+    from console.google.clusters import GkePool
+    from console.kube.objects.node import Node
+    from console.preflight.context import Looking
 
 MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
 _TOLERATED = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import NotFound, Refused
-from console.google import loaded
-from console.models.google_networks import opened
-from console.models.image_facts import Reference
-from console.parsers.found import NamesWire, PoliciesWire
-from console.preflight.looking import GOOGLE, KUBERNETES
-from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
-from console.preflight.wish import Need
+from console.google.api import loaded
+from console.google.builds import Reference
+from console.google.clusters import opened
+from console.kube.objects.on_demand import NamesWire, PoliciesWire
+from console.preflight.check import Need, Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.context import GOOGLE, KUBERNETES
 
 if TYPE_CHECKING:
-    from console.models.google_networks import Firewall, Nat
-    from console.parsers.found import PeerWire, PolicyWire, PortWire, RuleWire
-    from console.preflight.looking import Looking
+    from console.google.clusters import Firewall, Nat
+    from console.kube.objects.on_demand import PeerWire, PolicyWire, PortWire, RuleWire
+    from console.preflight.context import Looking
 
 NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
 """The networks that the interfaces of an A4 pod are taken from, unless others are named."""
@@ -87,7 +86,7 @@ async def _nat(look: Looking) -> Verdict:
     network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
 
     async def question() -> tuple[Nat, ...]:
-        module = await loaded("console.google.networks")
+        module = await loaded("console.google.api.compute")
         found: tuple[Nat, ...] = await module.nats(await look.cluster.cloud.reach(), cluster.project, region)
         return found
 
@@ -125,7 +124,7 @@ async def _networks_here(look: Looking, need: Need) -> Verdict:
 
 
 def _wanted(look: Looking) -> tuple[str, ...]:
-    from console.models.values import look as value_at
+    from console.kube.nested_values import look as value_at
 
     named = value_at(look.wish.values, "network.subnetworks")
     return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
@@ -221,7 +220,7 @@ async def _firewall(look: Looking) -> Verdict:
     network = cluster.network.rpartition("/")[2]
 
     async def question() -> tuple[Firewall, ...]:
-        module = await loaded("console.google.networks")
+        module = await loaded("console.google.api.compute")
         found: tuple[Firewall, ...] = await module.firewalls(await look.cluster.cloud.reach(), cluster.project, network)
         return found
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
-from console.models.check import Mend, Repair
-from console.models.queue import GPU
-from console.parsers.found import AgentsWire, GroupWire
-from console.parsers.kinds import JOBSET, KINDS, KUEUE
-from console.preflight.looking import KUBERNETES
-from console.preflight.verdict import both, fail, lacking, ok, seen, skip, warn
-from console.preflight.wish import Need
+from console.kube.kinds import JOBSET, KINDS, KUEUE
+from console.kube.objects.meta import GPU
+from console.kube.objects.on_demand import AgentsWire, GroupWire
+from console.preflight.check import Mend, Need, Repair, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.context import KUBERNETES
 
 if TYPE_CHECKING:
-    from console.models.fleet import Fleet
-    from console.models.queue import ClusterQueue, LocalQueue
-    from console.parsers.found import AgentWire
-    from console.preflight.looking import Looking
-    from console.preflight.verdict import Verdict
+    from console.kube.objects.on_demand import AgentWire
+    from console.kube.objects.queue import ClusterQueue, LocalQueue
+    from console.kube.snapshot import Fleet
+    from console.preflight.check import Verdict
+    from console.preflight.context import Looking
 
 _CHART_NEEDS = "v1alpha2"
 """The version of JobSet's API that the chart writes."""

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import NotFound
-from console.models.check import Mend, Repair, Result
-from console.parsers.found import AgentWire, ClaimWire, NamedWire
-from console.preflight import instances
-from console.preflight.google import bucket, buckets
-from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
-from console.preflight.wish import Need
+from console.kube.objects.on_demand import AgentWire, ClaimWire, NamedWire
+from console.preflight import file_systems
+from console.preflight.check import Mend, Need, Repair, Result, Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.context import bucket, buckets
 
 if TYPE_CHECKING:
-    from console.preflight.looking import Looking
+    from console.preflight.context import Looking
 
 HOST_NETWORK_FROM = (1, 17, 2)
 """The first version of the GCS FUSE driver that serves pods with the host network."""
@@ -158,7 +156,7 @@ async def nfs(look: Looking) -> Verdict:
         share = look.wish.text("storage.nfs.share") if server else ""
         # Without the name of an instance the address may be that of any NFS server.
         filestore = need if look.wish.text("storage.nfs.instance") else Need.OPEN
-        halves = [await seen(instances.filestore(look, server, share, filestore))]
+        halves = [await seen(file_systems.filestore(look, server, share, filestore))]
         if need is Need.OPEN:
             found = await seen(_claim(look, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
@@ -206,7 +204,7 @@ async def lustre(look: Looking) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await seen(instances.lustre(look, server, need, look.wish.text("storage.lustre.project")))
+    there = await seen(file_systems.lustre(look, server, need, look.wish.text("storage.lustre.project")))
     if need is Need.YES and not server:
         return both(await seen(_claim(look, claim)), _lighter(there))
     return there

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.models.alarm import GLYPH, AlarmKind
-from console.models.command_words import in_namespace
+from console.kube.find_job import in_namespace
+from console.metrics.alarm_rules import GLYPH, AlarmKind
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
-    from console.alarms import WatchedJob
-    from console.models.alarm import Alarm
+    from console.metrics.alarm_rules import Alarm
+    from console.metrics.alarms import WatchedJob
     from console.session import Session
 
 LOOK_EVERY = 0.5

@@ -1,4 +1,7 @@
-"""`a4 clusters`, `nodepools`, `operations`, `resize`, `report`: Google's side of the cluster."""
+"""`a4 clusters`, `nodepools`, `operations`, `resize`, `report`: Google's side of the cluster.
+
+`a4 clusters enable`: Google's container service in a project that lacks it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,39 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError, NotFound
+from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
-from screens.cli.asking import agreed
+from screens.cli.ask import agreed
 from screens.cli.connect import cloud_of, connected
-from screens.cli.enabling import enable
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
-    from console.cloud import Cloud
-    from console.models.gke import GkeCluster, GkeOperation
-    from console.models.node_pools import PoolFacts, PoolsPicture
+    from console.google.account import Cloud
+    from console.google.clusters import GkeCluster, GkeOperation
+    from console.google.node_pools import PoolFacts, PoolsPicture
     from screens.cli.options import Options
+
+
+SERVICE = "container.googleapis.com"
+
+
+async def enable(options: Options) -> int:
+    """Ask, then enable it."""
+    if len(options.words) != 1:
+        raise BadInput("Name one project.", "a4 clusters enable PROJECT")
+    project = options.words[0]
+    if options.read_only:
+        raise in_read_only_mode(f"enable {SERVICE}")
+    question = f"Enable {SERVICE} in project {project}?"
+    if not options.yes and not await agreed(["It may cost money once it is used."], question, "Add --yes."):
+        return 1
+    async with cloud_of(options) as (cloud, _):
+        await cloud.enable_service(project, SERVICE)
+    if options.json:
+        say_json({"kind": "enabled", "project": project, "service": SERVICE})
+    else:
+        say(f"{SERVICE} is enabled in {project}.")
+    return 0
 
 
 async def clusters(options: Options) -> int:

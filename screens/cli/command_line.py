@@ -8,28 +8,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.assets import release
-from screens.cli.cloud_options import add_google
-from screens.cli.columns import LAYOUTS
-from screens.cli.image_options import add_images
-from screens.cli.launch_options import add_launch, add_values
-from screens.cli.log_options import add_logs, add_view, add_why
-from screens.cli.measure_options import add_measuring
-from screens.cli.options import Options
-from screens.cli.output import Parser, say
-from screens.cli.pod_options import add_copy, add_exec, add_facts, add_rm, add_shell
-from screens.cli.preflight_options import add_preflight
-from screens.cli.run_options import (
+from screens.cli.arguments.google import add_google, add_images
+from screens.cli.arguments.launch import (
     add_history,
+    add_launch,
+    add_preflight,
     add_profiles,
     add_releases,
     add_reuse,
     add_rollback,
     add_stop,
     add_upgrade,
+    add_values,
 )
-from screens.cli.ssh_options import add_code, add_doctor, add_ssh
-from screens.cli.tunnel_options import add_forward, add_tunnels
-from screens.cli.watch_options import add_watching
+from screens.cli.arguments.logs import add_logs, add_measuring, add_view, add_why
+from screens.cli.arguments.pods import (
+    add_code,
+    add_copy,
+    add_doctor,
+    add_exec,
+    add_facts,
+    add_forward,
+    add_rm,
+    add_shell,
+    add_ssh,
+    add_tunnels,
+)
+from screens.cli.arguments.watch import add_watching
+from screens.cli.columns import LAYOUTS
+from screens.cli.options import Options
+from screens.cli.output import Parser, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from screens.cli.alarms import alarms
 from screens.cli.clusters import clusters, nodepools, operations, report, resize
 from screens.cli.command_line import LISTS
-from screens.cli.cp import copy
-from screens.cli.exec import execute
-from screens.cli.facts import facts
-from screens.cli.folders import delete
-from screens.cli.forward import forward
+from screens.cli.exec import execute, facts, shell
+from screens.cli.files import copy, delete
 from screens.cli.gpus import gpus
 from screens.cli.hang import hang
 from screens.cli.history import history
 from screens.cli.images import build, build_cancel, build_log, builds, images
-from screens.cli.launching import launch, recipes, values
-from screens.cli.listing import show_list
+from screens.cli.launch import launch, recipes, values
+from screens.cli.lists import show_list
 from screens.cli.logs import logs
-from screens.cli.measures import nccl, training
-from screens.cli.nccl_quick import nccl_quick
+from screens.cli.measures import nccl, nccl_quick, training
 from screens.cli.preflight import preflight
 from screens.cli.profiles import profiles
 from screens.cli.releases import releases, rollback, upgrade
-from screens.cli.shell import shell
 from screens.cli.ssh import code, doctor, ssh
 from screens.cli.stop import stop
 from screens.cli.storage import buckets, filestore, get, list_place, lustre, store_logs
-from screens.cli.tunnels import tunnels
-from screens.cli.wait import wait
+from screens.cli.tunnels import forward, tunnels
+from screens.cli.wait import alarms, wait
 from screens.cli.why import why
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from console.errors import BadKubeconfig
-from console.practice.child import PracticeProcess
+from practice.child import PracticeProcess
 from screens.cli.output import Voice, warn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
 
-    from console.cloud import Cloud
+    from console.google.account import Cloud
     from console.session import Session
     from screens.cli.options import Options
 

@@ -25,7 +25,7 @@ def report(error: BaseException) -> str:
 
 def cleaned(text: str) -> str:
     """A report as it may be shown and kept."""
-    from console.models.secrecy import redact
+    from console.logs.redact import redact
     from screens.wording import for_terminal
 
     if len(text) > LONGEST:

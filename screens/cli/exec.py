@@ -1,4 +1,9 @@
-"""Commands in pods: in one rank with its own streams, or in many at once."""
+"""Commands in pods: in one rank with its own streams, or in many at once.
+
+A shell in a rank, on this terminal; when its pod is replaced, in the next one.
+
+What a rank's container says of itself: GPUs, disks, mounts, environment, InfiniBand, C library, Python.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,23 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput
-from console.models.everywhere import OutputGroup, RankOutput, grouped, worst
-from screens.cli.asking import typed
+from console.attach.container_facts import FactState
+from console.attach.exec_many import OutputGroup, RankOutput, grouped, worst
+from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.scheduling.ranks import Fate, fate
+from screens.cli.ask import answer, typed
 from screens.cli.connect import connected
-from screens.cli.guarded import write_to_terminal
 from screens.cli.output import say, say_json, warn
-from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod
+from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
+from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    from console.models.ranks import Rank
+    from console.kube.objects.pod import Pod
+    from console.scheduling.ranks import Rank
     from console.session import Session
     from screens.cli.options import Options
+
 
 LONGEST = 1 << 16
 """Bytes of a line after which it is printed without its end."""
@@ -157,3 +166,75 @@ def pass_on(channel: int, data: bytes) -> None:
     stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
     stream.write(data)
     stream.flush()
+
+
+PATIENCE = 300.0
+"""Seconds for which a replacing pod is waited for."""
+
+
+async def shell(options: Options) -> int:
+    """Open it; gives the shell's exit code."""
+    async with connected(options, KINDS) as session:
+        fleet = await session.listed(*KINDS)
+        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+        pod = running_pod(rank, options.job, "no shell can be opened in it")
+        while True:
+            container = container_of(pod, options.container)
+            try:
+                code = await session.shell(
+                    pod.namespace, pod.name, container=container, tmux=options.tmux, name=where(rank, options.job)
+                )
+                broken: ConsoleError | None = None
+            except Unreachable as error:
+                code, broken = error.exit_code, error
+            if broken is None and (code == 0 or fate(session.fleet, pod) is Fate.HERE):
+                return code
+            warn(broken.message if broken else f"The shell ended with its pod (exit code {code}).")
+            found = await replacing(session, pod, options)
+            if found is None:
+                return code
+            pod = found
+
+
+async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
+    """The pod to attach to next, once it runs; None if there is none, or the person has had enough."""
+    warn("Waiting for the pod that takes its place; Ctrl-C ends this.")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for fleet in session.snapshots():
+                try:
+                    rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+                    if fate(fleet, pod) is Fate.HERE:
+                        found = pod
+                    else:
+                        found = running_pod(rank, options.job, "no shell can be opened in it")
+                        if found.uid == pod.uid:
+                            continue
+                except NotFound as error:
+                    if fate(fleet, pod) is Fate.OVER:
+                        warn(f"Nothing takes its place: {error.message}")
+                        return None
+                    continue
+                same = found.uid == pod.uid
+                what = f"{sentence_start(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
+                return found if await answer(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
+    except TimeoutError:
+        warn(f"There was no running pod within {PATIENCE:.0f} s.")
+    return None
+
+
+async def facts(options: Options) -> int:
+    """Print them; 1 if one of them could not be had (what is simply not there is no failure)."""
+    async with connected(options, KINDS) as session:
+        fleet = await session.listed(*KINDS)
+        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+        pod = running_pod(rank, options.job, "it cannot be asked")
+        found = await session.inside.facts(pod, rank=rank.number, container=container_of(pod, options.container))
+    if options.json:
+        say_json(found)
+    else:
+        for fact in found.facts:
+            say(f"── {fact.title}" + (f": {fact.words}" if fact.words else ""))
+            if fact.text:
+                say(fact.text)
+    return int(any(fact.state is FactState.FAILED for fact in found.facts))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.models.gpu_board import metric
+from console.metrics.gpu import metric
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.models.gpu_board import GpuBoard
+    from console.metrics.gpu import GpuBoard
     from screens.cli.options import Options
 
 _TITLES = (

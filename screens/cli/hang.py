@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import BadInput, NotFound
-from console.models.hang_lines import member_lines, pod_lines
-from console.models.rank_words import process_words
+from console.hang.words import member_lines, pod_lines
+from console.scheduling.ranks import process_words
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.models.hang import HangGroup, HangReport, PodTrace, Traced
+    from console.hang.report import HangGroup, HangReport, PodTrace, Traced
     from console.session import Session
     from screens.cli.options import Options
 

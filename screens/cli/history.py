@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, ConsoleError
-from console.models.alarm import GLYPH
-from console.models.run import differences, find_run, last_success
+from console.launch.run_record import differences, find_run, last_success
+from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
 from screens.cli.connect import connected
-from screens.cli.launching import find_recipe
+from screens.cli.launch import find_recipe
 from screens.cli.output import say, say_json, say_table, warn
 from screens.wording import alarm_words, loss_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from console.history import History
-    from console.models.run import RunRecord
+    from console.launch.run_database import History
+    from console.launch.run_record import RunRecord
     from screens.cli.options import Options
 
 KINDS = ("jobsets", "jobs", "pods")

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput, BadKubeconfig
-from console.models.build import MACHINES
+from console.google.builds import MACHINES
 from screens import wording
-from screens.cli.asking import agreed
+from screens.cli.ask import agreed
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from console.images import Images
-    from console.in_cloud import GoogleAlone
-    from console.models.build import Build, BuildPlan, Image
-    from console.session import Session
+    from console.google.builds import Build, BuildPlan, Image
+    from console.google.images import Images
+    from console.session import GoogleAlone, Session
     from screens.cli.options import Options
 
 _TIME = re.compile(r"^(\d+)([smh]?)$")

@@ -1,36 +1,284 @@
-"""The command `a4 logs`: of one rank or of all, as it is printed or as it was kept."""
+"""The command `a4 logs`: of one rank or of all, as it is printed or as it was kept.
+
+How the lines of `a4 logs` are written: each one, or those on which ranks agree once.
+
+`a4 logs --previous`: the run before the last of one rank or of all, from the cluster or as it was kept.
+
+The last lines of each rank, of a log that may be kept from long before them, and then what is printed after it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import time
+from collections import defaultdict, deque
 from contextlib import aclosing, suppress
 from datetime import datetime
+from itertools import islice
+from operator import itemgetter
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.errors import BadInput, NotFound
-from console.models.finding import find_job, require_jobs
-from console.models.levels import at_least
-from console.models.ranks import ranks
+from console.kube.find_job import find_job, require_jobs
+from console.logs.consensus import Agreed, Consensus
+from console.logs.line import at_least
+from console.scheduling.ranks import pod_words, ranks
 from screens.cli.connect import connected
-from screens.cli.guarded import pass_raw, write_to_terminal
-from screens.cli.jobs import JOB_KINDS, pod_of_rank
-from screens.cli.log_previous import print_previous
-from screens.cli.log_printers import printer_of
-from screens.cli.log_tail import last_first, with_pauses
 from screens.cli.output import say, warn
+from screens.cli.ranks import JOB_KINDS, pod_of_rank
+from screens.cli.terminal_guard import pass_raw, write_to_terminal
 from screens.wording import one_line
 
 if TYPE_CHECKING:
-    from console.follow.joblog import JobLog
-    from console.models.log import RankLine
-    from console.models.pod import Pod
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from console.kube.objects.pod import Pod
+    from console.logs.job_log import JobLog
+    from console.logs.line import Gap, RankLine
+    from console.logs.previous import PreviousRuns
     from console.session import Session
     from screens.cli.options import Options
+
+
+CATCHES_UP = 2.0
+"""Seconds after which what is there is printed at the latest, though more of it may come."""
+_QUIET = 0.3
+"""Seconds without a line after which all that was there has come, once every rank is connected."""
+
+
+class Last:
+    """The last lines of each rank: what is kept of a log may begin long before them."""
+
+    def __init__(self, number: int) -> None:
+        self._ranks: dict[int, deque[tuple[int, RankLine]]] = defaultdict(lambda: deque(maxlen=max(0, number)))
+        self._seen = 0
+
+    def add(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+        for line in lines:
+            self._ranks[line.rank].append((self._seen, line))
+            self._seen += 1
+
+    @property
+    def lines(self) -> list[RankLine]:
+        """Those of all ranks, in the order in which they came."""
+        return [line for _, line in sorted((each for rank in self._ranks.values() for each in rank), key=itemgetter(0))]
+
+
+async def last_first(
+    lines: AsyncGenerator[list[RankLine], None], log: JobLog, number: int, *, follow: bool
+) -> AsyncGenerator[list[RankLine], None]:
+    """So many last lines of each rank of all that was printed before this moment, then every line that comes.
+
+    What is kept on this machine, and what was printed since without being read, both come first, and neither says where
+    it ends: lines are held until no more come, or for `CATCHES_UP`.
+    """
+    last = Last(number)
+    new: list[RankLine] = []
+    began, until = time.time(), time.monotonic() + CATCHES_UP
+    coming = _next(lines)
+    try:
+        while await _more_is_there(coming, log, until if follow else None) and (batch := coming.result()) is not None:
+            last.add([line for line in batch if not follow or line.time < began])
+            new += [line for line in batch if follow and line.time >= began]
+            coming = _next(lines)
+        yield [*last.lines, *new]
+        while (batch := await coming) is not None:
+            yield batch
+            coming = _next(lines)
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGenerator[list[RankLine], None]:
+    """The same, and an empty batch whenever none came for a moment."""
+    coming = _next(lines)
+    try:
+        while True:
+            await asyncio.wait({coming}, timeout=_QUIET)
+            if not coming.done():
+                yield []
+            elif (batch := coming.result()) is None:
+                return
+            else:
+                yield batch
+                coming = _next(lines)
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await lines.aclose()
+
+
+def _next(lines: AsyncGenerator[list[RankLine], None]) -> asyncio.Future[list[RankLine] | None]:
+    return asyncio.ensure_future(anext(lines, None))
+
+
+async def _more_is_there(coming: asyncio.Future[list[RankLine] | None], log: JobLog, until: float | None) -> bool:
+    """Whether more came of what was there; without `until`, a log that is not followed, until it ends."""
+    if until is None:
+        await asyncio.wait({coming})
+        return True
+    while (left := until - time.monotonic()) > 0:
+        connected = not log.coverage.waiting and not log.coverage.reconnecting
+        await asyncio.wait({coming}, timeout=min(left, _QUIET))
+        if coming.done() or connected:
+            return coming.done()
+    return False
+
+
+SETTLES = 5.0
+"""Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
+
+
+def printer_of(log: JobLog | PreviousRuns, options: Options) -> Printer | AgreedPrinter:
+    """How lines are written."""
+    return AgreedPrinter(log, options) if options.consensus else Printer(log, options)
+
+
+class Printer:
+    """Writes each line, with its rank in front if there are several."""
+
+    def __init__(self, log: JobLog | PreviousRuns, options: Options) -> None:
+        self._log, self._options = log, options
+        self._line: Callable[[RankLine], str] = self._json if options.json else self._text
+
+    def take(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+        if lines:
+            sys.stdout.write("".join(map(self._line, lines)))
+            sys.stdout.flush()
+
+    def release(self, came: list[RankLine]) -> None:
+        """Nothing is held back."""
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+    def _text(self, line: RankLine) -> str:
+        return f"[{line.rank}] {line.text}\n" if self._options.all else f"{line.text}\n"
+
+    @staticmethod
+    def _json(line: RankLine) -> str:
+        return f'{{"pod_index":{line.rank},' + msgspec.json.encode(line).decode()[1:] + "\n"
+
+
+class AgreedPrinter:
+    """Writes lines that many ranks print once, as soon as all of them have, or after a while."""
+
+    def __init__(self, log: JobLog | PreviousRuns, options: Options) -> None:
+        self._log, self._options = log, options
+        self._consensus = Consensus()
+        self._held: list[tuple[float, Agreed]] = []
+        self._taken = 0
+        self._began = time.time()
+        self._until = time.monotonic() + CATCHES_UP
+        self._any = self._caught_up = False
+
+    def take(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+        self._consensus.add(lines)
+        now = time.monotonic()
+        self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
+        self._taken = len(self._consensus.lines)
+
+    def release(self, came: list[RankLine]) -> None:
+        """Print what has settled; `came` is all that came just now, wanted or not: nothing in a pause."""
+        if not self._options.follow:
+            return
+        self._any = self._any or bool(came)
+        if self._any and not self._caught_up and self._is_caught_up(came):
+            self._caught_up = True
+            self._settle()
+        self._print(time.monotonic() - SETTLES)
+
+    def _is_caught_up(self, came: list[RankLine]) -> bool:
+        """Whether what was there when following began has come: until then one rank's lines come without another's."""
+        if time.monotonic() > self._until:
+            return all(line.time >= self._began for line in came)
+        return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
+
+    def _settle(self) -> None:
+        """Lines that were there are as old as they say, however late they were read."""
+        ago = time.time() - time.monotonic()
+        self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
+
+    def end(self) -> None:
+        """What was held back."""
+        self._print(float("inf"))
+
+    def _print(self, before: float) -> None:
+        of, gaps, at = self._log.ranks, self._log.unread, 0
+        for began, line in self._held:
+            if began > before and len(line.ranks) < of:
+                break
+            at += 1
+            sys.stdout.write(self._json(line, of, gaps) if self._options.json else self._text(line, of, gaps))
+        del self._held[:at]
+        sys.stdout.flush()
+
+    @staticmethod
+    def _text(line: Agreed, of: int, gaps: Sequence[Gap]) -> str:
+        return f"[{line.words(of, gaps)}] {line.text}\n"
+
+    @staticmethod
+    def _json(line: Agreed, of: int, gaps: Sequence[Gap]) -> str:
+        pods, unread = sorted(line.ranks), sorted(line.unread(gaps))
+        told = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
+        return msgspec.json.encode(told).decode() + "\n"
+
+
+AT_ONCE = 10_000
+"""Lines that are printed at a time."""
+
+
+async def print_previous(session: Session, options: Options, picks: Callable[[RankLine], bool]) -> int:
+    """Print them, and of which ranks there is none; NotFound if there is of nobody."""
+    wanted = None if options.all else {options.rank or 0}
+    runs = await session.follow.previous(session.namespace, options.job, wanted, tail=options.tail)
+    _check(runs, options)
+    if runs.gone:
+        warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
+    printer = printer_of(runs, options)
+    every = runs.lines
+    while lines := list(islice(every, AT_ONCE)):
+        printer.take([line for line in lines if picks(line)])
+    printer.end()
+    _tell(runs, options)
+    return 0
+
+
+def _check(runs: PreviousRuns, options: Options) -> None:
+    if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
+        raise BadInput(
+            f"{options.job} has no pod {options.rank}.", f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
+        )
+    if len(runs.without) == runs.asked:
+        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no pods"
+        who = f"No pod of {options.job} has a" if options.all else f"Pod {options.rank or 0} of {options.job} has no"
+        now = f"a4 logs {options.job} {'--all' if options.all else options.rank or 0}"
+        raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
+
+
+def _tell(runs: PreviousRuns, options: Options) -> None:
+    """How much of the job that was."""
+    said = f"previous run: {runs.coverage.words}"
+    if options.json:
+        fields = {"words": said, **msgspec.to_builtins(runs.coverage)}
+        sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
+    elif options.all:
+        warn(said)
+    reasons: dict[str, list[int]] = {}
+    for rank, why in runs.without:
+        reasons.setdefault(why, []).append(rank)
+    for why, numbers in reasons.items():
+        warn(f"{pod_words(*numbers)}: {why}")
+
 
 CLEAR = "\x1b[K"
 """Clears the terminal's line from the cursor on: a progress bar stands where the next line, or itself, comes."""

@@ -1,4 +1,7 @@
-"""The commands `a4 nccl` and `a4 training`: what a job measured, also after it is gone."""
+"""The commands `a4 nccl` and `a4 training`: what a job measured, also after it is gone.
+
+`a4 nccl-quick`: a short NCCL test inside a pod that runs, its rows as they come.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,30 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput, NotFound
-from console.models.finding import find_job
-from console.models.nccl_export import curve_svg, nccl_json, rows_csv
-from console.models.nccl_kept import comparable, compare, faster, usual
-from console.models.reference import Passing, expected_busbw, is_comparable, judge
-from console.models.training_export import track_csv, track_json, track_svg
+from console.attach.exec_many import QuickTest
+from console.errors import BadInput, NotFound, Unreadable
+from console.kube.find_job import find_job
+from console.metrics.log_results import LogReading
+from console.metrics.nccl.history import comparable, compare, faster, usual
+from console.metrics.nccl.reference import Passing, expected_busbw, is_comparable, judge
+from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
+from console.metrics.training.export import track_csv, track_json, track_svg
 from screens import wording
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn
-from screens.cli.writing import write_text
+from screens.cli.output import say, say_json, say_table, warn, write_text
+from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
+from screens.cli.ranks import container_of, rank_named, running_pod
+from screens.cli.read import Told, is_well, say_reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.measures.job import JobMeasures
-    from console.models.nccl_kept import MeasuredTest, NodeBandwidth
-    from console.models.training_track import Track
+    from console.metrics.job_progress import JobMeasures
+    from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
+    from console.metrics.training.run import Track
     from console.session import Session
     from screens.cli.options import Options
+
 
 KINDS = ("jobsets", "jobs", "pods", "nodes")
 
@@ -255,3 +263,39 @@ def _say_training(name: str, job: JobMeasures, track: Track) -> None:
 
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
+
+
+LIMIT = 120.0
+"""Seconds after which it is given up, unless another limit is asked for."""
+
+
+async def nccl_quick(options: Options) -> int:
+    """Measure; 1 if the test failed or had wrong values."""
+    test = QuickTest(options.first_size, options.last_size, options.test_gpus)
+    async with connected(options, NCCL_QUICK_KINDS) as session:
+        fleet = await session.listed(*NCCL_QUICK_KINDS)
+        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+        pod = running_pod(rank, options.job, "no test can run in it")
+        reading, told = LogReading(), Told()
+
+        def heard(channel: int, data: bytes) -> None:
+            if channel == 2:
+                for line in data.decode(errors="replace").splitlines():
+                    warn(line)
+            elif reading.feed(data) and not options.json:
+                told.more(reading)
+
+        test.check()
+        if not options.json:
+            warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
+        await session.inside.quick_nccl(
+            pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit or LIMIT
+        )
+    reading.close()
+    if options.json:
+        say_reading(reading)
+    else:
+        told.more(reading, ended=True)
+    if not any(each.rows for each in reading.nccl):
+        raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
+    return int(not is_well(reading))

@@ -10,7 +10,7 @@ from console.settings import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.models.gpu_board import Source
+    from console.metrics.gpu import Source
 
 
 @dataclass(frozen=True, slots=True)

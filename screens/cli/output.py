@@ -1,16 +1,20 @@
-"""How plain commands speak: JSON, tables of text, and one line for what went wrong."""
+"""How plain commands speak: JSON, tables of text, and one line for what went wrong.
+
+Writing a text to a file that a command was given.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import msgspec
 
 from console.errors import BadInput
-from console.models.command_words import in_namespace
+from console.kube.find_job import in_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,3 +92,14 @@ def say_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
             for cell, width, flush in zip(row, widths, right, strict=True)
         )
         say("  ".join(cells).rstrip())
+
+
+def write_text(place: str, text: str) -> None:
+    """Into that file, or on standard output for "-"; BadInput if it cannot be written."""
+    if place == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(place).expanduser().write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Name another file.") from error

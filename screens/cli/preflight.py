@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
-from console.models.check import Result, nothing_allowed, tally
-from screens.cli.asking import agreed
+from console.preflight.check import Result, nothing_allowed, tally
+from screens.cli.ask import agreed
 from screens.cli.connect import connected
-from screens.cli.launching import make_plan, through_queue
+from screens.cli.launch import make_plan, through_queue
 from screens.cli.output import say, say_json, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.models.check import Check
-    from console.models.launch import LaunchPlan
+    from console.launch.recipes import LaunchPlan
+    from console.preflight.check import Check
     from console.session import Session
     from screens.cli.options import Options
 

@@ -11,8 +11,8 @@ from console.session import saved_profiles
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
-    from console.models.launch import FieldProblem
-    from console.profiles import Profiles
+    from console.launch.profiles import Profiles
+    from console.launch.recipes import FieldProblem
     from screens.cli.options import Options
 
 

@@ -94,9 +94,9 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
 
 async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and carry."""
-    from console.models.address import SSH_PORT, Address, Ports
-    from console.tunnel.pipe import carry, login
-    from console.tunnel.reach import LIMIT, Reach
+    from console.attach.tunnel.engine import LIMIT, Reach
+    from console.attach.tunnel.relay import carry, login
+    from console.kube.rank_address import SSH_PORT, Address, Ports
 
     if not 1 <= len(words) <= 2:
         raise BadInput("Name a job and a pod.", _USE)
@@ -107,7 +107,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     address = Address.of(given.get("namespace") or who.target.namespace, *words)
     found = None
     if name := given.get("entry"):
-        from console.ssh.following import follow
+        from console.attach.ssh.connect import follow
 
         found = partial(follow, who, name)
     gc.enable()  # from here on the process may live for days

@@ -1,20 +1,24 @@
-"""Which rank, pod and container a command line means."""
+"""Which rank, pod and container a command line means.
+
+One job by its name, and what it is made of: shared by the commands on jobs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from console.attach.exec_many import parse_ranks
 from console.errors import BadInput, NotFound
-from console.models.everywhere import parse_ranks
-from console.models.finding import find_job
-from console.models.pod import AFTER_THE_END
-from console.models.ranks import Rank, ranks
-from console.models.tunnel import Address
+from console.kube.find_job import find_job
+from console.kube.objects.pod import AFTER_THE_END
+from console.kube.rank_address import Address
+from console.scheduling.ranks import Rank, ranks
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
-    from console.models.fleet import Fleet
-    from console.models.pod import Pod
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+
 
 KINDS = ("jobsets", "jobs", "pods")
 
@@ -91,3 +95,18 @@ def container_of(pod: Pod, wanted: str) -> str:
     if others:
         warn(f"This is container {main}; {', '.join(others)} with --container.")
     return main
+
+
+JOB_KINDS = ("jobsets", "jobs", "pods")
+
+
+def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
+    """The live pod of a job's rank."""
+    job = find_job(fleet, namespace, name)
+    every = ranks(job, fleet)
+    if not 0 <= rank < len(every):
+        raise BadInput(f"{name} has no pod {rank}.", f"Its pods are 0 to {len(every) - 1}." if every else "")
+    pod = every[rank].pod
+    if pod is None:
+        raise NotFound(f"Pod {rank} of {name} is not there: the job is {job.state}.", f"Why: a4 why {name}")
+    return pod

@@ -1,32 +1,243 @@
-"""`a4 read`: what stands in a log, from a file or while it comes through a pipe; needs no cluster."""
+"""`a4 read`: what stands in a log, from a file or while it comes through a pipe; needs no cluster.
+
+What stands in a log as JSON, written while it is made: a log may hold millions of steps.
+
+The bytes of a log from wherever it comes: a file, a pipe, a terminal.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
+import select
+import stat
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import chain, islice
+from math import isfinite
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.log_results import LogReading
-from console.models.log_failure import in_groups
-from console.models.nccl import NcclTest
-from console.models.nccl_rows import PackedRows
-from console.models.steps import Packed
-from console.models.training import Step
-from screens.cli.output import complain, say
-from screens.cli.read_json import say_reading
-from screens.cli.read_pieces import NoLog, pieces
+import msgspec
+
+from console.errors import BadInput
+from console.logs.failure_kinds import in_groups
+from console.metrics.log_results import LogReading
+from console.metrics.nccl.results import NcclTest, nccl_json
+from console.metrics.nccl.rows import PackedRows
+from console.metrics.training.export import step_json
+from console.metrics.training.steps import Packed, Step
+from screens.cli.output import complain, say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from console.models.evaluation import Score
-    from console.models.nccl import Row
-    from console.models.stack import ProcessStacks
-    from console.parsers.nccl_stream import Run
-    from console.parsers.training_run import Growing
+    from console.logs.failure_kinds import LogFailure
+    from console.logs.pyspy import ProcessStacks
+    from console.metrics.evaluation import Score
+    from console.metrics.nccl.parser import Run
+    from console.metrics.nccl.results import Row
+    from console.metrics.training.reader import Growing
     from screens.cli.options import Options
+
+
+_AT_ONCE = 2000
+"""Steps or rows that are made into text at once."""
+_encode, _encode_lines = msgspec.json.encode, msgspec.json.Encoder().encode_lines
+
+
+def say_reading(reading: LogReading) -> None:
+    """All of it: what is not known is null; nan and inf are strings."""
+    sys.stdout.flush()
+    for part in _parts(reading):
+        sys.stdout.write(part.decode())
+    sys.stdout.write("\n")
+
+
+def _parts(reading: LogReading) -> Iterator[bytes]:
+    yield b'{\n  "nccl": ['
+    yield from _objects(_tests(reading))
+    yield b'],\n  "training": ['
+    yield from _objects(_runs(reading))
+    yield b'],\n  "failures": ['
+    yield from _lines(map(_failure, reading.failures), list, "    ")
+    yield b'],\n  "restarts": ['
+    yield from _lines(_restarts(reading), list, "    ")
+    yield b'],\n  "ended": ' + _encode(reading.ended or None)
+    yield b',\n  "scores": ['
+    yield from _lines(reading.scores, list, "    ")
+    yield b'],\n  "stacks": ['
+    yield from _lines(reading.stacks, list, "    ")
+    yield b"]"
+    if reading.unreadable:  # there is a key more only where something could not be read
+        yield b',\n  "unreadable": ' + _encode({what: asdict(each) for what, each in reading.unreadable.items()})
+    yield b"\n}"
+
+
+def _tests(reading: LogReading) -> Iterator[Iterator[bytes]]:
+    whole = (reading.from_json,) if reading.from_json else ()
+    for test, rows in chain(
+        ((each, each.rows) for each in whole),
+        ((each.test(with_rows=False), each.rows) for each in reading.growing_tests),
+    ):
+        said = nccl_json(test)
+        before = {key: said[key] for key in ("program", "version", "ranks")}
+        after = {key: value for key, value in said.items() if key not in before and key != "rows"}
+        yield chain(
+            [b"{" + _members(before) + b', "rows": ['],
+            _lines(rows, list, "      "),
+            [b"], " + _members(after) + b"}"],
+        )
+
+
+def _runs(reading: LogReading) -> Iterator[Iterator[bytes]]:
+    for run in reading.growing_runs:
+        yield chain(
+            [b"{" + _members({"format": run.format}) + b', "steps": ['],
+            _lines(run.steps, _json_steps, "      "),
+            [b"]}"],
+        )
+
+
+def _restarts(reading: LogReading) -> Iterator[dict[str, int]]:
+    for at, run in enumerate(reading.growing_runs):
+        for back in run.rewinds:
+            yield {"run": at, "last": back.last, "first": back.first}
+
+
+def _failure(failure: LogFailure) -> dict[str, Any]:
+    return {
+        "kind": failure.kind, "rank": failure.rank, "host": failure.host or None, "line": failure.line,
+        "text": failure.text, "hint": failure.hint or None, "times": failure.times,
+    }  # fmt: skip
+
+
+class _Step(msgspec.Struct):
+    """A step as JSON has it, if each of its numbers is one."""
+
+    step: int | None
+    total: int | None
+    loss: float | None
+    grad_norm: float | None
+    lr: float | None
+    step_time_s: float | None
+    tflops_per_gpu: float | None
+    tokens_per_s: float | None
+    skipped: int | None
+    nan: bool
+    extra: dict[str, float]
+
+
+def _json_steps(steps: list[Step]) -> list[Any]:
+    """As `step_json`, which looks at each number by itself."""
+    columns = list(zip(*steps, strict=True))
+    every = sum(sum(filter(None, column)) for column in columns[2:8]) + sum(sum(each.values()) for each in columns[11])
+    if not isfinite(every) or any(columns[10]):
+        return list(map(step_json, steps))
+    return list(map(_Step, *columns[:10], columns[11]))
+
+
+def _members(said: dict[str, Any]) -> bytes:
+    """The members of an object, without its braces."""
+    return b", ".join(_encode(key) + b": " + _encode(value) for key, value in said.items())
+
+
+def _objects(each: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    """Objects of an array, each below the one before it."""
+    some = False
+    for one in each:
+        yield b",\n    " if some else b"\n    "
+        yield from one
+        some = True
+    if some:
+        yield b"\n  "
+
+
+def _lines(values: Iterable[Any], said: Callable[[list[Any]], list[Any]], indent: str) -> Iterator[bytes]:
+    """Values of an array, a line for each."""
+    between = b",\n" + indent.encode()
+    rest, some = iter(values), False
+    while piece := list(islice(rest, _AT_ONCE)):
+        yield between if some else between[1:]
+        yield _encode_lines(said(piece))[:-1].replace(
+            b"\n", between
+        )  # a line end within a text is written as two letters
+        some = True
+    if some:
+        yield between[1:-2]
+
+
+_PIECE = 1 << 20
+ENDLESS = 64 << 20
+"""Bytes without a line end after which it is said that this is no log."""
+PATIENCE = 10.0
+"""Seconds after which it is said that nothing comes."""
+
+
+class NoLog(BadInput):
+    """What comes is no log: it has no lines, or never begins."""
+
+
+def pieces(name: str) -> Iterator[bytes]:
+    """The bytes of a file, or of standard input as they come; BadInput if there is none, NoLog if it is no log."""
+    if name == "-" and not sys.stdin:  # none: it was closed before the program began
+        raise BadInput("Standard input is closed.", "Name a file, or send the log through a pipe: … | a4 read -")
+    try:
+        descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise BadInput(f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input.") from error
+    try:
+        yield from _lined(_read(descriptor, name), name)
+    except IsADirectoryError as error:
+        raise BadInput(f"{Path(name)} is a folder.", "Name a file in it.") from error
+    finally:
+        if name != "-":
+            os.close(descriptor)
+
+
+def _read(descriptor: int, name: str) -> Iterator[bytes]:
+    if name != "-":
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            yield _first(descriptor, name)
+        os.set_blocking(descriptor, True)
+    while data := os.read(descriptor, _PIECE):
+        yield data
+
+
+def _first(descriptor: int, name: str) -> bytes:
+    """The first bytes that somebody writes into the named pipe; if nobody has opened it, none may ever come."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if not poll.poll(PATIENCE * 1000):
+        try:
+            data = os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            warn(f"Nothing has come from {name} yet; Ctrl-C ends it.")
+            poll.poll()
+            return os.read(descriptor, _PIECE)
+        if not data:
+            raise NoLog(f"Nobody has written into {name} for {PATIENCE:g} s.", "Start what writes the log first.")
+        return data
+    return os.read(descriptor, _PIECE)
+
+
+def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The same bytes, as long as lines end in them now and then."""
+    without = 0
+    for piece in data:
+        yield piece
+        without = (
+            len(piece) - end if (end := max(piece.rfind(b"\n"), piece.rfind(b"\r"))) >= 0 else without + len(piece)
+        )
+        if without > ENDLESS:
+            what = "Standard input" if name == "-" else name
+            raise NoLog(
+                f"{what} is no log: {ENDLESS >> 20} MiB came without the end of a line.",
+                "What was read before is told.",
+            )
+
 
 INTERRUPTED = 130
 SAID = 20

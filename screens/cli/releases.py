@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.release import Fate
+from console.launch.releases import Fate
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
-    from console.models.release import ReleaseChange
+    from console.launch.releases import ReleaseChange
     from screens.cli.options import Options
 
 

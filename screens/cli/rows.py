@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.health import job_health
-from console.models.order import cluster_queue_name, queue_order
-from console.models.pools import pools
-from console.models.queue import GPU
-from console.models.quota import queue_account
-from console.models.ranks import ranks
-from console.models.why import why
-from console.models.why_job import why_jobset
-from console.models.workload import WorkloadState
+from console.kube.objects.meta import GPU
+from console.kube.objects.workload import WorkloadState
+from console.metrics.health import job_health
+from console.scheduling.order import cluster_queue_name, queue_order
+from console.scheduling.pools import pools
+from console.scheduling.quota import queue_account
+from console.scheduling.ranks import ranks
+from console.scheduling.why import why
+from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from console.models.explanation import Held
-    from console.models.fleet import Fleet
-    from console.models.glance import Glance
-    from console.models.queue import ClusterQueue
-    from console.models.ranks import Rank
-    from console.models.workload import Workload
+    from console.kube.objects.queue import ClusterQueue
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+    from console.metrics.job_progress import Glance
+    from console.scheduling.explanation import Held
+    from console.scheduling.ranks import Rank
     from screens.cli.columns import Row
 
 

@@ -7,18 +7,18 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from console.attach.ssh.editors import StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
-from console.models.attach import StepState
-from console.models.finding import find_job
-from screens.cli.asking import answer
+from console.kube.find_job import find_job
+from screens.cli.ask import answer
 from screens.cli.connect import connected
-from screens.cli.guarded import write_to_terminal
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, rank_named
+from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    from console.models.attach import Editor, SshHost, SshPlan, Step
+    from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
     from console.session import Session
     from screens.cli.options import Options
 
@@ -60,7 +60,7 @@ def become(command: list[str]) -> NoReturn:
 
 async def undo(*, as_json: bool) -> int:
     """Take away what a4 wrote for ssh."""
-    from console.attach import Attach
+    from console.attach.ssh.access import Attach
 
     done = await Attach.undo()
     if as_json:
@@ -73,7 +73,7 @@ async def undo(*, as_json: bool) -> int:
 
 async def list_hosts(*, as_json: bool) -> int:
     """Print the hosts there are; asks no cluster."""
-    from console.attach import Attach
+    from console.attach.ssh.access import Attach
 
     hosts = await Attach.hosts()
     if as_json:
@@ -88,7 +88,7 @@ async def list_hosts(*, as_json: bool) -> int:
 
 async def forget_hosts(options: Options) -> int:
     """Take away the hosts of these jobs; asks no cluster, which may be gone."""
-    from console.attach import Attach
+    from console.attach.ssh.access import Attach
 
     if not options.jobs:
         raise BadInput("Name the jobs to forget.", "a4 ssh --undo takes everything away.")

@@ -6,16 +6,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
-from console.models.finding import elsewhere
+from console.kube.find_job import elsewhere
 from screens import wording
-from screens.cli.asking import agreed, asks
+from screens.cli.ask import agreed, asks
 from screens.cli.connect import connected
 from screens.cli.output import complain, say, say_json, say_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.models.release import Leftover, StopPlan
+    from console.launch.releases import Leftover, StopPlan
     from console.session import Session
     from screens.cli.options import Options
 

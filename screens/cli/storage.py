@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from console.attach.files.entries import remote_place
 from console.errors import BadInput
-from console.models.copying import remote_place
-from console.models.storage import gcs_place
+from console.google.storage import gcs_place
 from screens import wording
 from screens.cli.connect import connected
-from screens.cli.cp import bars
-from screens.cli.folders import list_folder
+from screens.cli.files import bars, list_folder
 from screens.cli.images import google, project_of
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.models.storage import FilestoreInstance, LustreInstance, StoredObject
+    from console.google.storage import FilestoreInstance, LustreInstance, StoredObject
     from screens.cli.options import Options
 
 KINDS = ("jobsets", "jobs", "pods")

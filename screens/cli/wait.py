@@ -1,4 +1,7 @@
-"""The command `a4 wait`: until a job has reached something, or something is wrong with it."""
+"""The command `a4 wait`: until a job has reached something, or something is wrong with it.
+
+The command `a4 alarms`: what is wrong with the jobs that run.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,28 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from console.errors import BadInput
-from console.models.finding import find_job
-from console.models.job import JobState
+from console.kube.find_job import find_job, in_namespace, require_jobs
+from console.kube.objects.jobset import JobState
+from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
+from screens.cli.alarm_words import told_of
 from screens.cli.connect import connected
-from screens.cli.launching import WAIT_KINDS
-from screens.cli.output import say, say_json, warn
+from screens.cli.launch import WAIT_KINDS
+from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.ranks import KINDS as ALARMS_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from console.alarms import WatchedJob
-    from console.measures.job import JobMeasures
-    from console.models.alarm import Alarm, Thresholds
-    from console.models.job import JobSet
+    from console.kube.objects.jobset import JobSet
+    from console.metrics.alarm_rules import Alarm, Thresholds
+    from console.metrics.alarms import WatchedJob
+    from console.metrics.job_progress import JobMeasures
     from console.session import Session
     from screens.cli.options import Options
+
 
 REACHED, FAILED, ALARM, TIMED_OUT, ENDED = 0, 1, 5, 6, 7
 KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
@@ -96,7 +105,7 @@ async def wait(options: Options) -> int:
 
 
 def _thresholds(session: Session, options: Options) -> Thresholds:
-    from console.thresholds import with_thresholds
+    from console.metrics.thresholds import with_thresholds
 
     given = {
         name: value for name in ("silent", "stall", "behind", "busbw") if (value := getattr(options, name)) is not None
@@ -138,7 +147,7 @@ async def _until(
 def _reached(
     session: Session, wanted: tuple[Condition, ...], jobset: JobSet | None, measures: JobMeasures | None
 ) -> str:
-    from console.models.ranks import ranks
+    from console.scheduling.ranks import ranks
 
     every = ranks(jobset, session.fleet) if jobset else ()
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
@@ -200,3 +209,50 @@ def _told(options: Options, code: int, words: str, watched: WatchedJob) -> dict[
         "job": options.job, "code": code, "result": result, "words": words,
         **{what: figure(what, measures) for what in ("step", "loss", "busbw")}, "alarms": watched.watch.alarms,
     }  # fmt: skip
+
+
+async def alarms(options: Options) -> int:
+    """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
+    async with connected(options, (*ALARMS_KINDS, "nodes")) as session:
+        require_jobs(await session.listed(*ALARMS_KINDS), "Which jobs run")
+        watching = session.alarms
+        watching.patrol("" if options.all_namespaces else session.namespace, always=True)
+        if options.follow:
+            return await _follow(session, options)
+        await asyncio.sleep(options.listen)
+        found = [alarm for alarm in watching.latest if alarm.now]
+        if options.json:
+            coverage = watching.coverage
+            told = [told_of(session, each) for each in found]
+            say_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
+        else:
+            _show(found)
+            warn(watching.coverage.words)
+    return ALARM if found else 0
+
+
+def _show(found: Sequence[Alarm]) -> None:
+    now = time.time()
+    rows = [
+        [alarm.job, alarm.kind, f"{max(0, now - alarm.since):.0f}", alarm.words, alarm.namespace] for alarm in found
+    ]
+    if rows:
+        say_table(("JOB", "ALARM", "S", "WHAT", "NAMESPACE"), rows, (False, False, True, False, False))
+    else:
+        say("No alarms.")
+
+
+async def _follow(session: Session, options: Options) -> int:
+    """Each alarm as it begins, and what is watched whenever that changes, until Ctrl-C."""
+    watching, words = session.alarms, ""
+    while True:
+        for alarm in watching.news():
+            if options.json:
+                say(msgspec.json.encode(told_of(session, alarm)).decode())
+            else:
+                full = in_namespace(alarm.full, session.unusual(alarm.namespace))
+                say(f"{time.strftime('%H:%M:%S', time.localtime(alarm.since))} {alarm.job}: {alarm.kind}: {full}")
+        if not options.json and (said := watching.coverage.words) != words:
+            words = said
+            warn(words)
+        await asyncio.sleep(ALARMS_LOOK_EVERY)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.alarms import Heard
-from console.models.finding import find_job
-from console.models.health import job_health
-from console.models.job import JobState
-from console.models.why_job import why_jobset
+from console.kube.find_job import find_job
+from console.kube.objects.jobset import JobState
+from console.metrics.alarms import Heard
+from console.metrics.health import job_health
+from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
 from screens.cli.connect import connected
-from screens.cli.launching import WAIT_KINDS
+from screens.cli.launch import WAIT_KINDS
 from screens.cli.output import say_hint, say_json
 
 if TYPE_CHECKING:
-    from console.models.health import Health
-    from console.models.job import JobSet
+    from console.kube.objects.jobset import JobSet
+    from console.metrics.health import Health
     from console.session import Session
     from screens.cli.options import Options
 

@@ -1,7 +1,14 @@
-"""Bars for quota: what is used of one's own, what is borrowed, what is free (pure)."""
+"""Bars for quota: what is used of one's own, what is borrowed, what is free (pure).
+
+One line of figures over a table.
+"""
 
 from __future__ import annotations
 
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.line import Inked, fit_runs
 from screens.wording import Run
 
 OWN, BORROWED, FREE = "█", "▓", "░"
@@ -36,3 +43,17 @@ def _columns(part: int, whole: int, width: int) -> int:
 def share_of(used: int, nominal: int) -> str:
     """Used and nominal, lined up over rows: "  8 / 32 "."""
     return f"{used:>4} / {nominal:<4}"
+
+
+class SummaryLine(Inked):
+    """The figures, in inks."""
+
+    DEFAULT_CSS = """
+    SummaryLine { height: 1; }
+    """
+    runs: reactive[tuple[Run, ...]] = reactive(())
+
+    def render_line(self, y: int) -> Strip:
+        """The line."""
+        back = self.rich_style.background_style
+        return Strip(fit_runs([Run("  "), *self.runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.release import Fate
+from console.launch.releases import Fate
 from screens import wording
-from screens.widgets.yaml_text import YamlText, yaml_runs
+from screens.widgets.yaml import YamlText, yaml_runs
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from console.models.release import ReleaseChange
+    from console.launch.releases import ReleaseChange
 
 _INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 

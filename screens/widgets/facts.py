@@ -8,9 +8,8 @@ from rich.cells import cell_len
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.column import cell_width
-from screens.widgets.ink import Inked
-from screens.widgets.line import fit_runs, runs_of
+from screens.widgets.line import Inked, fit_runs, runs_of
+from screens.widgets.table.column import cell_width
 from screens.wording import Cell, Run
 
 if TYPE_CHECKING:

@@ -1,4 +1,9 @@
-"""The floor: blocks, subblocks and hosts of the pools, a pip per GPU, coloured by the job that holds it."""
+"""The floor in lines: which hosts stand beside each other, and what each is called (pure).
+
+Words of the floor: who holds what, and the largest free stretch.
+
+The floor: blocks, subblocks and hosts of the pools, a pip per GPU, coloured by the job that holds it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,18 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.models.places import PipState
-from screens.widgets.floor_lines import FloorLine, floor_lines, host_caption, host_mark, short_name, widest
-from screens.widgets.ink import Inked
-from screens.widgets.line import InkOf, changed_columns, fit, fit_runs, joined
-from screens.wording import Run
+from console.scheduling.topology import PipState, sum_words
+from screens.widgets.line import Inked, InkOf, changed_columns, fit, fit_runs, joined
+from screens.widgets.table.column import cell_width
+from screens.wording import Run, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +32,132 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from console.models.places import Floor, Host, Pip
+    from console.scheduling.topology import Floor, Holder, Host, Pip
+
+
+LABEL = 6
+"""Most columns of a host's short name."""
+PLACE = 10
+"""Most columns of a block's or subblock's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloorLine:
+    """One line of the map: a pool's heading, or what stands left of the hosts and the hosts."""
+
+    block: str = ""
+    subblock: str = ""
+    hosts: tuple[Host, ...] = ()
+    heading: tuple[Run, ...] = ()
+
+
+def short_name(name: str) -> str:
+    """What tells a node from its neighbours: the last part of its name."""
+    return name.rsplit("-", 1)[-1][-LABEL:]
+
+
+def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
+    """The floor in lines of at most that many hosts; every subblock starts a line, names stand where they change."""
+    lines: list[FloorLine] = []
+    for block in floor.blocks:
+        name = block.name or "─"
+        for subblock in block.subblocks:
+            label = subblock.name or "─"
+            for start in range(0, len(subblock.hosts), per_line):
+                lines.append(FloorLine(name, label, subblock.hosts[start : start + per_line]))
+                name = label = ""
+    return lines
+
+
+def widest(names: Sequence[str]) -> int:
+    """Columns that the longest of these names of places takes."""
+    return min(PLACE, max((cell_len(name) for name in names), default=0) or 1)
+
+
+def host_mark(host: Host) -> Run:
+    """The one thing to know of a host besides its GPUs."""
+    node = host.node
+    if host.out == host.total:
+        return Run(" ")  # its pips say it
+    if host.faults and not (node.maintenance_active and len(host.faults) == 1):
+        return Run("✗", "bad")
+    if node.maintenance_active or node.maintenance_at:
+        return Run("⚠", "waits")
+    return Run("‖", "waits") if node.cordoned else Run(" ")
+
+
+def host_caption(host: Host) -> str:
+    """What stands under a host where there is room: its job, or why it has none."""
+    names = list(dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder))
+    if len(names) > 1:
+        return f"{len(names)} jobs"
+    if names:
+        return names[0]
+    if host.starting:
+        return "starting"
+    if host.faults:
+        return "faulty"
+    return "cordoned" if host.node.cordoned else ""
+
+
+def legend(
+    holders: Sequence[tuple[Holder, int]],
+    width: int,
+    ink_of: Callable[[str], str],
+    glyph_of: Callable[[str], str],
+    whose: Callable[[str], str],
+) -> list[Run]:
+    """One line naming the holders and whose they are, most GPUs first; those that do not fit are counted."""
+    runs: list[Run] = []
+    left = width
+    for number, (holder, gpus) in enumerate(holders):
+        owner = f"{whose(holder.owner)}, " if holder.owner else ""
+        entry = [Run(f"{glyph_of(holder.uid)} ", ink_of(holder.uid)), Run(holder.name, "text"),
+                 Run(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
+        need = cell_width(entry)
+        rest = len(holders) - number
+        if need > left - (12 if rest > 1 else 0):
+            return [*runs, Run(f"+ {rest} more", "dim")]
+        runs += entry
+        left -= need
+    return runs
+
+
+def stretch_words(floor: Floor) -> list[Run]:
+    """The largest free stretches as a sentence."""
+    if not floor.total:
+        return []
+    largest = floor.largest
+    if not largest.in_all:
+        loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
+        return [Run(f"{sum_words(floor)}. No host is wholly free{loose}.", "dim")]
+    runs = [
+        Run("Largest free: ", "dim"),
+        Run(f"{largest.in_subblock} GPUs", "strong"),
+        Run(" in one subblock", "dim"),
+    ]
+    if largest.subblock:
+        runs.append(Run(f" ({largest.subblock})", "dim"))
+    if largest.in_block > largest.in_subblock:
+        runs += [Run(", ", "dim"), Run(f"{largest.in_block}", "strong"), Run(" in one block", "dim")]
+    if largest.in_all > largest.in_block:
+        runs += [Run(", ", "dim"), Run(f"{largest.in_all}", "strong"), Run(" in all", "dim")]
+    return [*runs, Run(f". {sum_words(floor)}.", "dim")]
+
+
+class FloorKey(Inked):
+    """Two lines."""
+
+    DEFAULT_CSS = """
+    FloorKey { height: 2; }
+    """
+    lines: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
+
+    def render_line(self, y: int) -> Strip:
+        """One of them."""
+        back = self.rich_style.background_style
+        runs = self.lines[y] if y < len(self.lines) else ()
+        return Strip(fit_runs([Run("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))
 
 
 class Spot(NamedTuple):

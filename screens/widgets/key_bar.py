@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.ink import Inked
+from screens.widgets.line import Inked
 
 if TYPE_CHECKING:
     from textual import events

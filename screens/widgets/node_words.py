@@ -1,15 +1,21 @@
-"""How nodes and pools are said: their state, their place, their GPUs (pure)."""
+"""How nodes and pools are said: their state, their place, their GPUs (pure).
+
+A node pool at Google in words: what it should be, and what is under way (pure).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.google.node_pools import kind_words, operation_sentence, operation_words
+from screens.widgets.table.progress_rows import operation_row, request_row
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run, count, duration, sentence
 
 if TYPE_CHECKING:
-    from console.models.nccl_kept import NodeBandwidth
-    from console.models.node import Node
-    from console.models.pools import Pool
+    from console.google.node_pools import PoolFacts, PoolsPicture
+    from console.kube.objects.node import Node
+    from console.metrics.nccl.history import NodeBandwidth
+    from console.scheduling.pools import Pool
 
 
 FALLEN = 0.1
@@ -135,3 +141,62 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Run]:
     ink = "bad" if trend is not None and trend < -FALLEN else ""
     where = f" in {measured.job}{when}" if measured.job else when
     return [Run(f"{measured.last:,.0f} GB/s{words}", ink), Run(where, "dim")]
+
+
+GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
+
+
+def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
+    """State, sizes and settings of a pool, the most urgent first."""
+    pool = facts.pool
+    runs = [GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    if facts.target is not None:
+        runs.append(Run(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
+    rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
+    said = [text for text in facts.sentences if text not in rows and not facts.failed]
+    runs += [Run(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
+    parts = [
+        f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
+        facts.how,
+        f"{pool.placement.lower()} placement" if pool.placement else "",
+        f"upgrades {pool.surge} more, {pool.unavailable} fewer at a time" if pool.auto_upgrade else "no auto-upgrade",
+        "auto-repair" if pool.auto_repair else "no auto-repair",
+        pool.version,
+        f"maintenance {picture.cluster.maintenance}" if picture.cluster.maintenance else "maintenance at any time",
+    ]
+    runs.append(Run(" · ".join(part for part in parts if part), "dim"))
+    runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+    return tuple(runs)
+
+
+def rows_of(facts: PoolFacts, picture: PoolsPicture, now: float) -> list[tuple[Run, ...]]:
+    """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
+    name = facts.pool.name
+    rows = [
+        operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)
+        for each in facts.operations
+    ]
+    rows += [
+        operation_row(each, sentence(operation_words(each)), now)
+        for each in picture.operations
+        if not each.over and not each.pool
+    ]
+    if facts.failed is not None:
+        rows.append(operation_row(facts.failed, f"{kind_words(facts.failed.kind)} failed:", now))
+    if facts.pool.queued or facts.pool.flex_start:
+        rows += [request_row(each, now) for each in picture.requests]
+    return rows
+
+
+def failed_row(node: Node) -> tuple[Run, ...]:
+    """A host that was reported as faulty, and how far its replacement is."""
+    ended = node.repair.lower() in {"operationdone", "error"}
+    glyph = BAD if node.repair.lower() == "error" else OK if ended else WAITS
+    steps = {
+        "podsevicted": "its pods are evicted",
+        "operationrunning": "the host is being replaced",
+        "operationdone": "it has been replaced",
+        "error": "Google could not replace it",
+    }
+    words = steps.get(node.repair.lower(), node.repair or "Google has not taken it up yet")
+    return (glyph, Run(f" {node.name} ", "text"), Run(f"reported faulty ({node.fault}): ", "dim"), Run(words, "waits"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from screens.widgets.yaml_text import YamlText
+from screens.widgets.yaml import YamlText
 from screens.wording import Run
 
 if TYPE_CHECKING:

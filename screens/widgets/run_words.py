@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.alarm import GLYPH
-from console.models.run import Outcome
+from console.launch.run_record import Outcome
+from console.metrics.alarm_rules import GLYPH
 from screens import wording
 from screens.wording import Run, alarm_words, loss_words
 
 if TYPE_CHECKING:
-    from console.models.run import RunRecord
+    from console.launch.run_record import RunRecord
     from screens.widgets.facts import Fact
     from screens.wording import Cell
 

@@ -9,8 +9,7 @@ from rich.segment import Segment
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.ink import Inked
-from screens.widgets.line import joined
+from screens.widgets.line import Inked, joined
 from screens.wording import Run
 
 if TYPE_CHECKING:

@@ -59,7 +59,10 @@ def test_every_module_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import console.session, console.launch", ["textual", "rich", "kubernetes", "helm_python", "paramiko"]),
+        (
+            "import console.session, console.launch.install",
+            ["textual", "rich", "kubernetes", "helm_python", "paramiko"],
+        ),
         ("import screens.__main__", ["textual", "kubernetes", "helm_python", "paramiko", "google.cloud", "jsonschema"]),
         ("import screens.app", ["kubernetes", "helm_python", "paramiko", "google.cloud", "jsonschema"]),
     ],

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.practice.child import PracticeProcess
+from practice.child import PracticeProcess
 from tests.bench.consoles import A4
 from tests.hostile.lying_api import FLOODS
 

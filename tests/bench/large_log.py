@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.models.text import Keep
-from console.spool.file import FileText
+from console.logs.file_text import FileText
+from console.logs.text import Keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,22 +8,23 @@ from dataclasses import replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
-from console.drafting import Drafting
-from console.models.forecast import Ask, forecast
-from console.models.launch import LaunchPlan
-from console.models.link import Link, LinkState
-from console.models.node import Node
-from console.models.pod import Pod
-from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
-from console.models.workload import PodSet, Workload
+from console.kube.objects.meta import GPU
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Pod
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
+from console.kube.objects.workload import PodSet, Workload
+from console.kube.snapshot import Link, LinkState
+from console.launch.drafting import Drafting
+from console.launch.recipes import LaunchPlan
+from console.scheduling.forecast import Ask, forecast
 from tests.chart.plans import CATALOGUE, offline
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.models.fleet import Fleet
-    from console.models.values import Value
+    from console.kube.nested_values import Value
+    from console.kube.snapshot import Fleet
 
 NODES, PODS = 1000, 10_000
 KEYS = 100

@@ -9,11 +9,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.models.training import Step
-from console.models.training_series import METRICS
-from console.models.training_track import Track
-from screens.widgets.training_charts import Picture, draw
-from screens.widgets.training_plot import View
+from console.metrics.training.run import Track
+from console.metrics.training.series import METRICS
+from console.metrics.training.steps import Step
+from screens.widgets.charts.training_panel import Picture, draw
+from screens.widgets.charts.training_plot import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from console.parsers.nccl import NcclParser
-from console.parsers.training import TrainingParser
+from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.parser import TrainingParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.models.tunnel import SSH_PORT
+from console.kube.rank_address import SSH_PORT
 from tests.bench.bulk import client
 from tests.bench.consoles import A4
 from tests.contract.space import jobset

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from console.cluster.client import Client
-from console.cluster.login import Login
-from console.cluster.target import Cluster, Target, User
-from console.helm import Helm
-from console.launch import Catalogue, Launcher
-from console.models.launch import LaunchPlan
+from console.kube.client import Client
+from console.kube.login import Login
+from console.kube.target import Cluster, Target, User
+from console.launch.helm import Helm
+from console.launch.install import Catalogue, Launcher
+from console.launch.recipes import LaunchPlan
 
 CATALOGUE = Catalogue.load()
 

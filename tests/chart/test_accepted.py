@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.cluster.connection import Connection, load
 from console.errors import BadInput, Conflict, NotFound, Refused, ReleaseFailed
-from console.helm import Helm
-from console.launch import Launcher
-from console.models.launch import LaunchPlan, Value
+from console.kube.discovery import Connection
+from console.kube.kubeconfig import load
+from console.launch.helm import Helm
+from console.launch.install import Launcher
+from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, PLANS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from console.kube.nested_values import Value
     from tests.lab.control_plane import Lab
 
 pytestmark = pytest.mark.lab

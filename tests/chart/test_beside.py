@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from console.models.launch import LaunchPlan, Value
+from console.launch.recipes import LaunchPlan
 from tests.chart.plans import offline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from console.kube.nested_values import Value
     from tests.lab.control_plane import Lab
 
 pytestmark = pytest.mark.lab

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from console.practice.child import PracticeProcess
+from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE, PLANS
 from tests.chart.typed import Typist
 from tests.contract.client import Api

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.models.launcher import LauncherStep, StepState
-from console.models.reference import Passing, judge
-from console.parsers.lm_eval import parse_lm_eval
-from console.parsers.nccl import parse_nccl
-from console.parsers.steps import launcher_step
-from console.parsers.training import TrainingParser
-from console.practice.child import PracticeProcess
+from console.metrics.evaluation import parse_lm_eval
+from console.metrics.job_progress import LauncherStep, StepState, launcher_step
+from console.metrics.nccl.parser import parse_nccl
+from console.metrics.nccl.reference import Passing, judge
+from console.metrics.training.parser import TrainingParser
+from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE
 from tests.chart.typed import Typist
 from tests.practice.test_programs import launcher_steps
@@ -23,7 +22,7 @@ from tests.practice.test_programs import launcher_steps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.models.training import TrainingRun
+    from console.metrics.training.steps import TrainingRun
 
 LIMIT = 60.0
 """Seconds within which all recipes have ended; they take five."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from console.errors import ConsoleError
-from console.helm import Helm
-from console.models.fit import iterations, model_id
-from console.models.launch import LaunchPlan, Value
+from console.launch.fit import iterations, model_id
+from console.launch.helm import Helm
+from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
+
+if TYPE_CHECKING:
+    from console.kube.nested_values import Value
 
 Object = dict[str, Any]
 

@@ -10,9 +10,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from console import assets
-from console.launch import Catalogue
-from console.models.values import merge
-from console.parsers.schema import leaves, parse_defaults
+from console.kube.nested_values import merge
+from console.launch.install import Catalogue
+from console.launch.schema import leaves, parse_defaults
 
 CATALOGUE = Catalogue.load()
 SCHEMA = CATALOGUE.schema

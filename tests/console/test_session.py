@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.models.link import LinkState
+from console.kube.snapshot import LinkState
+from console.kube.store import FIELDS
 from console.session import Session
 from console.settings import Settings
-from console.store import FIELDS
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
 
 if TYPE_CHECKING:

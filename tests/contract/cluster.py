@@ -90,7 +90,7 @@ async def _annotate_text(api: Api, namespace: str, pod: str, container: str, tex
 
 @contextmanager
 def practice_cluster(folder: Path) -> Iterator[Cluster]:
-    command = [sys.executable, "-m", "console.practice", "--scene", "empty", "--speed", "10", "--folder", str(folder)]
+    command = [sys.executable, "-m", "practice", "--scene", "empty", "--speed", "10", "--folder", str(folder)]
     errors = folder / "errors.log"
     with errors.open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
 

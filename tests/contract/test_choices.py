@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.offer import OfferState
+from console.launch.choices import OfferState
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.attach.container_facts import FactState
+from console.attach.exec_many import grouped, worst
+from console.attach.files.entries import EntryKind, Way
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
-from console.models.copying import EntryKind, Way
-from console.models.everywhere import grouped, worst
-from console.models.facts import FactState
-from console.models.ranks import Rank
+from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.models.copying import CopyProgress
-    from console.models.pod import Pod
+    from console.attach.files.entries import CopyProgress
+    from console.kube.objects.pod import Pod
     from console.session import Session
     from tests.contract.space import Space
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.forecast import Verdict, forecast
-from console.models.launch import LaunchPlan, Value
+from console.launch.recipes import LaunchPlan
+from console.scheduling.forecast import Verdict, forecast
 
 if TYPE_CHECKING:
+    from console.kube.nested_values import Value
     from console.session import Session
     from tests.contract.space import Space
 

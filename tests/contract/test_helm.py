@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import Conflict, NotAllowed, NotFound, ReleaseFailed
-from console.helm import RECIPE_LABEL, Helm
-from console.launch import Catalogue
-from console.models.launch import LaunchPlan
-from console.models.release import Leftover
+from console.launch.helm import RECIPE_LABEL, Helm
+from console.launch.install import Catalogue
+from console.launch.recipes import LaunchPlan
+from console.launch.releases import Leftover
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
 
 if TYPE_CHECKING:

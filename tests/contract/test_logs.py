@@ -8,8 +8,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.cluster import client, logs
-from console.follow import Follow
+from console.kube import client
+from console.logs import container_log
+from console.logs.follow import Follow
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cable import cable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from console.follow.joblog import JobLog
+    from console.logs.job_log import JobLog
     from tests.contract.cable import Cable
     from tests.contract.client import Object
     from tests.contract.cluster import Cluster
@@ -169,7 +170,7 @@ async def test_many_ranks_share_connections_where_the_server_has_http_2(
 async def test_logs_come_back_from_a_network_that_was_cut_without_a_word(
     cluster: Cluster, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "SILENCE", 4.0)
+    monkeypatch.setattr(container_log, "SILENCE", 4.0)
     monkeypatch.setattr(client, "CONNECT", 2.0)
     await space.queue("team", 64)
     await space.jobset("job", "team", RANKS)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.explanation import Category
-from console.models.launch import LaunchPlan
-from console.models.why_job import why_jobset
+from console.launch.recipes import LaunchPlan
+from console.scheduling.explanation import Category
+from console.scheduling.why_job import why_jobset
 from tests.contract.cluster import BATCH, CORE, JOBSETS, eventually
 from tests.contract.space import GPU, container
 
 if TYPE_CHECKING:
-    from console.models.values import Value
+    from console.kube.nested_values import Value
     from console.session import Session
     from tests.contract.client import Object
     from tests.contract.space import Space

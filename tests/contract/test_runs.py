@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import BadInput, NotFound, ReleaseFailed
-from console.launch import Catalogue
-from console.models.launch import LaunchPlan
-from console.models.release import Fate, Leftover
-from console.models.run import Outcome
+from console.launch.install import Catalogue
+from console.launch.recipes import LaunchPlan
+from console.launch.releases import Fate, Leftover
+from console.launch.run_record import Outcome
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, eventually
@@ -20,10 +20,10 @@ from tests.contract.test_session import RECORDING, seen
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from console.models.fleet import Fleet
-    from console.models.pod import Pod
-    from console.models.run import RunRecord
-    from console.models.values import Value
+    from console.kube.nested_values import Value
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from console.launch.run_record import RunRecord
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
@@ -37,8 +37,8 @@ def plan(space: Space, name: str = "train", **values: Value) -> LaunchPlan:
 @pytest.fixture(autouse=True)
 async def queue(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue to launch into, and consoles that look more often than a person would notice."""
-    monkeypatch.setattr("console.runs.PAUSE", 0.1)
-    monkeypatch.setattr("console.runs.GRACE", 0.5)
+    monkeypatch.setattr("console.launch.runs.PAUSE", 0.1)
+    monkeypatch.setattr("console.launch.runs.GRACE", 0.5)
     await space.queue("team", 64)
 
 
@@ -183,7 +183,7 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
 async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes_it(
     session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.launching.login_name", lambda: "anna b")
+    monkeypatch.setattr("console.launch.launcher.login_name", lambda: "anna b")
     session._me = ""
     await session.launch(plan(space, gpus=8))
     fleet = await seen(session, lambda fleet: (space.name, "train") in fleet.jobsets, "the job")
@@ -297,7 +297,7 @@ async def test_an_upgrade_that_changes_nothing_makes_no_revision(session: Sessio
 async def test_a_job_that_went_while_no_console_looked(
     cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.runs.SETTLING", 0.0)  # as if the person had come back later
+    monkeypatch.setattr("console.launch.runs.SETTLING", 0.0)  # as if the person had come back later
     await session.launch(plan(space))
     await session.close()
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")

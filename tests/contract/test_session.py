@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import NotAllowed, NotFound
-from console.models.explanation import Category
-from console.models.job import JobState
-from console.models.launch import LaunchPlan
-from console.models.pools import pools
-from console.models.tunnel import Address
-from console.models.why import why
+from console.kube.objects.jobset import JobState
+from console.kube.rank_address import Address
+from console.launch.recipes import LaunchPlan
+from console.scheduling.explanation import Category
+from console.scheduling.pools import pools
+from console.scheduling.why import why
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually
@@ -24,12 +24,12 @@ from tests.contract.space import container
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.models.fleet import Fleet
-    from console.models.nccl import NcclTest
+    from console.kube.snapshot import Fleet
+    from console.metrics.nccl.results import NcclTest
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
-RECORDING = Path(__file__).parents[2] / "console" / "practice" / "data" / "nccl_all_reduce_h200x4.txt"
+RECORDING = Path(__file__).parents[2] / "practice" / "data" / "nccl_all_reduce_h200x4.txt"
 
 
 async def seen(session: Session, true: Callable[[Fleet], bool], what: str) -> Fleet:

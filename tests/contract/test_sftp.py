@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.attach.files.entries import CopyReport, Way
 from console.errors import ConsoleError
-from console.models.copying import CopyReport, Way
-from console.models.ranks import ranks
+from console.scheduling.ranks import ranks
 from tests.openssh import alone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.models.copying import CopyProgress
+    from console.attach.files.entries import CopyProgress
     from console.session import Session
     from tests.contract.space import Space
 

@@ -12,14 +12,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from console.attach.ssh import config
+from console.attach.ssh.editors import STEPS, StepState
+from console.attach.ssh.paths import Places
 from console.errors import HostKeyChanged, NotAllowed
-from console.models.attach import STEPS, StepState
-from console.models.launch import LaunchPlan
-from console.models.ranks import ranks
+from console.launch.recipes import LaunchPlan
+from console.scheduling.ranks import ranks
 from console.session import Session
 from console.settings import Settings
-from console.ssh import entries
-from console.ssh.places import Places
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, eventually
 from tests.openssh import OpenSsh, alone
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from console.models.attach import SshHost
+    from console.attach.ssh.editors import SshHost
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
@@ -172,9 +172,9 @@ async def test_a_host_key_that_nothing_explains_is_refused(session: Session, ope
     host = await set_up(session)
     places = Places.find()
     with places.locked():
-        (entry,) = entries.load_all(places)
+        (entry,) = config.load_all(places)
         known = msgspec.structs.replace(entry.pods["0"], keys=(OTHER_KEY,))
-        entries.save(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
+        config.save(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
     done = await openssh.ssh(host.host, "true")
     assert done.code == 255
     assert "Host key verification failed" in done.err

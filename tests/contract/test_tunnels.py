@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.cluster import forward
-from console.cluster.locate import Ended
+from console.attach.tunnel.engine import Forwarding, Reach
+from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.models.tunnel import Address, Ports
-from console.tunnel.engine import Forwarding
-from console.tunnel.pipe import login
-from console.tunnel.reach import Reach
+from console.kube import port_forward
+from console.kube.locate_rank import Ended
+from console.kube.rank_address import Address, Ports
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import container
 
@@ -124,9 +123,9 @@ async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: Reach) -> 
         await reach.resolve(Address.of(space.name, "pod/nope"))
 
 
-@pytest.mark.parametrize("protocol", [forward.CHANNELS, forward.TUNNEL])
+@pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
 async def test_bytes_both_ways(space: Space, reach: Reach, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(forward._spoken, reach.login.server, protocol)
+    monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
     async with echo() as port, asyncio.timeout(30):
         await job(space, await listen(space, port), GROUPS[:1])
         forwarding = Forwarding(reach, Address.of(space.name, "train"), [Ports(PORT)], name="x", context="")
@@ -153,11 +152,11 @@ async def test_bytes_both_ways(space: Space, reach: Reach, protocol: str, monkey
         await asyncio.open_connection("127.0.0.1", local)
 
 
-@pytest.mark.parametrize("protocol", [forward.CHANNELS, forward.TUNNEL])
+@pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
 async def test_a_port_that_nobody_listens_on(
     space: Space, reach: Reach, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(forward._spoken, reach.login.server, protocol)
+    monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
     await space.pod("a")
     async with reach.dial(Address.of(space.name, "pod/a"), 9) as pipe:
         with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod a|Could not reach port 9 of pod a: "):
@@ -167,11 +166,11 @@ async def test_a_port_that_nobody_listens_on(
 async def test_a_protocol_that_the_server_does_not_know_is_not_the_end(
     space: Space, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forward, "CHANNELS", "v9.channel.k8s.io")
+    monkeypatch.setattr(port_forward, "CHANNELS", "v9.channel.k8s.io")
     await space.pod("a")
     async with reach.dial(Address.of(space.name, "pod/a"), 2222) as pipe:
         assert (await pipe.receive()).startswith(b"SSH-2.0-")
-    assert forward._spoken.pop(reach.login.server) == forward.TUNNEL
+    assert port_forward._spoken.pop(reach.login.server) == port_forward.TUNNEL
 
 
 async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: Reach) -> None:

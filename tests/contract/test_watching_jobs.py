@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.link import LinkState
-from console.models.training_marks import MarkKind
+from console.kube.snapshot import LinkState
+from console.logs.store import kept_job
+from console.metrics.training.run import MarkKind
 from console.settings import Settings
-from console.spool.shelf import kept_job
 from screens.app import ConsoleApp
-from screens.job import JobScreen
-from screens.widgets.log_view import LogView
-from screens.widgets.nccl_panel import NcclPanel
+from screens.pages.job import JobScreen
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.log.view import LogView
 from screens.widgets.title_bar import TitleBar
-from screens.widgets.training_panel import TrainingPanel
 from tests.contract.cable import cable
 from tests.contract.cluster import eventually
 from tests.contract.watched_job import LIMIT, Job, Watched, numbered, watched
@@ -46,7 +46,7 @@ ROWS = 3
 """Of the table before the cut, and during it at most."""
 MORE = 10
 """Steps of the training after it was resumed."""
-RECORDING = Path(__file__).parents[2] / "console/practice/data/nccl_all_reduce_h200x4.txt"
+RECORDING = Path(__file__).parents[2] / "practice/data/nccl_all_reduce_h200x4.txt"
 _STEP = (
     " [2026-11-21 07:00:00] iteration {0:8d}/     200 | consumed samples: {0:12d} |"
     " elapsed time per iteration (ms): 2410.3 | throughput per GPU (TFLOP/s/GPU): 770.2 |"

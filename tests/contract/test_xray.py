@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.whereabouts import Doing
-from console.practice.node.innards import variables, write_innards
-from console.practice.node.standins import write_standins
-from console.practice.programs.mishaps import HUNG
-from console.practice.programs.script import Place, Room
-from console.practice.programs.stages import SCRIPT, TRAINS
-from console.practice.scene.jobs import Job, build_jobset
+from console.hang.stack_location import Doing
 from console.session import Session
 from console.settings import Settings
+from practice.node.innards import variables, write_innards
+from practice.node.standins import write_standins
+from practice.programs.mishaps import HUNG
+from practice.programs.script import Place, Room
+from practice.programs.stages import SCRIPT, TRAINS
+from practice.scene.jobs import Job, build_jobset
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import BLOCK, container
@@ -33,7 +33,7 @@ from tests.contract.space import BLOCK, container
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from console.models.hang import HangReport
+    from console.hang.report import HangReport
     from tests.contract.client import Object
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space

@@ -15,9 +15,9 @@ from tests.contract.space import container, jobset, rank
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from console.follow.joblog import JobLog
-    from console.measures.job import JobMeasures
-    from console.models.training_marks import Mark
+    from console.logs.job_log import JobLog
+    from console.metrics.job_progress import JobMeasures
+    from console.metrics.training.run import Mark
     from console.session import Session
     from tests.contract.client import Object
     from tests.contract.space import Space

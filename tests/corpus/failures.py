@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.log_results import LogReading
+from console.metrics.log_results import LogReading
 from tests.corpus.verdict import Case, judge
 
 if TYPE_CHECKING:

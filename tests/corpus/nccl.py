@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.parsers.nccl import parse_nccl
+from console.metrics.nccl.parser import parse_nccl
 from tests.corpus.verdict import Case, judge
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.parsers.training import TrainingParser, parse_training
+from console.metrics.training.parser import TrainingParser, parse_training
 from tests.corpus.verdict import Case, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from console.models.training import TrainingRun
+    from console.metrics.training.steps import TrainingRun
 
 
 class Log(NamedTuple):

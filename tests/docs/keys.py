@@ -19,7 +19,7 @@ import screens
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
-from screens.tabs.tab import JobTab
+from screens.job_tabs.tab import JobTab
 from screens.wording import begun_small
 from tests.docs.markdown import anchor, code, table, text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from console.practice.child import PracticeProcess
 from console.settings import Settings
+from practice.child import PracticeProcess
 from screens.app import ConsoleApp
 
 SIZE = 120, 35

@@ -16,39 +16,36 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from console.cluster import frames
-from console.cluster.exec import exit_code
-from console.cluster.kubeconfig import Kubeconfig
-from console.cluster.release_secrets import _is_small
+from console.attach.files import scripts
+from console.attach.ssh.pod_facts import parse_probe
 from console.errors import ConsoleError
-from console.helm import _foreign
-from console.log_results import LogReading
-from console.models.failure import endings, first_of
-from console.models.fleet import Fleet
-from console.models.forecast import forecast
-from console.models.image_facts import Reference
-from console.models.outlook import Ask
-from console.models.places import floor
-from console.models.pools import pools
-from console.models.quota import queue_account
-from console.models.ranks import ranks
-from console.models.secrecy import looks_confidential
-from console.models.why import why
-from console.models.why_job import why_jobset
-from console.parsers import tree
-from console.parsers.dcgm import parse_dcgm
-from console.parsers.helm_line import looks_like_helm, parse_helm_line
-from console.parsers.kinds import KINDS
-from console.parsers.nvidia_smi import parse_nvidia_smi
-from console.parsers.ras import parse_ras
-from console.parsers.secrets import Redactor
-from console.parsers.spdy import Reader as SpdyReader
-from console.parsers.stamps import stamped
-from console.parsers.status import refusal
-from console.parsers.values_text import TextFault, parse_text
-from console.ssh.pod_facts import parse_probe
-from console.store import FIELDS
-from console.xray.answers import read_answer
+from console.google.builds import Reference
+from console.hang.nccl_ras import parse_ras
+from console.hang.xray import read_answer
+from console.kube import websocket
+from console.kube.exec import exit_code
+from console.kube.failures import refusal
+from console.kube.kinds import KINDS
+from console.kube.kubeconfig import Kubeconfig
+from console.kube.snapshot import Fleet
+from console.kube.spdy import Reader as SpdyReader
+from console.kube.store import FIELDS
+from console.launch.helm import _foreign
+from console.launch.helm_command import looks_like_helm, parse_helm_line
+from console.launch.releases import _is_small
+from console.launch.values.yaml_read import TextFault, parse_text
+from console.logs.line_splitter import stamped
+from console.logs.redact import Redactor, looks_confidential
+from console.metrics.gpu_readings import parse_dcgm, parse_nvidia_smi
+from console.metrics.log_results import LogReading
+from console.scheduling.failure import endings, first_of
+from console.scheduling.forecast import Ask, forecast
+from console.scheduling.pools import pools
+from console.scheduling.quota import queue_account
+from console.scheduling.ranks import ranks
+from console.scheduling.topology import floor
+from console.scheduling.why import why
+from console.scheduling.why_job import why_jobset
 from screens.widgets.line import fit, wrap
 from screens.wording import for_terminal, one_line
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -145,13 +142,13 @@ class _Sink:
         """A part of it."""
 
     def control(self, kind: int, data: bytes) -> None:
-        if kind == frames.CLOSE:
-            frames.close_reason(data)
+        if kind == websocket.CLOSE:
+            websocket.close_reason(data)
 
 
 def _frames(data: bytes) -> None:
     try:
-        frames.Reader(_Sink()).feed(memoryview(data))
+        websocket.Reader(_Sink()).feed(memoryview(data))
     except ValueError:
         return  # what the WebSocket takes for the end
 
@@ -191,8 +188,8 @@ def _release(data: bytes) -> None:
 
 
 def _copy(data: bytes) -> None:
-    tree.tree(data)
-    tree.checksums(data)
+    scripts.tree(data)
+    scripts.checksums(data)
 
 
 def _answers(data: bytes) -> None:
@@ -257,7 +254,7 @@ TARGETS: dict[str, Target] = {
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
-    "frames": Target(_frames, [frames.frame(2, b"\1abc"), frames.closing(), b"\x82\x7e\x00\x05hello"]),
+    "frames": Target(_frames, [websocket.frame(2, b"\1abc"), websocket.closing(), b"\x82\x7e\x00\x05hello"]),
     "SPDY frames": Target(_spdy, SPDY),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG)),
     "helm lines": Target(_helm, texts(HELM)),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from console.practice.cluster import PracticeCluster
 from console.session import Session
 from console.settings import Settings
+from practice.cluster import PracticeCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from console.practice.google.cloud import PracticeGoogle
+    from practice.google.cloud import PracticeGoogle
 
 SPEED = 200.0
 """How many times faster than life builds go."""

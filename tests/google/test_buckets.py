@@ -8,19 +8,19 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
-from console.google import fetching
-from console.launch import Catalogue
-from console.models.launch import LaunchPlan
-from console.models.log import RankLine
-from console.models.storage import GcsPlace, gcs_place
-from console.practice.google.cloud import DISABLED, LOCKED, Fault
-from console.practice.google.vault import BUCKET, FAR, RUN, Vault
+from console.google.api import cloud_storage
+from console.google.storage import GcsPlace, gcs_place
+from console.launch.install import Catalogue
+from console.launch.recipes import LaunchPlan
+from console.logs.line import RankLine
+from practice.google.cloud import DISABLED, LOCKED, Fault
+from practice.google.vault import BUCKET, FAR, RUN, Vault
 from tests.google.practised import google
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.models.copying import CopyProgress
+    from console.attach.files.entries import CopyProgress
 
 OUTPUT = "logs/output_mcore_qwen3_pretrain"
 CHECKPOINTS = f"gs://{BUCKET}/{OUTPUT}/checkpoint/{RUN}"
@@ -87,7 +87,7 @@ async def test_what_came_damaged_is_not_kept(tmp_path: Path) -> None:
 async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "PIECE", 100_000)
+    monkeypatch.setattr(cloud_storage, "PIECE", 100_000)
     async with google() as (session, world):
         vault = world.part(Vault)
         name = f"{OUTPUT}/checkpoint/{RUN}/iter_0000500/mp_rank_00_000/model_optim_rng.pt"
@@ -110,7 +110,7 @@ async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
 
 
 async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "PIECE", 1000)
+    monkeypatch.setattr(cloud_storage, "PIECE", 1000)
     async with google() as (session, world):
         vault = world.part(Vault)
         name = "datasets/mmap_qwen3_datasets_text_document-01.idx"
@@ -208,7 +208,7 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
 
 
 def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test(tmp_path: Path) -> None:
-    from console.log_files import LogFiles
+    from console.logs.store import LogFiles
 
     said = ["pod p, index 0 of 2", "step 7 connectivity: run", *["node-1"] * 8, *["node-2"] * 8,
             "step 7 connectivity: done in 3 s", "step 8 all-reduce: run"]  # fmt: skip
@@ -220,7 +220,7 @@ def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test
 
 
 def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
-    from console.log_files import LogFiles
+    from console.logs.store import LogFiles
 
     logs = LogFiles(tmp_path)
     row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"

@@ -11,21 +11,22 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
-from console.images import contexts, remembered
-from console.models.build import REGISTRY, TAG, Build, BuildPlan
-from console.models.storage import GcsPlace
-from console.practice.google.builds import Yard
-from console.practice.google.cloud import DISABLED, LOCKED, Fault
-from console.practice.google.registry import ADDRESS
-from console.practice.google.vault import Holder, Vault
-from console.practice.node.registries import STOCK
+from console.google import build_context
+from console.google import build_context as remembered
+from console.google.builds import REGISTRY, TAG, Build, BuildPlan
+from console.google.storage import GcsPlace
 from console.session import google_alone
+from practice.google.builds import Yard
+from practice.google.cloud import DISABLED, LOCKED, Fault
+from practice.google.registry import ADDRESS
+from practice.google.vault import Holder, Vault
+from practice.node.registries import STOCK
 from tests.google.practised import google
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.images import Images
+    from console.google.images import Images
 
 
 async def printed(images: Images, build: Build) -> list[str]:
@@ -76,7 +77,7 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
         images.poll = 0.0
         build = await images.build(await images.begin(await images.context("testbed")))
         seen = await printed(images, build)
-        from console.practice.google.logs import Ledger
+        from practice.google.logs import Ledger
 
         assert seen == [each.text_payload for each in world.part(Ledger).entries[build.id]]
 
@@ -274,22 +275,22 @@ async def test_without_a_right_to_list_a_bucket_of_somebody_else_gets_no_source(
 
 def test_the_image_is_the_one_that_the_description_names(tmp_path: Path) -> None:
     folder = own(tmp_path, "FROM debian\n")
-    plan = BuildPlan(contexts.read_context(folder), "practice", "us-central1", {"_ARTIFACT_REGISTRY": ADDRESS})
+    plan = BuildPlan(build_context.read_context(folder), "practice", "us-central1", {"_ARTIFACT_REGISTRY": ADDRESS})
     assert plan.image == f"{ADDRESS}/{folder.name}:latest"
     steps = "steps: [{name: docker, args: [build, -t, '$LOCATION-docker.pkg.dev/$PROJECT_ID/own/trainer:$_TAG', .]}]\n"
     (folder / "cloudbuild.yaml").write_text(f"{steps}substitutions: {{_TAG: v2}}\n")
-    plan = dataclasses.replace(plan, context=contexts.read_context(folder))
+    plan = dataclasses.replace(plan, context=build_context.read_context(folder))
     assert plan.image == "us-central1-docker.pkg.dev/practice/own/trainer:v2"
     (folder / "cloudbuild.yaml").write_text(
         f"{steps}images: ['${{_ARTIFACT_REGISTRY}}/a:1', '$_ARTIFACT_REGISTRY/b']\n"
     )
-    assert dataclasses.replace(plan, context=contexts.read_context(folder)).image == f"{ADDRESS}/a:1, {ADDRESS}/b"
+    assert dataclasses.replace(plan, context=build_context.read_context(folder)).image == f"{ADDRESS}/a:1, {ADDRESS}/b"
     (folder / "cloudbuild.yaml").write_text("steps: [{name: bash, script: make}]\n")
-    assert dataclasses.replace(plan, context=contexts.read_context(folder)).image == folder.name
+    assert dataclasses.replace(plan, context=build_context.read_context(folder)).image == folder.name
 
 
 def test_the_documents_images_are_there_with_their_defaults() -> None:
-    found = {each.name: each for each in contexts.bundled()}
+    found = {each.name: each for each in build_context.bundled()}
     assert set(found) == {"pai-megatron-patch", "testbed", "unified-testbed"}
     images = {
         f"{each.defaults['_IMAGE_NAME']}:{each.defaults['_IMAGE_TAG']} from {each.defaults['_BASE_IMAGE']}"
@@ -320,25 +321,25 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
     ],
 )
 def test_what_cannot_be_built_is_said_before_anything_is_sent(values: dict[str, str], word: str) -> None:
-    context = next(each for each in contexts.bundled() if each.name == "testbed")
-    assert word in " ".join(words for _, words in contexts.problems(BuildPlan(context, "p", "l", values)))
+    context = next(each for each in build_context.bundled() if each.name == "testbed")
+    assert word in " ".join(words for _, words in build_context.problems(BuildPlan(context, "p", "l", values)))
 
 
 def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has no Dockerfile"):
-        contexts.read_context(tmp_path)
+        build_context.read_context(tmp_path)
     with pytest.raises(BadInput, match="There is no folder"):
-        contexts.read_context(tmp_path / "nowhere")
+        build_context.read_context(tmp_path / "nowhere")
     (tmp_path / "cloudbuild.yaml").write_text("steps: {a: 1}")
     with pytest.raises(BadInput, match="no build description"):
-        contexts.read_context(tmp_path)
+        build_context.read_context(tmp_path)
     (tmp_path / "cloudbuild.yaml").write_text("steps: [")
     with pytest.raises(BadInput, match="cannot be read"):
-        contexts.read_context(tmp_path)
+        build_context.read_context(tmp_path)
     (tmp_path / "Other.Dockerfile").write_text("# Something of mine\nFROM debian\n")
-    found = contexts.read_context(tmp_path / "Other.Dockerfile")
+    found = build_context.read_context(tmp_path / "Other.Dockerfile")
     assert (found.title, found.dockerfile) == ("Something of mine", "Other.Dockerfile")
-    described = contexts.description(found.folder, found.dockerfile)
+    described = build_context.description(found.folder, found.dockerfile)
     assert "--file=Other.Dockerfile" in described["steps"][0]["args"]
 
 
@@ -361,7 +362,7 @@ def test_what_is_packed_is_the_folder_without_what_nobody_builds_from(tmp_path: 
     (folder / "src" / "a.py").write_text("pass")
     (folder / "link").symlink_to("src/a.py")
     target = tmp_path / "out.tgz"
-    assert contexts.pack(folder, target) == 3
+    assert build_context.pack(folder, target) == 3
     with tarfile.open(target) as packed:
         assert sorted(packed.getnames()) == ["Dockerfile", "link", "src/a.py"]
         assert {each.uid for each in packed.getmembers()} == {0}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from console.cloud_offers import offer_of
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
-from console.models.offer import GOOGLE_KINDS, Offer, OfferState
-from console.practice.google.cloud import Fault
-from console.practice.google.vault import BUCKET
-from screens.launch import LaunchScreen
+from console.google.field_choices import offer_of
+from console.launch.choices import GOOGLE_KINDS, Offer, OfferState
+from practice.google.cloud import Fault
+from practice.google.vault import BUCKET
+from screens.pages.launch import LaunchScreen
 from tests.google.test_image_screens import practised, world_of
 from tests.screens.press import screen_text, toasts, until
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import BadInput, NotAllowed, NotFound
-from console.practice.cluster import PracticeCluster
-from console.practice.google.vault import BUCKET, Vault
-from console.practice.objects.resources import PODS
 from console.session import Session
 from console.settings import Settings
+from practice.cluster import PracticeCluster
+from practice.google.vault import BUCKET, Vault
+from practice.objects.resources import PODS
 from screens.cli.command_line import parse
 from screens.cli.commands import perform
 
@@ -43,7 +43,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
 async def test_from_the_list_to_a_built_image_and_back(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.images.POLL", 0.02)
+    monkeypatch.setattr("console.google.images.POLL", 0.02)
     async with typed() as (run, _):
         assert await run("images", "--json") == 0
         before = said(capsys)
@@ -64,7 +64,7 @@ async def test_from_the_list_to_a_built_image_and_back(
 async def test_one_is_cancelled_another_runs_in_a_job(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.images.POLL", 0.02)
+    monkeypatch.setattr("console.google.images.POLL", 0.02)
     async with typed() as (run, cluster):
         cluster.clock.speed = 1.0
         assert await run("build", "testbed", "--set", "_IMAGE_TAG=gone", "--json") == 0
@@ -169,8 +169,9 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
 
 def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
     program = (
-        "import sys, console.session, console.images, console.storage, screens.images, screens.build, screens.storage, "
-        "screens.bucket, screens.cli.commands\n"
+        "import sys, console.session, console.google.images, console.google.storage, screens.pages.images, "
+        "screens.pages.build, screens.pages.storage, "
+        "screens.pages.bucket, screens.cli.commands\n"
         "print(sorted(each for each in sys.modules if each.split('.')[0] in ('google', 'grpc', 'google_crc32c')))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -8,28 +8,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.widgets import Input
 
-from console.models.launch import LaunchPlan
-from console.models.offer import Offer
-from console.practice.cluster import PracticeCluster
-from console.practice.google.cloud import Fault
-from console.practice.google.logs import Ledger
-from console.practice.google.registry import Shelf
-from console.practice.google.vault import BUCKET, Vault
-from console.practice.objects.resources import PODS
+from console.launch.choices import Offer
+from console.launch.recipes import LaunchPlan
 from console.session import Session
 from console.settings import Settings
+from practice.cluster import PracticeCluster
+from practice.google.cloud import Fault
+from practice.google.logs import Ledger
+from practice.google.registry import Shelf
+from practice.google.vault import BUCKET, Vault
+from practice.objects.resources import PODS
 from screens.app import ConsoleApp
-from screens.bucket import BucketScreen, ended
-from screens.build import BuildScreen
-from screens.images import ImagesScreen
-from screens.job import JobScreen
-from screens.launch import LaunchScreen
-from screens.modals.ask_build import AskBuild
-from screens.modals.confirm import Confirm
-from screens.modals.launch_look import LaunchLook
-from screens.modals.pick import Pick
-from screens.modals.prompt import Prompt
-from screens.storage import StorageScreen
+from screens.dialogs.build import AskBuild
+from screens.dialogs.launch import LaunchLook
+from screens.dialogs.question import Confirm, Pick, Prompt
+from screens.pages.bucket import BucketScreen, ended
+from screens.pages.build import BuildScreen
+from screens.pages.images import ImagesScreen
+from screens.pages.job import JobScreen
+from screens.pages.launch import LaunchScreen
+from screens.pages.storage import StorageScreen
 from tests.screens.press import screen_text, toasts, until
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     import pytest
     from textual.pilot import Pilot
 
-    from console.practice.google.cloud import PracticeGoogle
+    from practice.google.cloud import PracticeGoogle
 
 
 @asynccontextmanager
@@ -50,9 +48,9 @@ async def practised(
     read_only: bool = False,
     scene: Literal["empty", "full"] = "empty",
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeCluster]]:
-    monkeypatch.setattr("console.images.POLL", 0.1)
-    monkeypatch.setattr("screens.images.SOON", 0.1)
-    monkeypatch.setattr("screens.build.AGAIN", 0.1)
+    monkeypatch.setattr("console.google.images.POLL", 0.1)
+    monkeypatch.setattr("screens.pages.images.SOON", 0.1)
+    monkeypatch.setattr("screens.pages.build.AGAIN", 0.1)
     async with PracticeCluster(speed=speed, scene=scene) as cluster:
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
 

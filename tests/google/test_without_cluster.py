@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Input
 
-from console.google.reach import Reach
+from console.google.api.endpoints import Reach
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.bucket import BucketScreen
-from screens.build import BuildScreen
-from screens.images import ImagesScreen
-from screens.modals.ask_build import AskBuild
-from screens.modals.confirm import Confirm
-from screens.modals.pick import Pick
-from screens.modals.prompt import Prompt
-from screens.storage import StorageScreen
+from screens.dialogs.build import AskBuild
+from screens.dialogs.question import Confirm, Pick, Prompt
+from screens.pages.bucket import BucketScreen
+from screens.pages.build import BuildScreen
+from screens.pages.images import ImagesScreen
+from screens.pages.storage import StorageScreen
 from tests.practice_google import practice_google
 from tests.screens.press import screen_text, toasts, until
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     import pytest
     from textual.pilot import Pilot
 
-    from console.practice.google.cloud import PracticeGoogle
+    from practice.google.cloud import PracticeGoogle
 
 
 @asynccontextmanager
@@ -39,9 +37,9 @@ async def alone(
     for name, value in (("GOOGLE_CLOUD_REGION", region), ("CLOUDSDK_COMPUTE_REGION", ""), ("GOOGLE_CLOUD_PROJECT", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("KUBECONFIG", str(folder / "none"))
-    monkeypatch.setattr("console.images.POLL", 0.1)
-    monkeypatch.setattr("screens.images.SOON", 0.1)
-    monkeypatch.setattr("screens.build.AGAIN", 0.1)
+    monkeypatch.setattr("console.google.images.POLL", 0.1)
+    monkeypatch.setattr("screens.pages.images.SOON", 0.1)
+    monkeypatch.setattr("screens.pages.build.AGAIN", 0.1)
     async with practice_google() as (world, reach):
         reach.project = project
 

@@ -21,9 +21,9 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from console.cluster.exec import PROTOCOLS, STDERR, STDOUT
-from console.cluster.kubeconfig import load
-from console.cluster.login import Login
+from console.kube.exec import PROTOCOLS, STDERR, STDOUT
+from console.kube.kubeconfig import load
+from console.kube.login import Login
 from tests.certificates import usual_certificate
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

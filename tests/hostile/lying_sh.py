@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from console.files import scripts  # noqa: E402  the path is set first
+from console.attach.files import scripts  # noqa: E402  the path is set first
 
 LIES = json.loads((Path(os.environ["LIES"])).read_text())
 NAMES = {value: name for name, value in vars(scripts).items() if isinstance(value, str)}

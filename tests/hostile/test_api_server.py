@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from console.cluster import exec as executing
-from console.cluster.kubeconfig import load
-from console.cluster.target import User
-from console.cluster.watch import Backoff, Change, HttpSource, Listed, Lost, Odd, follow
-from console.cluster.wire import connected
 from console.errors import BadKubeconfig, ConsoleError, Refused, Unreachable, Unreadable
-from console.parsers.page import Reader
-from console.parsers.pod import PodWire, parse_pod
+from console.kube import exec as executing
+from console.kube.kinds import Reader
+from console.kube.kubeconfig import load
+from console.kube.objects.pod import PodWire, parse_pod
+from console.kube.raw_connection import connected
+from console.kube.target import User
+from console.kube.watch import Backoff, Change, HttpSource, Listed, Lost, Odd, follow
 from tests.apiserver import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
-    from console.cluster.client import Client
+    from console.kube.client import Client
 
 PATH = "/api/v1/pods"
 
@@ -134,7 +134,7 @@ async def test_many_lists_without_end_at_once_do_not_fill_the_memory() -> None:
 
 
 async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.cluster.watch.MOST_OBJECTS", 5000)
+    monkeypatch.setattr("console.kube.watch.MOST_OBJECTS", 5000)
     page = b'{"metadata": {"continue": "more"}, "items": [' + b",".join([POD] * 400) + b"]}"
     number = 0
 
@@ -145,7 +145,7 @@ async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.Monke
 
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers[PATH] = answer
-        monkeypatch.setattr("console.cluster.watch.MOST_OF_LIST", 40 * len(page))
+        monkeypatch.setattr("console.kube.watch.MOST_OF_LIST", 40 * len(page))
         async with limited(), aclosing(pods(client)) as changes:
             async for change in changes:
                 if isinstance(change, Lost):
@@ -345,7 +345,7 @@ async def test_a_tunnels_request_ends_in_words(attack: str) -> None:
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.cluster.wire.ANSWER", 0.2)
+    monkeypatch.setattr("console.kube.raw_connection.ANSWER", 0.2)
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for __ in range(50):  # a byte at a time

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.practice.child import PracticeProcess
-from console.ssh import pinned
-from console.tunnel import running
+from console.attach.ssh import connect
+from console.attach.tunnel import background
+from practice.child import PracticeProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def trapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_tunnel_of_its_own_runs_nothing_of_the_current_folder(trapped: Path, tmp_path: Path) -> None:
     order = {"namespace": "n", "job": "j", "rank": "0", "ports": ["8888"], "kubeconfig": str(tmp_path / "none")}
-    answer = json.loads(running._first_line(json.dumps(order).encode() + b"\n"))
+    answer = json.loads(background._first_line(json.dumps(order).encode() + b"\n"))
     assert "none" in answer["error"]
     assert not trapped.exists()
 
@@ -48,5 +48,5 @@ def test_ssh_starts_nothing_of_the_current_folder(trapped: Path, monkeypatch: py
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr("sys.executable", "/usr/bin/env python3")
     monkeypatch.setenv("PATH", "")
-    assert pinned.program()[1:] == ("-P", "-m", "screens")
+    assert connect.program()[1:] == ("-P", "-m", "screens")
     assert not trapped.exists()

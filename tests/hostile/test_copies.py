@@ -1,6 +1,6 @@
 """Copies from a container that lies about names, kinds, sizes, modes and times: nothing outside the folder changes.
 
-A new attack is a row of `LIES`: what the container answers to which script of `console.files.scripts`.
+A new attack is a row of `LIES`: what the container answers to which script of `console.attach.files.scripts`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.attach.files import local, transfer
+from console.attach.files.entries import Entry, EntryKind, Proof
+from console.attach.files.pod_files import PodFolders
 from console.errors import ConsoleError, CopyFailed, Unreadable
-from console.files import fetch, local
-from console.files.folders import PodFolders
-from console.models.copying import Entry, EntryKind, Proof
-from tests.console.files.pod import Pod
+from tests.console.attach.files.pod import Pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,7 +217,7 @@ async def test_a_folder_is_not_copied_through_a_link_of_an_earlier_copy(tmp_path
     [("result.txt", "result.txt"), ("/data/", "data"), ("/data/..", ""), ("~", ""), ("", ""), ("/", ""), (".", "")],
 )
 def test_a_local_name_is_what_was_typed(typed: str, name: str) -> None:
-    assert fetch.local_name(typed) == name
+    assert transfer.local_name(typed) == name
 
 
 async def test_an_ordinary_link_gives_the_copy_no_other_name(tmp_path: Path, here: Path) -> None:

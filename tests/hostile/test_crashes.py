@@ -16,7 +16,7 @@ import pytest
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.cli.crash import LONGEST, cleaned, report
-from screens.view import ViewApp
+from screens.pages.view import ViewApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.scene import scene

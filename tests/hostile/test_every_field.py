@@ -22,9 +22,9 @@ from zlib import crc32
 import msgspec.inspect as types
 import pytest
 
-from console.models.fleet import Fleet
-from console.parsers.kinds import KINDS, Kind
-from console.store import FIELDS
+from console.kube.kinds import KINDS, Kind
+from console.kube.snapshot import Fleet
+from console.kube.store import FIELDS
 from screens.__main__ import main
 from tests.apiserver import ApiServer
 from tests.fakes import FakeSession, live_links

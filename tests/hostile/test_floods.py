@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from console.cluster import exec as executing
-from console.cluster.client import REST
-from console.cluster.logs import Wanted, follow_log
-from console.cluster.watch import HttpSource
+from console.attach.container_facts import FactState
+from console.attach.exec_many import Inside, QuickTest
+from console.attach.files.pod_files import PodFolders
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.files.folders import PodFolders
-from console.gpus import Gpus
-from console.inside.containers import Inside
-from console.inside.quick_nccl import QuickTest
-from console.models.facts import FactState
-from console.models.ranks import ranks
-from console.xray import Xray
+from console.hang.xray import Xray
+from console.kube import exec as executing
+from console.kube.client import REST
+from console.kube.watch import HttpSource
+from console.logs.container_log import Wanted, follow_log
+from console.metrics.gpus import Gpus
+from console.scheduling.ranks import ranks
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
 from tests.hostile.lying_api import FLOODS
@@ -33,9 +32,9 @@ from tests.screens.scene import jobset, rank
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from console.cluster.client import Client
-    from console.models.pod import Pod
-    from console.models.ranks import Rank
+    from console.kube.client import Client
+    from console.kube.objects.pod import Pod
+    from console.scheduling.ranks import Rank
 
 JOB = jobset("train", 2)
 LIMIT = 0.5
@@ -74,10 +73,10 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
-    for name in ("xray.xray", "gpus"):
+    for name in ("hang.xray", "metrics.gpus"):
         monkeypatch.setattr(f"console.{name}.FLOW", 0.2)
-    monkeypatch.setattr("console.files.pod_files.FLOW", 0.2)
-    monkeypatch.setattr("console.files.folders.LISTING", 0.5)
+    monkeypatch.setattr("console.attach.files.pod_files.FLOW", 0.2)
+    monkeypatch.setattr("console.attach.files.pod_files.LISTING", 0.5)
     monkeypatch.setitem(cast("Any", executing.bounded).__wrapped__.__kwdefaults__, "flow", 0.2)
 
 

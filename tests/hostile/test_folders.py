@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.cluster import entry
+from console.attach.tunnel import published
 from console.folders import make_private
-from console.history import History, usual_place
-from console.images import remembered
-from console.models.tunnel import Address
-from console.spool import shelf
-from console.tunnel import memory
+from console.google import build_context
+from console.kube import kubeconfig
+from console.kube.rank_address import Address
+from console.launch.run_database import History, usual_place
+from console.logs import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,11 +55,11 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    shelf.Shelf.open(shelf.logs_folder(), shelf.JobNote("uid", "default", "job")).place(0, 0, "main", "pod").touch()
-    memory.remember_port("https://server", Address("default", "job", 0), 8888, 18888)
+    store.Shelf.open(store.logs_folder(), store.JobNote("uid", "default", "job")).place(0, 0, "main", "pod").touch()
+    published.remember_port("https://server", Address("default", "job", 0), 8888, 18888)
     await History(usual_place()).runs()
-    remembered.note(usual_place().parent / "google" / "images.json", [])
-    entry._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")
+    build_context.note(usual_place().parent / "google" / "images.json", [])
+    kubeconfig._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")
     folders = modes(tmp_path)
     assert len(folders) == 9
     assert set(folders.values()) == {0o700}, umask

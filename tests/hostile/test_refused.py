@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from console.errors import NotAllowed, NotFound, Unreachable
-from console.models.finding import find_job, require_jobs, require_seen
-from console.models.fleet import Fleet
-from console.models.job import JobSet
-from console.models.link import Link, LinkState
+from console.kube.find_job import find_job, require_jobs, require_seen
+from console.kube.objects.jobset import JobSet
+from console.kube.snapshot import Fleet, Link, LinkState
 from screens.cli.command_line import parse
 from screens.cli.commands import perform
 from tests.console.preflight.ground import ground

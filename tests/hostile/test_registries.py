@@ -9,8 +9,8 @@ import pytest
 from aiohttp import encode_basic_auth
 
 from console.errors import NotAllowed, Refused, Unreadable
-from console.models.image_facts import Reference
-from console.oci import Registry
+from console.google.builds import Reference
+from console.google.image_registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

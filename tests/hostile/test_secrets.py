@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from console.drafting import Drafting
-from console.launch import Catalogue
-from console.models.secrecy import is_confidential, looks_confidential
-from console.parsers.secrets import Redactor, redacted
+from console.launch.drafting import Drafting
+from console.launch.install import Catalogue
+from console.logs.redact import Redactor, is_confidential, looks_confidential, redacted
 from tests.chart.plans import offline
 
 HEX = "0123456789abcdef0123456789abcdef01234567"

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.attach.ssh import paths
+from console.attach.ssh.config import Entry, options
+from console.attach.ssh.editors import EDITORS, SshHost, editor
+from console.attach.ssh.paths import Places
+from console.attach.ssh.pod_facts import parse_probe, probe
 from console.errors import BadInput, Unreadable
-from console.models.attach import EDITORS, SshHost
-from console.ssh import quoting
-from console.ssh.editors import editor
-from console.ssh.entries import Entry, options
-from console.ssh.places import Places
-from console.ssh.pod_facts import parse_probe, probe
 from tests.apiserver import ApiServer
-from tests.console.cluster.kubelet import EXEC, Exec
+from tests.console.kube.kubelet import EXEC, Exec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,9 +95,9 @@ def test_no_editor_is_started_with_such_a_folder(name: str, attack: str) -> None
 @pytest.mark.parametrize("text", ["a\\", 'a"b', "a\nProxyCommand id", "a\0", "a\x1bb"])
 def test_no_word_of_a_config_ends_its_line_or_its_quotation(text: str) -> None:
     with pytest.raises(BadInput):
-        quoting.word(text)
+        paths.word(text)
     with pytest.raises(BadInput):
-        quoting.path(text)
+        paths.path(text)
 
 
 def test_nothing_of_the_person_is_forwarded_into_a_pod(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from console.models.copying import CopyProgress
-from screens.cli.cp import bars
+from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, Lines
-from screens.cli.guarded import Guarded, guarded
+from screens.cli.files import bars
+from screens.cli.terminal_guard import Guarded, guarded
 from screens.widgets.line import beginning, fit, wrap
 from screens.wording import for_terminal, one_line
 from tests.fakes import FakeSession

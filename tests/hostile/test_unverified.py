@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.cluster.login import Login
-from console.cluster.target import Cluster, Target, User
 from console.errors import BadKubeconfig
+from console.kube.login import Login
+from console.kube.target import Cluster, Target, User
 from tests.certificates import usual_certificate
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text

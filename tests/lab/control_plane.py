@@ -26,15 +26,7 @@ from tests.lab.api import Api
 from tests.lab.build import SOURCE, LabError, Tools, build
 from tests.lab.flags import Ports, api_server, controller_manager, etcd, kwok, scheduler
 from tests.lab.machines import POOLS, Object, Pool
-from tests.lab.objects import (
-    FIRST,
-    controller_objects,
-    dump,
-    jobset_configuration,
-    kueue_configuration,
-    queues,
-    reader,
-)
+from tests.lab.objects import FIRST, controller_objects, dump, jobset_configuration, kueue_configuration, queues, reader
 from tests.lab.pki import create_certificates, write_kubeconfig
 from tests.lab.podlogs import PodLogs
 from tests.lab.processes import Processes, children, free_ports

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.helm import Helm
-from console.models.job import JobState
+from console.kube.objects.jobset import JobState
+from console.launch.helm import Helm
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.job import JobScreen
-from screens.launch import LaunchScreen
-from screens.modals.confirm import Confirm
-from screens.modals.launch_look import LaunchLook
-from screens.widgets.nccl_panel import NcclPanel
+from screens.dialogs.launch import LaunchLook
+from screens.dialogs.question import Confirm
+from screens.pages.job import JobScreen
+from screens.pages.launch import LaunchScreen
+from screens.widgets.charts.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from console.models.fleet import Fleet
-    from console.models.job import JobSet
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
     from tests.lab.control_plane import Lab
 
-RECORDING = Path(__file__).parents[2] / "console/practice/data/nccl_all_reduce_h200x4.txt"
+RECORDING = Path(__file__).parents[2] / "practice/data/nccl_all_reduce_h200x4.txt"
 NAME = "form-nccl"
 NAMESPACE = "default"
 KINDS_OF_A_RELEASE = "jobsets,jobs,pods,services,configmaps,secrets,workloads.kueue.x-k8s.io"

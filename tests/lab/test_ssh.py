@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.attach.ssh.editors import StepState
 from console.errors import HostKeyChanged
-from console.models.attach import StepState
 from console.session import Session
 from console.settings import Settings
 from tests.contract.client import Api

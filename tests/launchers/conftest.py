@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 import yaml
 
-from console.models.launch import LaunchPlan, Value
+from console.launch.recipes import LaunchPlan
 from tests.chart.plans import offline
 from tests.launchers.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from console.kube.nested_values import Value
 
 
 class Launch(Protocol):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.launcher import StepState
-from console.parsers.nccl import NcclParser
-from console.parsers.steps import launcher_step
+from console.metrics.job_progress import StepState, launcher_step
+from console.metrics.nccl.parser import NcclParser
 from screens.__main__ import main
 
 if TYPE_CHECKING:
-    from console.models.nccl import NcclTest
+    from console.metrics.nccl.results import NcclTest
 
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "h200"
 PREPARED = ["libraries", "gpus", "ssh", "discovery", "order", "hostfile"]

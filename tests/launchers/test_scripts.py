@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from console import assets
-from console.models.launch import LaunchPlan
+from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from tests.launchers import documents
 
 if TYPE_CHECKING:
-    from console.models.launch import Value
+    from console.kube.nested_values import Value
     from tests.launchers.conftest import Launch
 
 OLD_IMAGE = (

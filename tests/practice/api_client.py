@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yaml
 
-from console.practice.api.server import ApiServer
-from console.practice.objects import resources as kinds
-from console.practice.objects.refusal import bad_request
-from console.practice.objects.storage import Storage
+from practice.api.server import ApiServer
+from practice.objects import resources as kinds
+from practice.objects.refusal import bad_request
+from practice.objects.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from console.practice.api.authn import Account
-    from console.practice.runtime import Stdio
+    from practice.api.authn import Account
+    from practice.runtime import Stdio
 
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from console.practice.api.api_fields import type_name, types
-from console.practice.api.protobuf import decode_protobuf
-from console.practice.api.serving import SERVED
-from console.practice.objects.refusal import ApiError
+from practice.api.api_fields import type_name, types
+from practice.api.protobuf import decode_protobuf
+from practice.api.serving import SERVED
+from practice.objects.refusal import ApiError
 
 PLAIN = {"string", "int32", "int64", "bool", "bytes", "quantity", "int-or-string", "time", "microtime", "any", "float"}
 OTHERS = {"CustomResourceDefinition", "ProvisioningRequest"}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.practice.api.authn import reader
-from console.practice.api.faults import Fault
-from console.practice.objects import resources as kinds
+from practice.api.authn import reader
+from practice.api.faults import Fault
+from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, PODS, QUEUES, Api, config_map, serving
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import CONFIGMAPS, EVENTS, JOBSETS, NODES, PODS
-from console.practice.objects.selectors import fields_match, labels_match
+from practice.objects.refusal import ApiError
+from practice.objects.resources import CONFIGMAPS, EVENTS, JOBSETS, NODES, PODS
+from practice.objects.selectors import fields_match, labels_match
 
 RED = {"metadata": {"labels": {"team": "red", "rank": "3"}}}
 BARE: dict[str, Any] = {"metadata": {}}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from console.practice.objects import resources as kinds
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.storage import Event, Storage
+from practice.objects import resources as kinds
+from practice.objects.refusal import ApiError
+from practice.objects.storage import Storage
+
+if TYPE_CHECKING:
+    from practice.objects.history import Event
 
 
 def storage() -> Storage:

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import ClientConnectionResetError, ClientWebSocketResponse, WSServerHandshakeError
 from aiohttp.web import BaseRequest, WebSocketResponse
 
-from console.parsers import spdy
-from console.parsers.spdy import Reader, Writer
-from console.practice.api.authn import Account, Rule
+from console.kube import spdy
+from console.kube.spdy import Reader, Writer
+from practice.api.authn import Account, Rule
 from tests.practice.api_client import PODS, Api, serving
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ async def test_a_watch_ends_when_its_time_is_over(tmp_path: Path) -> None:
 
 async def test_a_burst_arrives_whole(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, api.watch(MAPS, resourceVersion=await now(api)) as events:
-        from console.practice.objects.resources import CONFIGMAPS
+        from practice.objects.resources import CONFIGMAPS
 
         for number in range(500):
             api.storage.create(CONFIGMAPS, config_map(f"m{number}"))

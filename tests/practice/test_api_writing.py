@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.practice.objects import resources as kinds
+from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, PODS, config_map, serving
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from time import monotonic
 import pytest
 
 from console.errors import ConsoleError
-from console.practice.child import PracticeProcess
-from console.practice.leftovers import remove
+from practice.child import PracticeProcess
+from practice.leftovers import remove
 
 LIMIT = 30.0
 
@@ -39,7 +39,7 @@ def test_it_starts_and_leaves_nothing() -> None:
 
 def test_it_ends_with_its_parent() -> None:
     code = (
-        "from console.practice.child import PracticeProcess\n"
+        "from practice.child import PracticeProcess\n"
         "import time\n"
         "practice = PracticeProcess.start()\n"
         "print(practice.kubeconfig(), flush=True)\n"
@@ -71,7 +71,7 @@ def test_a_program_that_writes_as_it_ends_leaves_no_folder_behind(tmp_path: Path
 
 
 def test_one_that_has_to_be_killed_leaves_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.practice.child._STOP_SECONDS", 0.3)
+    monkeypatch.setattr("practice.child._STOP_SECONDS", 0.3)
     practice = PracticeProcess.start(scene="empty")
     kubeconfig = practice.kubeconfig()
     practice.process.send_signal(signal.SIGSTOP)
@@ -88,7 +88,7 @@ def test_a_process_that_cannot_start_is_explained(monkeypatch: pytest.MonkeyPatc
 
 
 def test_in_the_foreground_it_prints_its_kubeconfig(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "console.practice", "--scene", "empty", "--folder", str(tmp_path / "k")]
+    command = [sys.executable, "-m", "practice", "--scene", "empty", "--folder", str(tmp_path / "k")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"KUBECONFIG={tmp_path / 'k' / 'kubeconfig'}\n"

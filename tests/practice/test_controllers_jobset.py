@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.practice.controllers.objects import annotations_of, condition, labels_of
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
+from practice.controllers.objects import annotations_of, condition, labels_of
+from practice.objects.refusal import ApiError
+from practice.objects.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
 from tests.practice.world import World, jobset, phases, why
 
 PREFIX = "jobset.sigs.k8s.io/"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.practice.controllers.objects import condition
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, RESOURCEFLAVORS, WORKLOADS
+from practice.controllers.objects import condition
+from practice.objects.refusal import ApiError
+from practice.objects.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, RESOURCEFLAVORS, WORKLOADS
 from tests.practice.world import GPU, QUEUE, World, jobset, phases, why
 
 _FAILED = "couldn't assign flavors to pod set w"
@@ -274,7 +274,7 @@ def test_a_finished_workload_frees_its_quota(world: World) -> None:
 
 
 def test_a_plain_job_has_a_workload_too(world: World) -> None:
-    from console.practice.objects.resources import JOBS, PODS
+    from practice.objects.resources import JOBS, PODS
 
     template = jobset("x")["spec"]["replicatedJobs"][0]["template"]["spec"]
     job = {"metadata": {"name": "single", "labels": {QUEUE: "a4"}}, "spec": template}

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from console.practice.controllers.job_pods import TRACKING, format_indexes, parse_indexes
-from console.practice.controllers.objects import condition
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import (
-    CONFIGMAPS,
-    JOBS,
-    NODES,
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    PODS,
-    SECRETS,
-)
+from practice.controllers.job_pods import TRACKING, format_indexes, parse_indexes
+from practice.controllers.objects import condition
+from practice.objects.refusal import ApiError
+from practice.objects.resources import CONFIGMAPS, JOBS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, SECRETS
 from tests.practice.world import Object, World, container, phases, why
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from console.practice.controllers.kueue.assignment import domains_of, encode
-from console.practice.controllers.objects import labels_of
-from console.practice.objects.resources import NODES
+from practice.controllers.kueue.assignment import domains_of, encode
+from practice.controllers.objects import labels_of
+from practice.objects.resources import NODES
 from tests.practice.world import BLOCK, SUBBLOCK, World
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console import helm as helming
-from console.cluster.connection import Connection, load
 from console.errors import ConsoleError, ReleaseFailed, Unreachable
-from console.helm import Helm
-from console.launch import Launcher
-from console.models.launch import LaunchPlan
-from console.practice.api.faults import Fault
+from console.kube.discovery import Connection
+from console.kube.kubeconfig import load
+from console.launch import helm as helming
+from console.launch.helm import Helm
+from console.launch.install import Launcher
+from console.launch.recipes import LaunchPlan
+from practice.api.faults import Fault
 from tests.chart.plans import CATALOGUE
 from tests.practice.api_client import MAPS, serving
 

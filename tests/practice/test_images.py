@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.models.image_trouble import why_no_image
-from console.practice.node.registries import STOCK, Registries
-from console.practice.objects.resources import NODES, PODS
+from console.scheduling.why_job import why_no_image
+from practice.node.registries import STOCK, Registries
+from practice.objects.resources import NODES, PODS
 from tests.practice.world import Object, World, container
 
 IMAGE = "us-central1-docker.pkg.dev/practice/a4/mine:1"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.practice.clock import seconds_of
-from console.practice.controllers.objects import condition
-from console.practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
+from practice.clock import seconds_of
+from practice.controllers.objects import condition
+from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
 from tests.practice.world import World
 
 POOL = "cloud.google.com/gke-nodepool"

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.parsers.lm_eval import parse_lm_eval
-from console.parsers.nccl import parse_nccl
-from console.parsers.pyspy import parse_pyspy
-from console.parsers.training import TrainingParser
-from console.practice.node.standins import sick_gpu, write_standins, write_state
-from console.practice.programs import faults as faults_module
-from console.practice.programs.catalogue import RECIPES, choose
-from console.practice.programs.faults import KINDS, TEST, TRAINING, complaints, faults, pace
-from console.practice.programs.script import Exit, Meet, Place, Room, Say, Wait
-from console.practice.programs.stages import SCRIPT, TRAINS
+from console.logs.pyspy import parse_pyspy
+from console.metrics.evaluation import parse_lm_eval
+from console.metrics.nccl.parser import parse_nccl
+from console.metrics.training.parser import TrainingParser
+from practice.node.standins import sick_gpu, write_standins, write_state
+from practice.programs import faults as faults_module
+from practice.programs.catalogue import RECIPES, choose
+from practice.programs.faults import KINDS, TEST, TRAINING, complaints, faults, pace
+from practice.programs.script import Exit, Meet, Place, Room, Say, Wait
+from practice.programs.stages import SCRIPT, TRAINS
 from tests.practice.test_programs import place, printed
 
 if TYPE_CHECKING:
-    from console.models.training import TrainingRun
+    from console.metrics.training.steps import TrainingRun
 
 FOREVER = 10**7
 """Seconds: nothing else waits that long."""

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.models.nccl_kept import faster
-from console.models.reference import A4_ALL_REDUCE, Passing, Word, judge, verdict
-from console.parsers.nccl import parse_nccl
-from console.practice.programs import plain
-from console.practice.programs.catalogue import RECIPES
-from console.practice.programs.faults import fault_at
-from console.practice.programs.recordings import all_reduce_rows
-from console.practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
+from console.metrics.nccl.history import faster
+from console.metrics.nccl.parser import parse_nccl
+from console.metrics.nccl.reference import A4_ALL_REDUCE, Passing, Word, judge, verdict
+from practice.programs import plain
+from practice.programs.catalogue import RECIPES
+from practice.programs.faults import fault_at
+from practice.programs.recordings import all_reduce_rows
+from practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
 
 if TYPE_CHECKING:
-    from console.models.nccl import NcclTest
+    from console.metrics.nccl.results import NcclTest
 
 
 def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> Place:

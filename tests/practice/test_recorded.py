@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.practice.programs import recipes, stages
-from console.practice.programs.catalogue import RECIPES
-from console.practice.programs.recordings import launchers
-from console.practice.programs.script import Exit, Meet, Place, Room, Say
+from practice.programs import recipes, stages
+from practice.programs.catalogue import RECIPES
+from practice.programs.recordings import launchers
+from practice.programs.script import Exit, Meet, Place, Room, Say
 from tests.chart.plans import CATALOGUE
 from tests.launchers.conftest import rendered
 from tests.rehearsal.cases import RECORDED_SCRIPT, SKIPPED, offered, recorded
@@ -22,7 +22,7 @@ from tests.rehearsal.recorded import LINES, is_a_programs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.practice.programs.script import Step
+    from practice.programs.script import Step
 
 SEEN: list[dict[str, Any]] = json.loads(LINES.read_text())
 

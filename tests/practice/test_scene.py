@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from console.launch import Catalogue
-from console.models.reference import Passing, judge
-from console.parsers.nccl import parse_nccl
-from console.practice.clock import seconds_of
-from console.practice.controllers.objects import condition, is_true, labels_of
-from console.practice.controllers.quantity import pod_requests
-from console.practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
-from console.practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
+from console.launch.install import Catalogue
+from console.metrics.nccl.parser import parse_nccl
+from console.metrics.nccl.reference import Passing, judge
+from practice.clock import seconds_of
+from practice.controllers.objects import condition, is_true, labels_of
+from practice.controllers.quantity import pod_requests
+from practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
+from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 from tests.practice.world import GPU, World
 
 POOL = "cloud.google.com/gke-nodepool"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import paramiko
 import pytest
 
-from console.parsers.nvidia_smi import parse_nvidia_smi
-from console.practice.cluster import PracticeCluster
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import PODS
-from console.practice.runtime import Stdio
+from console.metrics.gpu_readings import parse_nvidia_smi
+from practice.cluster import PracticeCluster
+from practice.objects.refusal import ApiError
+from practice.objects.resources import PODS
+from practice.runtime import Stdio
 from tests.practice.world import container
 
 if TYPE_CHECKING:

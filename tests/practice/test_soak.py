@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from console.practice.controllers.objects import is_true, key_of
-from console.practice.controllers.quantity import pod_requests
-from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import CLUSTERQUEUES, JOBS, JOBSETS, NODES, PODS, SERVICES, WORKLOADS, Resource
+from practice.controllers.objects import is_true, key_of
+from practice.controllers.quantity import pod_requests
+from practice.objects.refusal import ApiError
+from practice.objects.resources import CLUSTERQUEUES, JOBS, JOBSETS, NODES, PODS, SERVICES, WORKLOADS, Resource
 from tests.practice.world import GPU, World, jobset
 
 _SUBBLOCK = ("required", "cloud.google.com/gce-topology-subblock")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import NotAllowed, NotFound
-from console.models.gpu_board import metric
-from console.models.whereabouts import Doing
-from console.practice.child import PracticeProcess
+from console.hang.stack_location import Doing
+from console.metrics.gpu import metric
 from console.session import Session
 from console.settings import Settings
+from practice.child import PracticeProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.practice.cluster import PracticeCluster
-from console.practice.controllers.objects import condition, labels_of
-from console.practice.objects.resources import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Resource
+from practice.cluster import PracticeCluster
+from practice.controllers.objects import condition, labels_of
+from practice.objects.resources import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Resource
 
 Object = dict[str, Any]
 BLOCK, SUBBLOCK = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock"))

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.practice.programs.recordings import LAUNCHER_FILE, data_file
+from practice.programs.recordings import LAUNCHER_FILE, data_file
 from tests.rehearsal.cases import JSON_AFTER, SKIPPED, UNQUEUED
 
 if TYPE_CHECKING:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.models.condition import Condition
-from console.models.event import Event
-from console.models.job import JobSet, ReplicatedJob
-from console.models.launch import Field, FieldKind, Manifest, Recipe
-from console.models.nccl import Half, NcclTest, Row
-from console.models.pod import Container, Pod
-from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
-from console.models.workload import PodSet, Workload
+from console.kube.objects.event import Event
+from console.kube.objects.jobset import JobSet, ReplicatedJob
+from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.pod import Container, Pod
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
+from console.kube.objects.workload import PodSet, Workload
+from console.launch.recipes import Field, FieldKind, Manifest, Recipe
+from console.metrics.nccl.results import Half, NcclTest, Row
 from tests.fakes import fleet_of
 from tests.screens.scene import NOW, a4, rank
 
 if TYPE_CHECKING:
-    from console.models.fleet import Fleet
+    from console.kube.snapshot import Fleet
 
 RECIPE = Recipe(
     "nccl-all-reduce", "NCCL all-reduce", "W03", "Measures all-reduce.", "2 nodes", "a table", "4 minutes", "nccl-test"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from console.models.condition import Condition
-from console.models.event import Event
-from console.models.job import JobSet, ReplicatedJob
-from console.models.node import Node, Provisioning
-from console.models.pod import Container, Pod
+from console.kube.objects.event import Event
+from console.kube.objects.jobset import JobSet, ReplicatedJob
+from console.kube.objects.meta import Condition
+from console.kube.objects.node import Node, Provisioning
+from console.kube.objects.pod import Container, Pod
 from tests.fakes import fleet_of
 
 NOW = time.time()

@@ -9,15 +9,14 @@ import pytest
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, Unreachable
-from console.models.access import ContextName
-from console.models.link import Link, LinkState
+from console.kube.snapshot import ContextName, Link, LinkState
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
-from screens.fleet import FleetScreen
-from screens.help import HelpScreen, key_groups
-from screens.modals.pick import ChoiceTable, Pick
-from screens.pods import PodsScreen
+from screens.dialogs.question import ChoiceTable, Pick
+from screens.pages.fleet import FleetScreen
+from screens.pages.help import HelpScreen, key_groups
+from screens.pages.pods import PodsScreen
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.title_bar import TitleBar
 from tests.fakes import FakeSession

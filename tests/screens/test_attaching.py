@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from console.attach.ssh.editors import STEPS, Editor, SshHost, SshPlan, Step, StepState
 from console.errors import HostKeyChanged
-from console.models.attach import STEPS, Editor, SshHost, SshPlan, Step, StepState
 from console.settings import Settings
-from screens.doctor import DoctorScreen
-from screens.job import JobScreen
-from screens.modals.attached import Attached
-from screens.modals.confirm import Confirm
+from screens.dialogs.editor import Attached
+from screens.dialogs.question import Confirm
+from screens.pages.doctor import DoctorScreen
+from screens.pages.job import JobScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, NotAllowed, NotLoggedIn, Unreachable
-from console.models.gke import Clusters, GkeCluster
+from console.google.clusters import Clusters, GkeCluster
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.clusters import ClustersScreen
-from screens.modals.confirm import Confirm
-from screens.modals.prompt import Prompt
+from screens.dialogs.question import Confirm, Prompt
+from screens.pages.clusters import ClustersScreen
 from tests.fakes import FakeSession
 from tests.screens.press import screen_text, until
 

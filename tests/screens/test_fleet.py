@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from console.models.fleet import Fleet
-from console.models.node import Node
-from screens.fleet import FleetScreen
-from screens.modals.confirm import Confirm
-from screens.node import NodeScreen
-from screens.pool import PoolScreen
-from screens.widgets.floor_lines import short_name
-from screens.widgets.floor_map import FloorMap
+from console.kube.objects.node import Node
+from console.kube.snapshot import Fleet
+from screens.dialogs.question import Confirm
+from screens.pages.fleet import FleetScreen
+from screens.pages.node import NodeScreen
+from screens.pages.pool import PoolScreen
+from screens.widgets.floor_map import FloorMap, short_name
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import a4, scene

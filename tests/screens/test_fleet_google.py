@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
-from console.models.google_pools import with_google
-from console.models.node import Provisioning
-from console.models.pools import pools
-from screens.pool import PoolScreen
+from console.google.node_pools import with_google
+from console.kube.objects.node import Provisioning
+from console.scheduling.pools import pools
+from screens.pages.pool import PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.test_pool import FLEX, POOL, facts, node, picture
 
 if TYPE_CHECKING:
-    from console.models.node_pools import PoolsPicture
+    from console.google.node_pools import PoolsPicture
 
 ZERO = replace(POOL, name="a4-zero", reservation="", least=0, most=4)
 BROKEN = replace(POOL, name="a4-broken", status="ERROR", message="No capacity in the zone.", reservation="")

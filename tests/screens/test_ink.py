@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.color import Color, ColorSystem
 
-from screens.widgets.ink import DARK, LIGHT
+from screens.widgets.line import DARK, LIGHT
 from screens.wording import JOB_INKS
 
 if TYPE_CHECKING:

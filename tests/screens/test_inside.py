@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.attach.container_facts import ContainerFacts, FactState
+from console.attach.files.entries import CopyProblem, CopyProgress, CopyReport, Entry, EntryKind, Proof, Way
+from console.attach.files.pod_files import PodFolder
 from console.errors import CopyFailed, NotFound, Unreachable
-from console.models.copying import CopyProblem, CopyProgress, CopyReport, Entry, EntryKind, Proof, Way
-from console.models.facts import ContainerFacts, FactState
-from console.models.folder import PodFolder
-from console.models.pod import Container
+from console.kube.objects.pod import Container
 from console.session import container_questions
 from console.settings import Settings
-from screens.facts import FactsScreen
-from screens.folder import FolderScreen
-from screens.modals.confirm import Confirm
-from screens.modals.copy import CopyDialog
-from screens.modals.everywhere import Everywhere
-from screens.modals.pick import Pick
-from screens.modals.prompt import Prompt
-from screens.modals.quick_nccl import QuickNccl
+from screens.dialogs.copy import CopyDialog
+from screens.dialogs.question import Confirm, Pick, Prompt
+from screens.dialogs.run_in_ranks import Everywhere, QuickNccl
+from screens.pages.facts import FactsScreen
+from screens.pages.folder import FolderScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene

@@ -9,29 +9,25 @@ import pytest
 from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
-from console.models.access import StopReport
-from console.models.alarm import Alarm, AlarmKind
-from console.models.failure import Ending, FailureCard
-from console.models.glance import Glance
-from console.models.job import JobState
-from console.models.link import Link, LinkState
-from console.models.log import LogLine
-from console.models.reference import Passing
+from console.kube.objects.jobset import JobState
+from console.kube.snapshot import Link, LinkState, StopReport
+from console.logs.line import LogLine
+from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.job_progress import Glance
+from console.metrics.nccl.reference import Passing
+from console.scheduling.failure import Ending, FailureCard
 from console.settings import Settings
 from screens.cli.rows import job_rows
-from screens.job import JobScreen
-from screens.jobs import TABS, JobsScreen
-from screens.launch import LaunchScreen
-from screens.modals.confirm import Confirm
-from screens.modals.prompt import Prompt
-from screens.tabs.registry import TABS as PAGE_TABS
-from screens.widgets.failure_card import card_lines
-from screens.widgets.job_head import head, told
-from screens.widgets.job_line import JobLine, last_cell, progress_cell
+from screens.dialogs.question import Confirm, Prompt
+from screens.job_tabs.ranks import RankMatrix, card_lines
+from screens.job_tabs.registry import TABS as PAGE_TABS
+from screens.pages.job import JobScreen
+from screens.pages.jobs import TABS, JobsScreen
+from screens.pages.launch import LaunchScreen
+from screens.widgets.job_line import JobLine, head, last_cell, progress_cell, told
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.line import runs_of
-from screens.widgets.log_view import LogView
-from screens.widgets.rank_matrix import RankMatrix
+from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
@@ -336,7 +332,7 @@ async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytes
         screen = await to_job(app, pilot, "llama")
         before = {run.text for run in screen.header.runs}
         later = time.time() + 86400 * 3
-        monkeypatch.setattr("screens.job.time.time", lambda: later)
+        monkeypatch.setattr("screens.pages.job.time.time", lambda: later)
         screen.tick()
         assert any(run.text.startswith("3d") for run in screen.header.runs)
         assert not any(text.startswith("3d") for text in before)

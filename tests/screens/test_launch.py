@@ -10,21 +10,20 @@ from textual import events
 from textual.widgets import TextArea
 
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
-from console.launch import Catalogue
-from console.models.check import Check, Result
-from console.models.forecast import Ask
-from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
-from console.models.link import LinkState
-from console.models.offer import Offer, OfferState
+from console.kube.snapshot import LinkState
+from console.launch.choices import Offer, OfferState
+from console.launch.install import Catalogue
+from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
+from console.preflight.check import Check, Result
+from console.scheduling.forecast import Ask
 from console.settings import Settings
-from screens.help import HelpScreen, key_groups
-from screens.job import JobScreen
-from screens.launch import LaunchScreen
-from screens.modals.confirm import Confirm
-from screens.modals.launch_look import LaunchLook
-from screens.modals.paste import Paste, PasteReport
-from screens.widgets.launch_wish import LaunchWish
-from screens.widgets.launch_words import fit_words, free_name
+from screens.dialogs.launch import LaunchLook, Paste, PasteReport
+from screens.dialogs.question import Confirm
+from screens.pages.help import HelpScreen, key_groups
+from screens.pages.job import JobScreen
+from screens.pages.launch import LaunchScreen
+from screens.widgets.form.launch_draft import LaunchWish
+from screens.widgets.form.launch_words import fit_words, free_name
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene

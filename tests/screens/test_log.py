@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.models.access import ContextName
-from console.models.log import LogLine
+from console.kube.snapshot import ContextName
+from console.logs.line import LogLine
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.log import LogScreen
-from screens.pod import PodScreen
+from screens.pages.log import LogScreen
+from screens.pages.pod import PodScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, focus, screen_text, until
 from tests.screens.scene import scene

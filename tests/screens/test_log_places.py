@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from console.follow.joblog import JobLog
-from console.models.alarm import AlarmKind
-from screens.job import JobScreen
-from screens.tabs.log import LogTab
-from screens.widgets.log_view import LogView
-from tests.console.follow.test_finding import iteration
+from console.logs.job_log import JobLog
+from console.metrics.alarm_rules import AlarmKind
+from screens.job_tabs.log import LogTab
+from screens.pages.job import JobScreen
+from screens.widgets.log.view import LogView
+from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import queue_scene
@@ -89,7 +89,7 @@ async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(m
 
 
 async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.tabs.log.LOOKS", 5)
+    monkeypatch.setattr("screens.job_tabs.log.LOOKS", 5)
     session = session_of("ready")
     session.alarms.sound("default", "llama", AlarmKind.SILENT, "no pod has printed a line for 10 min")
     async with console(session, size=(140, 35)) as (app, pilot, _):

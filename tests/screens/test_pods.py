@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from console.errors import NotFound
-from console.models.event import Event
-from console.models.log import LogLine
-from console.models.pod import Container, Pod
-from screens.log import LogScreen
-from screens.manifest import ManifestScreen
-from screens.modals.confirm import Confirm
-from screens.pod import PodScreen
-from screens.pods import PodsScreen, Tally
-from screens.widgets.filter_line import FilterInput
+from console.kube.objects.event import Event
+from console.kube.objects.pod import Container, Pod
+from console.logs.line import LogLine
+from screens.dialogs.question import Confirm
+from screens.filtering import FilterInput
+from screens.pages.log import LogScreen
+from screens.pages.manifest import ManifestScreen
+from screens.pages.pod import PodScreen
+from screens.pages.pods import PodsScreen, Tally
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene

@@ -8,16 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
-from console.models.gke import GkeOperation, GkePool
-from console.models.node import Node, Provisioning
-from console.models.node_pools import PoolFacts, PoolsPicture, ProvisioningRequest
+from console.google.clusters import GkeOperation, GkePool
+from console.google.node_pools import PoolFacts, PoolsPicture, ProvisioningRequest
+from console.kube.objects.node import Node, Provisioning
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.modals.confirm import Confirm
-from screens.modals.pick import Pick
-from screens.modals.prompt import Prompt
-from screens.nodepools import NodepoolsScreen
-from screens.pool import PoolScreen
+from screens.dialogs.question import Confirm, Pick, Prompt
+from screens.pages.nodepools import NodepoolsScreen
+from screens.pages.pool import PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import screen_text, until
 from tests.screens.test_clusters import cluster

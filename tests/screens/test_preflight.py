@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from console.errors import BadKubeconfig, NotAllowed
-from console.models.check import Check, Look, Mend, Repair, Result
+from console.preflight.check import Check, Look, Mend, Repair, Result
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.modals.confirm import Confirm
-from screens.preflight import PreflightScreen
-from screens.storage import StorageScreen
+from screens.dialogs.question import Confirm
+from screens.pages.preflight import PreflightScreen
+from screens.pages.storage import StorageScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene

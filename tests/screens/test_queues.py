@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.models.link import Link, LinkState
-from screens.manifest import ManifestScreen
-from screens.queues import QueuesScreen
+from console.kube.snapshot import Link, LinkState
+from screens.pages.manifest import ManifestScreen
+from screens.pages.queues import QueuesScreen
 from tests.fakes import FakeSession, fleet_of, live_links
 from tests.screens.press import console, focus, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene

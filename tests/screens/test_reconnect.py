@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.models.alarm import AlarmKind
-from console.models.condition import Condition
-from console.models.gpu_board import GpuBoard, RankGpus
+from console.kube.objects.meta import Condition
+from console.metrics.alarm_rules import AlarmKind
+from console.metrics.gpu import GpuBoard, RankGpus
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
-from screens.job import JobScreen
-from screens.widgets.log_view import LogView
+from screens.pages.job import JobScreen
+from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text

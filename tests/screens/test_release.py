@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.models.launch import LaunchPlan
-from console.models.release import Fate, ObjectChange, ReleaseChange
+from console.launch.recipes import LaunchPlan
+from console.launch.releases import Fate, ObjectChange, ReleaseChange
 from console.settings import Settings
-from screens.modals.change_look import ChangeLook
-from screens.modals.edit_values import EditValues
-from screens.release import ReleaseScreen
+from screens.dialogs.release import ChangeLook, EditValues
+from screens.pages.release import ReleaseScreen
 from screens.widgets.key_bar import KeyBar
-from screens.widgets.yaml_edit import YamlEditor
+from screens.widgets.yaml import YamlEditor
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import scene

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.run import Outcome
-from console.spool.part import Part
-from console.spool.shelf import JobNote, Shelf, logs_folder
-from screens.job import JobScreen
-from screens.run import RunScreen
-from screens.widgets.job_head import first_tab, tab_of
-from screens.widgets.log_view import LogView
-from screens.widgets.nccl_panel import NcclPanel
-from screens.widgets.training_panel import TrainingPanel
+from console.launch.run_record import Outcome
+from console.logs.segment import Part
+from console.logs.store import JobNote, Shelf, logs_folder
+from screens.pages.job import JobScreen
+from screens.pages.run import RunScreen
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.job_line import first_tab, tab_of
+from screens.widgets.log.view import LogView
 from screens.wording import begun_small, whole_path
-from tests.console.follow.test_finding import iteration
+from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import queue_scene

@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from console.errors import NotAllowed, ReleaseFailed
-from console.models.launch import LaunchPlan
-from console.models.release import Leftover, StopPlan
-from console.models.run import Outcome, RunRecord
+from console.launch.recipes import LaunchPlan
+from console.launch.releases import Leftover, StopPlan
+from console.launch.run_record import Outcome, RunRecord
 from console.settings import Settings
-from screens.job import JobScreen
-from screens.jobs import JobsScreen
-from screens.launch import LaunchScreen
-from screens.leftovers import LeftoversScreen
-from screens.modals.confirm import Confirm
-from screens.modals.pick import Pick
-from screens.run import RunScreen
-from screens.runs import RunsScreen
+from screens.dialogs.question import Confirm, Pick
+from screens.pages.job import JobScreen
+from screens.pages.jobs import JobsScreen
+from screens.pages.launch import LaunchScreen
+from screens.pages.leftovers import LeftoversScreen
+from screens.pages.run import RunScreen
+from screens.pages.runs import RunsScreen
 from screens.widgets.key_bar import KeyBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until

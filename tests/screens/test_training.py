@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Input
 
-from console.models.log import LogLine
-from console.practice.programs.catalogue import RECIPES
-from screens.job import JobScreen
-from screens.modals.pick import Pick
-from screens.modals.prompt import Prompt
-from screens.widgets.nccl_panel import NcclPanel
-from screens.widgets.training_panel import TrainingPanel
+from console.logs.line import LogLine
+from practice.programs.catalogue import RECIPES
+from screens.dialogs.question import Pick, Prompt
+from screens.pages.job import JobScreen
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.training_panel import TrainingPanel
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
 from tests.screens.press import console, screen_text, toasts, until

@@ -5,14 +5,14 @@ from typing import Any
 
 from textual.widgets import Input
 
+from console.attach.tunnel.model import Listener, Profile, Tunnel
 from console.errors import BadInput
-from console.models.tunnel import Address, Listener, Profile, Tunnel
-from screens.job import JobScreen
-from screens.modals.ask_ports import AskPorts
-from screens.modals.confirm import Confirm
-from screens.modals.prompt import Prompt
-from screens.pod import PodScreen
-from screens.tunnels import TunnelsScreen
+from console.kube.rank_address import Address
+from screens.dialogs.forward import AskPorts
+from screens.dialogs.question import Confirm, Prompt
+from screens.pages.job import JobScreen
+from screens.pages.pod import PodScreen
+from screens.pages.tunnels import TunnelsScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene

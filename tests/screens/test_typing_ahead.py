@@ -11,15 +11,15 @@ from textual.command import CommandPalette
 from textual.widgets import Input
 
 from console.errors import Unreachable
-from console.models.log import LogLine
-from screens.job import JobScreen
-from screens.jobs import JobsScreen
-from screens.log import LogScreen
-from screens.modals.pick import Choice, Pick
-from screens.pods import PodsScreen
-from screens.release import ReleaseScreen
-from screens.widgets.log_view import LogView
-from screens.widgets.rank_table import RankTable
+from console.logs.line import LogLine
+from screens.dialogs.question import Choice, Pick
+from screens.job_tabs.ranks import RankTable
+from screens.pages.job import JobScreen
+from screens.pages.jobs import JobsScreen
+from screens.pages.log import LogScreen
+from screens.pages.pods import PodsScreen
+from screens.pages.release import ReleaseScreen
+from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, toasts, until
 from tests.screens.queue_scene import queue_scene

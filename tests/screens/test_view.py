@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
-from console.spool.file import FileText
-from screens.view import ViewApp
+from console.logs.file_text import FileText
+from screens.pages.view import ViewApp
 from tests.screens.press import text_of, until
 from tests.screens.test_typing_ahead import type_at_once
 
@@ -63,7 +63,7 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
 async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.view.LOOK", 0.02)
+    monkeypatch.setattr("screens.pages.view.LOOK", 0.02)
     place = tmp_path / "train.log"
     place.touch()
     text = FileText(place)

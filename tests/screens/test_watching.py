@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from console.models.alarm import AlarmKind, Coverage, Thresholds
-from console.models.gpu import Gpu
-from console.models.gpu_board import GpuBoard, RankGpus
-from console.models.hang import HangReport, Launcher, PodTrace, Traced
-from console.models.ras import RasRank, RasReport
-from console.models.whereabouts import Doing, Whereabouts, compiled
+from console.hang.nccl_ras import RasRank, RasReport
+from console.hang.report import HangReport, Launcher, PodTrace, Traced
+from console.hang.stack_location import Doing, Whereabouts, compiled
+from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
+from console.metrics.gpu import Gpu, GpuBoard, RankGpus
 from console.settings import Settings
-from screens.alarming import notification
+from screens.alarm_notices import notification
 from screens.cli.wait import conditions
-from screens.job import JobScreen
-from screens.modals.confirm import Confirm
-from screens.widgets.log_view import LogView
+from screens.dialogs.question import Confirm
+from screens.pages.job import JobScreen
+from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
     from screens.app import ConsoleApp
-    from screens.tabs.hang import HangTab
+    from screens.job_tabs.hang import HangTab
 
 
 async def open_tab(app: ConsoleApp, pilot: Any, key: str) -> JobScreen:

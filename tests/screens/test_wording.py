@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from screens.wording import (
+from screens.wording import (  # fmt: skip
     JobInks,
     age,
     bar,
@@ -16,7 +16,7 @@ from screens.wording import (
     pod_glyph,
     sentence,
     size,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

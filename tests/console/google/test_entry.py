@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from console.cluster.entry import Entry, write
 from console.errors import BadKubeconfig
+from console.kube.kubeconfig import Entry, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.auth.exceptions import RefreshError, TransportError
 
-from console.cloud import Cloud
 from console.errors import BadKubeconfig, NotFound, NotLoggedIn, Unreachable
-from console.google.reach import Reach
-from console.models.gke import Place
+from console.google.account import Cloud
+from console.google.api.endpoints import Reach
+from console.google.clusters import Place
 from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp

@@ -10,9 +10,9 @@ import pytest
 from google.api_core.exceptions import Forbidden
 
 from console.errors import ApiDisabled, NotAllowed
-from console.google.failures import translated
-from console.google.networks import answered
-from console.google.reach import Reach
+from console.google.api.compute import answered
+from console.google.api.endpoints import Reach
+from console.google.api.failures import translated
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ print([name for name in sys.modules if name.startswith(("google.cloud", "google.
 MAIN = "from screens.__main__ import main\ntry:\n    main({argv!r})\nexcept SystemExit:\n    pass\n"
 SCREENS = """
 import asyncio
-from console.practice.child import PracticeProcess
+from practice.child import PracticeProcess
 from console.settings import Settings
 from screens.app import ConsoleApp
 async def look():
@@ -40,8 +40,8 @@ asyncio.run(look())
         MAIN.format(argv=["clusters", "--help"]),
         MAIN.format(argv=["--demo", "pools", "--json"]),
         SCREENS,
-        "import console.practice.cluster, console.practice.__main__",
-        "import console.cloud, console.nodepools, console.connecting, screens.clusters, screens.pool",
+        "import practice.cluster, practice.__main__",
+        "import console.google.account, console.google.pool_changes, screens.pages.clusters, screens.pages.pool",
     ],
     ids=["help", "help of clusters", "a list", "the first screens", "the practice cluster", "modules"],
 )
@@ -52,5 +52,5 @@ def test_no_library_of_googles_is_loaded(script: str) -> None:
 
 def test_news_of_connections_stay_out_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
-    script = "import os, console.google\nprint(os.environ['GRPC_VERBOSITY'])"
+    script = "import os, console.google.api\nprint(os.environ['GRPC_VERBOSITY'])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip() == "ERROR"

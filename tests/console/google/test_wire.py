@@ -10,25 +10,15 @@ import pytest
 from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.gke import Gke, read_cluster
-from console.google import services
-from console.google.projects import projects
-from console.practice.google.cloud import (
-    CLUSTER,
-    CONTAINER,
-    DISABLED,
-    LOCKED,
-    PROJECT,
-    REGION,
-    SHARED,
-    Fault,
-    PracticeProject,
-)
-from console.practice.objects.resources import NODES
+from console.google.api import projects as services
+from console.google.api.container import Gke, read_cluster
+from console.google.api.projects import projects
+from practice.google.cloud import CLUSTER, CONTAINER, DISABLED, LOCKED, PROJECT, REGION, SHARED, Fault, PracticeProject
+from practice.objects.resources import NODES
 from tests.practice_google import practice_google
 
 if TYPE_CHECKING:
-    from console.models.gke import GkeCluster, GkeOperation
+    from console.google.clusters import GkeCluster, GkeOperation
 
 
 async def ended(gke: Gke, operation: GkeOperation) -> GkeOperation:
@@ -201,7 +191,7 @@ async def test_what_passes_is_tried_again() -> None:
 
 
 async def test_what_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.gke.PATIENCE", 0.2)
+    monkeypatch.setattr("console.google.api.container.PATIENCE", 0.2)
     async with practice_google() as (world, reach):
         world.faults.append(Fault("ListClusters", grpc.StatusCode.OK, delay=30, times=50))
         with pytest.raises(Unreachable):

@@ -9,23 +9,22 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from console.models.launch import LaunchPlan
-from console.practice.cluster import PracticeCluster, Scene
-from console.practice.google.cloud import CLUSTER, PROJECT, REGION
-from console.practice.google.pool_work import PoolWork
-from console.preflight.running import KINDS
+from console.launch.recipes import LaunchPlan
+from console.preflight.run import KINDS
 from console.session import Session
 from console.settings import Settings
+from practice.cluster import PracticeCluster, Scene
+from practice.google.cloud import CLUSTER, PROJECT, REGION
+from practice.google.pool_work import PoolWork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from google.cloud import container_v1 as api
 
-    from console.models.check import Check, Result
-    from console.practice.google.cloud import PracticeGoogle
-    from console.practice.objects.resources import Resource
-    from console.preflight.wish import Wish
+    from console.preflight.check import Check, Result, Wish
+    from practice.google.cloud import PracticeGoogle
+    from practice.objects.resources import Resource
 
 DEADLINE = 60.0
 NCCL = "nccl-all-reduce"

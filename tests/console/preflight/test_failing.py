@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from console.models.check import Result
-from console.practice.google.builds import Yard
-from console.practice.google.networks import Fabric
-from console.practice.google.registry import Shelf
-from console.practice.google.vault import BUCKET, FAR, Vault
-from console.practice.objects.resources import (
+from console.preflight.all_checks import CHECKS
+from console.preflight.check import Result
+from practice.google.builds import Yard
+from practice.google.networks import Fabric
+from practice.google.registry import Shelf
+from practice.google.vault import BUCKET, FAR, Vault
+from practice.objects.resources import (
     CSIDRIVERS,
     DAEMONSETS,
     DEPLOYMENTS,
@@ -25,7 +26,6 @@ from console.practice.objects.resources import (
     NODES,
     SERVICEACCOUNTS,
 )
-from console.preflight.table import CHECKS
 from tests.console.preflight.ground import NCCL, Ground, ground
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.check import Result
-from console.practice.google.vault import BUCKET
-from console.practice.scene.harm import BY_ITSELF, TAKEN, VARIABLE
-from console.preflight.table import CHECKS
+from console.preflight.all_checks import CHECKS
+from console.preflight.check import Result
+from practice.google.vault import BUCKET
+from practice.scene.harm import BY_ITSELF, TAKEN, VARIABLE
 from tests.console.preflight.ground import NCCL, ground
 
 if TYPE_CHECKING:

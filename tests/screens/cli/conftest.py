@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.practice.child import PracticeProcess
+from practice.child import PracticeProcess
 from tests.screens.cli.commands import Commands
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from screens.cli.asking import answer, typed
+from screens.cli.ask import answer, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.models.owner import short_name
+from console.kube.objects.meta import short_name
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.columns import LAYOUTS

@@ -9,9 +9,9 @@ import pty
 import sys
 from typing import TYPE_CHECKING, Any
 
-from console.history import History, usual_place
-from console.models.owner import short_name
-from console.models.run import Outcome, RunRecord
+from console.kube.objects.meta import short_name
+from console.launch.run_database import History, usual_place
+from console.launch.run_record import Outcome, RunRecord
 from console.settings import login_name
 from screens.__main__ import main
 from tests.contract.client import Api

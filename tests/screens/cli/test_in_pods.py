@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.models.everywhere import OutputGroup
+from console.attach.exec_many import OutputGroup
 from screens.cli.exec import show_group
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.practice.child import PracticeProcess
+from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE
 from tests.chart.typed import Typist
 
@@ -31,8 +31,8 @@ def typist() -> Iterator[Typist]:
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks of a launch are given the time that they need on a busy machine."""
-    monkeypatch.setattr("console.preflight.running.BEFORE_LAUNCH", 60.0)
-    monkeypatch.setattr("console.preflight.running.ASKING_GOOGLE", 60.0)
+    monkeypatch.setattr("console.preflight.run.BEFORE_LAUNCH", 60.0)
+    monkeypatch.setattr("console.preflight.run.ASKING_GOOGLE", 60.0)
 
 
 def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:

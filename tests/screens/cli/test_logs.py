@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.models.alarm import AlarmKind
-from console.models.log import Coverage, LogLine, RankLine
-from console.models.why_job import why_jobset
-from screens.cli import log_printers, log_tail, logs, why
+from console.logs.line import Coverage, LogLine, RankLine
+from console.metrics.alarm_rules import AlarmKind
+from console.scheduling.why_job import why_jobset
+from screens.cli import logs, why
+from screens.cli import logs as log_printers
+from screens.cli import logs as log_tail
 from screens.cli.command_line import parse
-from screens.cli.log_tail import last_first
-from screens.cli.logs import moment
+from screens.cli.logs import last_first, moment
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from console.follow.joblog import JobLog
+    from console.logs.job_log import JobLog
 
 PODS = [f"llama-workload-0-{rank}-x7k{rank}" for rank in range(6)]
 

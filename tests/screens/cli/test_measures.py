@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import NotFound
-from console.models.condition import Condition
-from console.models.log import LogLine
+from console.kube.objects.meta import Condition
+from console.logs.line import LogLine
 from screens.cli import measures
 from screens.cli.command_line import parse
 from tests.fakes import FakeSession

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.models.nccl import NcclTest
-from console.models.nccl_export import nccl_json
-from console.models.training import Step
-from console.models.training_export import step_json, track_json
-from console.models.training_track import Track
+from console.metrics.nccl.results import NcclTest, nccl_json
+from console.metrics.training.export import step_json, track_json
+from console.metrics.training.run import Track
+from console.metrics.training.steps import Step
 from screens.cli.columns import LAYOUTS
 from screens.cli.command_line import LISTS, parse
 from screens.cli.options import Options

@@ -12,15 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from console.log_results import LogReading
-from console.models.steps import Steps
-from console.models.training import Step, TrainingRun
+from console.metrics.log_results import LogReading
+from console.metrics.training.steps import Step, Steps, TrainingRun
 from screens.__main__ import main
 from screens.cli.read import Told
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
-DATA = ROOT / "console" / "practice" / "data"
+DATA = ROOT / "practice" / "data"
 HALF = ["time_us", "algbw", "busbw", "wrong"]
 LOG = """\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) validation: 1

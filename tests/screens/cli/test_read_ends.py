@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.log_results import LogReading
-from console.models.steps import Packed, Steps
-from console.parsers.nccl import NcclParser
-from console.parsers.training_run import Growing
+from console.metrics.log_results import LogReading
+from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.reader import Growing
+from console.metrics.training.steps import Packed, Steps
 from screens.__main__ import main
-from screens.cli import output, read_pieces
+from screens.cli import output, read
 from screens.cli.read import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.models.training import Step
+    from console.metrics.training.steps import Step
 
 ROOT = Path(__file__).parents[3]
 HEAD = (
@@ -154,7 +154,7 @@ def test_a_check_fails_where_a_test_or_the_job_failed(
 def test_a_line_without_an_end_is_ended_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_pieces, "ENDLESS", 3 << 20)
+    monkeypatch.setattr(read, "ENDLESS", 3 << 20)
     path = written(b"step 1 loss 2.5\n" + b"x" * (5 << 20), tmp_path)
     assert main(["read", path]) == 2
     said = capsys.readouterr()
@@ -240,7 +240,7 @@ def test_a_device_without_lines_is_ended_in_words_and_in_little_memory() -> None
 def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_pieces, "PATIENCE", 0.05)
+    monkeypatch.setattr(read, "PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe")
     assert main(["read", str(tmp_path / "pipe")]) == 2
     assert capsys.readouterr().err.startswith(f"a4: Nobody has written into {tmp_path / 'pipe'} for 0.05 s.")
@@ -249,7 +249,7 @@ def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
 def test_a_pipe_whose_writer_takes_its_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_pieces, "PATIENCE", 0.05)
+    monkeypatch.setattr(read, "PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe")
     keep = os.open(tmp_path / "pipe", os.O_RDWR)
     done = threading.Event()
@@ -267,7 +267,7 @@ def test_a_pipe_whose_writer_takes_its_time(
         warn(text)
         done.set()
 
-    monkeypatch.setattr(read_pieces, "warn", told)
+    monkeypatch.setattr(read, "warn", told)
     assert main(["read", str(tmp_path / "pipe")]) == 0
     writer.join(10)
     said = capsys.readouterr()

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from console.alarms import WatchedJob
 from console.errors import NotFound
-from console.measures.job import JobMeasures
-from console.models.alarm import Alarm, AlarmKind, Thresholds
-from console.models.alarm_watch import AlarmWatch
-from console.models.condition import Condition
-from console.models.job import JobSet, JobState, ReplicatedJob
-from console.models.node import Node
-from console.models.pod import Container, Pod
-from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, Usage
-from console.models.workload import PodSet, Workload
+from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
+from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Container, Pod
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
+from console.kube.objects.workload import PodSet, Workload
+from console.metrics.alarm_rules import Alarm, AlarmKind, Thresholds
+from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.alarms import WatchedJob
+from console.metrics.job_progress import JobMeasures
 from screens.cli.columns import FAULT_WIDTH, LAYOUTS, briefly, pods_done
-from screens.cli.launching import wait_for_end
-from screens.cli.listing import print_rows
+from screens.cli.launch import wait_for_end
+from screens.cli.lists import print_rows
 from screens.cli.rows import ROWS
 from tests.fakes import FakeSession, fleet_of
 
 if TYPE_CHECKING:
-    from console.models.fleet import Fleet
+    from console.kube.snapshot import Fleet
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.models.attach import STEPS
+from console.attach.ssh.editors import STEPS
 from tests.openssh import OpenSsh, alone
 from tests.screens.cli.commands import Commands
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from screens.__main__ import main
 from screens.cli.proxy import proxied, read
 from tests.apiserver import ApiServer, status
-from tests.console.cluster.kubelet import FORWARD, echo_port
+from tests.console.kube.kubelet import FORWARD, echo_port
 
 if TYPE_CHECKING:
     from pathlib import Path

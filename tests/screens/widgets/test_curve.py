@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.models.nccl_export import size_words
-from screens.widgets.curve import Band, Point, draw, expected
-from screens.widgets.plot import Canvas, round_step, round_ticks
+from console.metrics.nccl.results import size_words
+from screens.widgets.charts.canvas import Canvas, round_step, round_ticks
+from screens.widgets.charts.nccl_curve import Band, Point, draw, expected
 
 MIB = 1 << 20
 POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 15) for shift in range(1, 13)]

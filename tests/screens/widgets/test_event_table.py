@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from console.models.event import Event
-from screens.widgets.event_table import EventTable
+from console.kube.objects.event import Event
+from screens.widgets.table.events import EventTable
 from tests.screens.press import focus
 
 if TYPE_CHECKING:

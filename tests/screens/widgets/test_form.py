@@ -8,13 +8,12 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.models.launch import Field, FieldKind, changed
-from console.models.offer import Offer, OfferState
-from screens.widgets.form import Form
-from screens.widgets.form_lines import FormLines
-from screens.widgets.form_model import FormModel
-from screens.widgets.form_values import RowKind
-from screens.widgets.ink import DARK
+from console.launch.choices import Offer, OfferState
+from console.launch.recipes import Field, FieldKind, changed
+from screens.widgets.form.form import Form
+from screens.widgets.form.lines import FormLines
+from screens.widgets.form.model import FormModel, RowKind
+from screens.widgets.line import DARK
 from tests.screens.press import screen_text, until
 from tests.screens.queue_scene import FIELDS
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from console.models.link import Link, LinkState
-from screens.widgets.freshness import freshness_runs
+from console.kube.snapshot import Link, LinkState
+from screens.widgets.title_bar import freshness_runs
 
 NOW = 1000.0
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.app import App, ComposeResult
 
-from screens.widgets.ink import DARK
-from screens.widgets.log_foot import Told, beside
-from screens.widgets.log_lines import LIMIT, LogLines
-from screens.widgets.log_text import folded, line_ink, marked, pattern, printable
-from screens.widgets.log_view import LogView
+from screens.widgets.line import DARK
+from screens.widgets.log.filter import folded, line_ink, marked, pattern, printable
+from screens.widgets.log.lines import LIMIT, LogLines
+from screens.widgets.log.view import LogView, Told, beside
 from screens.wording import Run
 from tests.screens.press import focus, text_of, toasts, until
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App, ComposeResult
 
-from console.models.nccl import Half, NcclTest, Row
-from console.models.nccl_kept import MeasuredTest
-from screens.widgets.ink import DARK
-from screens.widgets.nccl_panel import NcclPanel
-from screens.widgets.nccl_words import average_so_far, summary
+from console.metrics.nccl.history import MeasuredTest
+from console.metrics.nccl.results import Half, NcclTest, Row
+from screens.widgets.charts.nccl_curve import average_so_far, summary
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.line import DARK
 from tests.screens.press import focus, screen_text, until
 from tests.screens.queue_scene import table
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from textual.app import App
 
-from console.models.link import Link, LinkState
-from screens.widgets.column import Column, share
-from screens.widgets.notice import Notice
-from screens.widgets.table import ResourceTable
+from console.kube.snapshot import Link, LinkState
+from screens.widgets.table.column import Column, share
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 from tests.screens.press import focus, text_of, until
 

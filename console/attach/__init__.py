@@ -1,0 +1,1 @@
+"""Ways into running pods: SSH, tunnels, files, commands in many ranks."""

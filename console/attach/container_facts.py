@@ -1,0 +1,135 @@
+"""What a container says of itself: GPUs, disks, mounts, environment, InfiniBand, C library, Python.
+
+What a container is asked about itself, in plain `sh`; each question with its own time limit.
+
+A script ends in ABSENT when its program or thing is not there. Values of secrets are hidden before anybody sees them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from console.metrics.gpu import Gpu
+
+
+class FactState(StrEnum):
+    """How asking for it went."""
+
+    ASKED = "asked"
+    """The answer has not come yet."""
+    KNOWN = "known"
+    ABSENT = "absent"
+    """The container has no such program, folder or device."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFact:
+    """One of them."""
+
+    name: str
+    """Machine word: gpus, disks, mounts, environment, infiniband, libc, python."""
+    title: str
+    state: FactState = FactState.ASKED
+    text: str = ""
+    """What the command printed, secrets hidden; lines without blank ends."""
+    words: str = ""
+    """Why there is nothing, or what the text comes to; a sentence, or empty."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """All of them of one container."""
+
+    pod: str
+    node: str
+    rank: int | None
+    facts: tuple[ContainerFact, ...]
+    gpus: tuple[Gpu, ...] = ()
+    """Read from the table of nvidia-smi."""
+
+
+ABSENT = 44
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE|AUTH", re.IGNORECASE)
+_HIDDEN = "(hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question."""
+
+    name: str
+    title: str
+    script: str
+    absent: str
+    """What is said when its program or thing is not there."""
+    limit: float = 10.0
+    """Seconds."""
+
+
+_GPUS = "command -v nvidia-smi >/dev/null || exit 44; exec nvidia-smi"
+_DISKS = """
+command -v df >/dev/null || exit 44
+df -hP 2>/dev/null | grep -Ev '^(shm|devtmpfs|udev) '
+"""
+_MOUNTS = """
+mounts="${A4_PROC:-/proc}/mounts"  # which A4_PROC says stands elsewhere
+[ -r "$mounts" ] || exit 44
+awk '$3 !~ /^(proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|configfs|fusectl|devtmpfs)$/ {
+  print $2 "  " $3 "  " $1 "  " substr($4, 1, 60)
+}' "$mounts"
+"""
+_ENVIRONMENT = "env | grep -E '^[A-Za-z0-9_]*(NCCL|RANK|MASTER|WORLD)[A-Za-z0-9_]*=' | sort || :"
+_INFINIBAND = """
+[ -d /dev/infiniband ] || [ -d "${A4_RDMA:-}" ] || exit 44
+ls -l /dev/infiniband 2>/dev/null; ls "${A4_RDMA:-/sys/class/infiniband}" 2>/dev/null || :
+"""
+_LIBC = """
+getconf GNU_LIBC_VERSION 2>/dev/null && exit
+command -v ldd >/dev/null || exit 44
+ldd --version 2>&1 | head -n 2
+"""
+_PYTHON = """
+p=$(command -v python3 || command -v python) || exit 44
+echo "$p"; "$p" --version 2>&1
+exec "$p" -c '
+import importlib.metadata as m
+for n in ("torch", "megatron-core", "transformer-engine", "ms-swift", "nvidia-nccl-cu12"):
+    try: print(n, m.version(n))
+    except m.PackageNotFoundError: pass
+'
+"""
+
+QUESTIONS = (
+    Question(
+        "environment", "Environment", _ENVIRONMENT,
+        "No variable of NCCL, RANK, MASTER or WORLD is set for the container; its launcher may set them later.",
+    ),
+    Question(
+        "infiniband", "InfiniBand", _INFINIBAND, "There is no /dev/infiniband: the container has no RDMA device."
+    ),
+    Question("libc", "C library", _LIBC, "There is neither getconf nor ldd in this image."),
+    Question("python", "Python", _PYTHON, "There is no Python in this image."),
+    Question("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
+    Question("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
+    Question("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
+)  # fmt: skip
+
+
+def asked() -> tuple[ContainerFact, ...]:
+    """The facts before the first answer."""
+    return tuple(ContainerFact(each.name, each.title) for each in QUESTIONS)
+
+
+def masked(text: str) -> str:
+    """Lines of an environment, the values of secrets hidden."""
+    lines = []
+    for line in text.splitlines():
+        name, equals, _ = line.partition("=")
+        lines.append(f"{name}={_HIDDEN}" if equals and _SECRET.search(name) else line)
+    return "\n".join(lines)

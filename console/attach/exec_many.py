@@ -1,0 +1,392 @@
+"""One command in many ranks: what each of them said, and which of them said the same.
+
+Inside the pods of a watched cluster: one command in many ranks at once, and what a container says of itself.
+
+A quick NCCL test inside a running pod: all_reduce_perf over its GPUs, in one process, with gIB's environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from console.attach.container_facts import ABSENT, QUESTIONS, ContainerFact, ContainerFacts, FactState, masked
+from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreachable, Unreadable
+from console.scheduling.ranks import pod_words, ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from console.attach.container_facts import Question
+    from console.kube.objects.pod import Pod
+    from console.kube.watched_cluster import WatchedCluster
+    from console.metrics.gpu import Gpu
+    from console.metrics.nccl.results import NcclTest
+    from console.scheduling.ranks import Rank
+
+
+TIMED_OUT = 124
+"""Exit code of a rank that took too long, as `timeout` has it."""
+_RANGE = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RankOutput:
+    """How the command went in one rank."""
+
+    rank: int
+    pod: str
+    node: str
+    code: int | None = None
+    """None until it has ended."""
+    output: str = ""
+    """What it printed; where it wrote to both, errors as they came in between."""
+    errors: str = ""
+    """What of that went to standard error."""
+    failure: str = ""
+    """Why it could not run, or was given up; a sentence."""
+    seconds: float = 0.0
+    cut: bool = False
+    """Whether it printed more than is kept."""
+
+    @property
+    def said(self) -> str:
+        """What a person compares: the output without blank ends, or why there is none."""
+        return self.output.rstrip() if not self.failure else f"{self.output.rstrip()}\n{self.failure}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputGroup:
+    """Ranks that said the same."""
+
+    ranks: tuple[int, ...]
+    code: int | None
+    said: str
+    odd: bool = False
+    """Whether most ranks said something else, or it failed."""
+
+    @property
+    def words(self) -> str:
+        """The ranks, such as "pods 0-6" or "pod 7"."""
+        return pod_words(*self.ranks)
+
+
+def grouped(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
+    """Those that have ended, equal ones together: the largest group first, then by their first rank."""
+    found: dict[tuple[str, int | None], list[int]] = {}
+    for each in sorted(outputs, key=lambda each: each.rank):
+        if each.code is not None:
+            found.setdefault((each.said, each.code), []).append(each.rank)
+    ranked = sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[1][0]))
+    every = sum(len(ranks) for _, ranks in ranked)
+    most = bool(ranked) and len(ranked[0][1]) * 2 > every  # without a majority nobody is odd, as with `hostname`
+    return tuple(
+        OutputGroup(tuple(ranks), code, said, bool(code) or (most and at > 0))
+        for at, ((said, code), ranks) in enumerate(ranked)
+    )
+
+
+def worst(outputs: Iterable[RankOutput]) -> int:
+    """The exit code of all: the highest."""
+    return max((each.code or 0 for each in outputs), default=0)
+
+
+def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
+    """The ranks that `0-3,7` means, in order; BadInput if one of them is not known, or it is no such list."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise BadInput(f"{text!r} is no list of pods.", "Write it such as 0-3,7.")
+        low, high = int(match[1]), int(match[2] or match[1])
+        if low > high:
+            raise BadInput(f"{part.strip()} runs backwards.", f"Write {high}-{low}.")
+        strange = next((rank for rank in range(low, high + 1) if rank not in known), None)
+        if strange is not None:
+            raise BadInput(f"There is no pod {strange}.", f"Its pods are {ranges(known)}." if known else "")
+        found.update(range(low, high + 1))
+    return tuple(sorted(found))
+
+
+AT_ONCE = 16
+"""Ranks in which a command runs at the same time."""
+LIMIT = 60.0
+"""Seconds after which a rank is given up, unless another limit is asked for."""
+KEPT = 1 << 20
+"""Bytes of each rank's output that are kept."""
+MOST = 8 << 20
+"""Bytes that a rank may print in all; then the command is ended there."""
+_NO_PROGRAM = (126, 127)
+
+
+class Inside:
+    """What a session can do in containers beyond one command in one pod."""
+
+    def __init__(self, watched: WatchedCluster) -> None:
+        self._watched = watched
+
+    async def everywhere(
+        self,
+        ranks: Sequence[Rank],
+        argv: Sequence[str],
+        *,
+        container: str = "",
+        at_once: int = AT_ONCE,
+        limit: float = LIMIT,
+        heard: Callable[[int, int, bytes], None] = lambda *_: None,
+        ended: Callable[[RankOutput], None] = lambda _: None,
+    ) -> tuple[RankOutput, ...]:
+        """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; how it went, by rank.
+
+        `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
+        rank is in its result; NotAllowed in read-only mode.
+        """
+        self._watched.changing(f"run a command in {len(ranks)} pods")
+        room = asyncio.Semaphore(at_once)
+
+        async def one(rank: Rank) -> RankOutput:
+            async with room:
+                result = await self._in_rank(rank, argv, container, limit, heard)
+            ended(result)
+            return result
+
+        tasks = [asyncio.create_task(one(rank)) for rank in ranks]
+        try:
+            return tuple(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _in_rank(
+        self, rank: Rank, argv: Sequence[str], container: str, limit: float, heard: Callable[[int, int, bytes], None]
+    ) -> RankOutput:
+        told = RankOutput(rank.number, rank.name, rank.node)
+        if rank.pod is None or rank.phase != "Running":
+            return replace(told, code=1, failure=f"It has no running pod ({rank.status}).")
+        said = bytearray()
+        errors = bytearray()
+        count = 0
+
+        def take(channel: int, data: bytes) -> None:
+            nonlocal count
+            heard(rank.number, channel, data)
+            count += len(data)
+            if count > MOST:
+                raise Unreadable(f"It has printed more than {MOST >> 20} MiB: the command was ended.")
+            said.extend(data[: max(0, KEPT - len(said))])
+            if channel == 2:
+                errors.extend(data[: max(0, KEPT - len(errors))])
+
+        try:
+            code, failure, began = await self._run(rank.pod, argv, container, limit, take)
+        except Refused as error:
+            return replace(told, code=error.exit_code, failure=error.message)
+        return replace(
+            told, code=code, failure=failure, output=said.decode(errors="replace"),
+            errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3), cut=len(said) >= KEPT,
+        )  # fmt: skip
+
+    async def quick_nccl(
+        self,
+        pod: Pod,
+        test: QuickTest,
+        *,
+        heard: Callable[[int, bytes], None] = lambda *_: None,
+        grown: Callable[[NcclTest], None] = lambda _: None,
+        container: str = "",
+        limit: float = LIMIT,
+    ) -> None:
+        """Run all_reduce_perf over the GPUs of a pod, beside what runs there.
+
+        `heard` gets 1 (output) or 2 (errors) and the bytes as they come, `grown` the test with each row.
+        """
+        from console.metrics.nccl.parser import NcclParser
+
+        self._watched.changing(f"run an NCCL test in pod {pod.name}")
+        errors, parser, count = bytearray(), NcclParser(), 0
+
+        def take(channel: int, data: bytes) -> None:
+            nonlocal count
+            count += len(data)
+            if count > KEPT:
+                raise Unreadable(f"It has printed more than {KEPT >> 20} MiB: it was ended.")
+            heard(channel, data)
+            if channel == 2:
+                errors.extend(data[: max(0, KEPT - len(errors))])
+            else:
+                for found in parser.feed(data):
+                    grown(found)
+
+        code, failure, _ = await self._run(pod, test.argv, container, limit, take, f"the NCCL test in pod {pod.name}")
+        if code == ABSENT or code in _NO_PROGRAM:
+            hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
+            raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
+        if failure or code:
+            last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            told = failure or f"It ended with exit code {code}{f': {last}' if last else '.'}"
+            raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {told}", code=code or 1)
+
+    async def _run(
+        self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
+        what: str = "",
+    ) -> tuple[int, str, float]:  # fmt: skip
+        """Exit code, why it could not be had, and when it began; raises Refused and its kin."""
+        from console.kube import exec as executing
+
+        began = time.monotonic()
+        container = container or (pod.main.name if pod.main else "")
+        client = self._watched.connected.client
+        try:
+            async with asyncio.timeout(limit):
+                code = await executing.run(client, pod.namespace, pod.name, argv, take, container=container, what=what)
+            return code, "", began
+        except TimeoutError:
+            return TIMED_OUT, f"Nothing more was waited for after {limit:g} s; it may still run there.", began
+        except ProgramFailed as error:
+            return error.code, error.message, began
+        except (Unreachable, Unreadable) as error:
+            return error.exit_code, error.message, began
+
+    async def facts(
+        self,
+        pod: Pod,
+        *,
+        rank: int | None = None,
+        container: str = "",
+        answered: Callable[[ContainerFact], None] = lambda _: None,
+    ) -> ContainerFacts:
+        """What a container says of itself; all is asked at once, and `answered` hears of each answer.
+
+        Raises Refused and its kin where no question may be asked; what else fails is in the facts.
+        """
+        refusals: list[Refused] = []
+
+        async def one(question: Question) -> ContainerFact:
+            try:
+                fact = await self._ask(pod, question, container)
+            except Refused as error:
+                refusals.append(error)
+                fact = ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
+            answered(fact)
+            return fact
+
+        facts = await asyncio.gather(*map(one, QUESTIONS))
+        if len(refusals) == len(facts):
+            raise refusals[0]
+        gpus = _gpus(next(fact.text for fact in facts if fact.name == "gpus"))
+        return ContainerFacts(pod.name, pod.node, rank, tuple(facts), gpus)
+
+    async def _ask(self, pod: Pod, question: Question, container: str) -> ContainerFact:
+        from console.kube import exec as executing
+
+        began, client = time.monotonic(), self._watched.connected.client
+        container = container or (pod.main.name if pod.main else "")
+        argv = ("sh", "-c", question.script)
+        fact = ContainerFact(question.name, question.title)
+        try:
+            async with executing.bounded(pod.name, most=KEPT, limit=question.limit) as said:
+                code = await executing.run(
+                    client, pod.namespace, pod.name, argv, said.take, container=container,
+                    what=f"the question for its {question.title} in pod {pod.name}",
+                )  # fmt: skip
+        except Refused:
+            raise
+        except ConsoleError as error:
+            if isinstance(error, ProgramFailed) and error.code in _NO_PROGRAM:
+                return replace(fact, state=FactState.ABSENT, words="There is no shell (sh) in this image to ask with.")
+            return replace(
+                fact, state=FactState.FAILED, words=error.message, seconds=round(time.monotonic() - began, 3)
+            )
+        text = masked(said.output.decode(errors="replace")).strip("\n")
+        complaint = said.errors.decode(errors="replace").strip()
+        fact = replace(fact, text=text, seconds=round(time.monotonic() - began, 3))
+        if code == ABSENT or (not code and not text):
+            return replace(fact, state=FactState.ABSENT, words=question.absent)
+        if code:
+            why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
+            return replace(fact, state=FactState.FAILED, words=why)
+        return replace(fact, state=FactState.KNOWN, words=gpu_words(_gpus(text)) if fact.name == "gpus" else "")
+
+
+def _gpus(text: str) -> tuple[Gpu, ...]:
+    from console.metrics.gpu_readings import NvidiaSmiParser
+
+    reader = NvidiaSmiParser()
+    reader.feed(text.encode())
+    reader.close()
+    return reader.gpus
+
+
+def gpu_words(gpus: Sequence[Gpu]) -> str:
+    """What a table of nvidia-smi comes to."""
+    if not gpus:
+        return ""
+    names = " and ".join(f"{number} × {name}" for name, number in Counter(each.name for each in gpus).items())
+    busy = [each.utilization for each in gpus if each.utilization is not None]
+    used = sum(each.memory_used or 0 for each in gpus) / 1024
+    total = sum(each.memory_total or 0 for each in gpus) / 1024
+    hot = [each.temperature for each in gpus if each.temperature is not None]
+    wrong = sum(each.ecc_uncorrected or 0 for each in gpus)
+    words = [names]
+    words += [f"{sum(busy) / len(busy):.0f} % busy"] if busy else []
+    words += [f"{used:,.0f} of {total:,.0f} GiB used"] if total else []
+    words += [f"{max(hot):.0f} °C at most"] if hot else []
+    words += [f"{wrong} uncorrected ECC errors"] if wrong else []
+    return ", ".join(words)
+
+
+_SIZE = re.compile(r"([1-9]\d{0,14})([KMG]?)")
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+SCRIPT = r"""
+perf=/third_party/nccl-tests/build/all_reduce_perf
+[ -x "$perf" ] || perf=$(command -v all_reduce_perf) || exit 44
+if [ -r /tmp/export_init_env.sh ]; then
+    . /tmp/export_init_env.sh
+elif [ -r /usr/local/gib/scripts/set_nccl_env.sh ]; then
+    export LD_LIBRARY_PATH="/usr/local/gib/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    . /usr/local/gib/scripts/set_nccl_env.sh
+fi
+gpus=$3
+[ "$gpus" -gt 0 ] || gpus=${GPUS_PER_NODE:-$(nvidia-smi -L | grep -c "^GPU ")}
+by="-f 2"
+[ "$1" != "$2" ] || by="-i 1"
+exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
+"""
+"""Of bash. The first file is what the launchers leave for mpirun: the pod's environment, and gIB's script."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuickTest:
+    """What is measured: from the first to the last message size, each twice the one before."""
+
+    first: str = "1M"
+    """Bytes, or with K, M or G (powers of 1024)."""
+    last: str = "1G"
+    gpus: int = 0
+    """GPUs of the pod that take part; 0: all."""
+
+    def check(self) -> None:
+        """Raise BadInput where sizes or GPUs cannot be."""
+        first, last = _bytes(self.first), _bytes(self.last)
+        if first > last:
+            raise BadInput(f"The first size {self.first} is above the last, {self.last}.", "Exchange them.")
+        if self.gpus < 0:
+            raise BadInput(f"{self.gpus} GPUs cannot be.", "Give 1 or more, or 0 for all.")
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command; BadInput as of `check`."""
+        self.check()
+        return ("bash", "-c", SCRIPT, "nccl-quick", self.first, self.last, str(self.gpus))
+
+
+def _bytes(size: str) -> int:
+    found = _SIZE.fullmatch(size)
+    if found is None:
+        raise BadInput(f"{size} is no message size.", "Give a number of bytes such as 8, 512K, 1M or 1G.")
+    return int(found[1]) << _UNITS[found[2]]

@@ -1,0 +1,208 @@
+"""Copies between this machine and the pods of a watched cluster.
+
+Counts a copy's bytes and files, and tells whoever listens; and tries again what broke off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.attach.files.entries import CopyProgress
+from console.attach.files.local import in_words
+from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import ModuleType
+
+    from console.attach.files.entries import CopyReport, Way
+    from console.attach.files.pod_files import PodFiles, PodFolder, PodFolders
+    from console.attach.ssh.client import Sftp
+    from console.kube.watched_cluster import WatchedCluster
+
+
+Listener = Callable[[CopyProgress], None]
+TRIES = 5
+"""Attempts without a byte of progress after which a copy gives up."""
+_PAUSE = 0.5
+"""Seconds before the second attempt; doubled each time."""
+AGAIN = "Run the same command again: it goes on where this one ended."
+
+
+class Meter:
+    """How far one copy is."""
+
+    def __init__(self, listener: Listener, *, pause: float = _PAUSE) -> None:
+        self._listener = listener
+        self._pause = pause
+        self.done = 0
+        self.landed = 0
+        """The same, as far as it is known to have arrived."""
+        self.total = 0
+        self.files = 0
+        self.all_files = 0
+        self.resumed = 0
+        self.now = ""
+
+    def tell(self, now: str | None = None) -> None:
+        """Say how far it is."""
+        self.now = self.now if now is None else now
+        self._listener(CopyProgress(self.done, self.total, self.files, self.all_files, self.now, self.resumed))
+
+    def add(self, size: int) -> None:
+        """So many bytes more are there."""
+        self.landed += size
+        self.sent(size)
+
+    def sent(self, size: int) -> None:
+        """So many bytes more are on their way."""
+        self.done += size
+        self.tell()
+
+    def there(self, size: int, *, whole: bool) -> None:
+        """So many bytes were there before this copy began."""
+        self.done += size
+        self.resumed += size
+        self.files += whole
+        self.tell()
+
+    def finished(self) -> None:
+        """One more file is there."""
+        self.files += 1
+        self.tell()
+
+    async def insist(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
+        """Call until it says that it is done, again after each break, as long as bytes keep coming.
+
+        CopyFailed, with how far it came, if they do not, or the pod is gone.
+        """
+        fruitless = 0
+        while True:
+            before = self.landed
+            try:
+                if await attempt():
+                    return
+                error: Unreachable | None = None
+            except Unreachable as broken:
+                error = broken
+            except Refused as gone:
+                if not gone.status or isinstance(gone, NotAllowed | NotLoggedIn):
+                    raise  # said of one file, or of the account
+                raise CopyFailed(f"{what}: {self._came()} {gone.message}", AGAIN) from gone
+            fruitless = 0 if self.landed > before else fruitless + 1
+            if fruitless >= TRIES:
+                why = error.message if error else "The other side sent nothing more."
+                raise CopyFailed(f"{what} broke off: {self._came()} {why}", AGAIN) from error
+            await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
+
+    def _came(self) -> str:
+        return f"{in_words(self.done)} of {in_words(self.total)} are there."
+
+
+def _ignore(_: CopyProgress) -> None:
+    """Nobody listens."""
+
+
+class Copies:
+    """What a session can copy."""
+
+    def __init__(self, watched: WatchedCluster) -> None:
+        self._watched = watched
+
+    def of(
+        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Way | None = None
+    ) -> ContainerCopies:
+        """Copies from and to a container; empty: the pod's first.
+
+        `where` is how errors call it. `way` None: SFTP where it works, else commands.
+        """
+        return ContainerCopies(self._watched, namespace, pod, container, where or f"pod {pod}", way)
+
+
+class ContainerCopies:
+    """Copies between this machine and one container.
+
+    Both ways raise CopyFailed, NotFound, NotAllowed, Unreachable, BadInput.
+    """
+
+    def __init__(
+        self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: Way | None
+    ) -> None:
+        self._watched = watched
+        self._namespace, self._pod, self._container = namespace, pod, container
+        self._where = where
+        self._way = way
+
+    async def fetch(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
+        """Copy a file or folder of the container to this machine; into `target` if that is a folder."""
+        from console.attach.files.transfer import Fetch
+
+        async with self._opened() as files:
+            return await Fetch(files, Meter(progress)).run(source, target)
+
+    async def send(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
+        """Copy a file or folder of this machine to the container."""
+        from console.attach.files.transfer import Send
+
+        self._watched.changing(f"copy {source} to {self._where}")
+        async with self._opened() as files:
+            return await Send(files, Meter(progress)).run(source, target)
+
+    async def listed(self, path: str) -> PodFolder:
+        """What is in a folder of the container, and how full its disk is."""
+        return await self._folders().listed(path)
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; as PodFolders has it."""
+        practice = self._watched.changing(f"delete {path} in {self._where}").target.cluster.practice_folder
+        if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
+            raise BadInput(
+                f"{path} is not deleted: pods of the practice cluster run on your own machine.",
+                f"What lies in {practice} may go.",
+            )
+        await self._folders().delete(path)
+
+    def _folders(self) -> PodFolders:
+        from console.attach.files.pod_files import PodFolders
+        from console.kube.exec import started
+
+        client = self._watched.connected.client
+        start = functools.partial(started, client, self._namespace, self._pod, container=self._container)
+        return PodFolders(start, self._where)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[PodFiles]:
+        """The container's files."""
+        from console.attach.files.entries import Way
+        from console.attach.files.pod_files import PodFiles, SftpFiles
+        from console.kube.exec import started
+
+        client = self._watched.connected.client
+        start = functools.partial(started, client, self._namespace, self._pod, container=self._container)
+        async with AsyncExitStack() as stack:
+            if self._way is Way.EXEC:
+                yield PodFiles(start, self._where)
+            else:
+                yield SftpFiles(start, self._where, self._sftp, stack, only=self._way is Way.SFTP)
+
+    @asynccontextmanager
+    async def _sftp(self) -> AsyncIterator[Sftp]:
+        """Imported only when it is used: half of all copies are small."""
+        ssh = await asyncio.to_thread(_import_sftp)
+        async with ssh.open_sftp(self._watched, self._namespace, self._pod) as sftp:
+            yield sftp
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.is_absolute() and (path.parent.resolve() / path.name).is_relative_to(folder.resolve())
+
+
+def _import_sftp() -> ModuleType:
+    from console.attach.ssh import client
+
+    return client

@@ -1,0 +1,444 @@
+"""This machine's side of a copy: trees, parts that become files, checksums, free space. All of it blocks.
+
+Tar streams of known length out of this machine's files, and files out of a tar stream, piece by piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import queue
+import shutil
+import stat
+import tarfile
+import threading
+from contextlib import aclosing, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+from console.attach.files.entries import CopyProblem, Entry, EntryKind
+from console.errors import BadInput, ConsoleError, CopyFailed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+
+SUFFIX = ".a4-part"
+"""End of the names of what is not whole yet."""
+_BLOCK = 1 << 20
+_KEPT_BYTES = 80
+"""Bytes of a file's name that its part's name repeats, so that a person knows it."""
+
+
+def part_name(name: str, entry: Entry) -> str:
+    """Temporary name of a copy; another content has another one, so no part is gone on with wrongly."""
+    about = f"{name}\0{entry.kind}\0{entry.size}\0{entry.modified}"
+    mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
+    return f".{name.encode(errors='replace')[:_KEPT_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
+
+
+def is_part(path: str) -> bool:
+    """Whether it, or a folder it is in, is of an unfinished copy."""
+    return any(part.endswith(SUFFIX) for part in path.split("/"))
+
+
+@contextmanager
+def told(path: Path | str) -> Iterator[None]:
+    """Says what this machine's file system refused, as CopyFailed."""
+    try:
+        yield
+    except OSError as error:
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "Free some space; the same command then goes on where it ended."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            hint = "Choose another folder, or give yourself the right."
+        raise CopyFailed(f"{path} on this machine: {error.strerror or error}.", hint) from error
+
+
+def home(path: str) -> Path:
+    """The path, `~` read."""
+    return Path(path).expanduser()
+
+
+def entry_of(path: Path, relative: str, *, follow: bool = False) -> Entry | None:
+    """What is at a path; None if nothing is."""
+    try:
+        found = path.stat() if follow else path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    mode, when = stat.S_IMODE(found.st_mode) & 0o777, int(found.st_mtime)
+    if stat.S_ISREG(found.st_mode):
+        return Entry(relative, EntryKind.FILE, found.st_size, mode, when)
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(relative, EntryKind.FOLDER, 0, mode, when)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(relative, EntryKind.LINK, 0, mode, when, str(path.readlink()))
+    return Entry(relative, EntryKind.OTHER, 0, mode, when)
+
+
+def tree(top: Path) -> tuple[list[Entry], list[CopyProblem]]:
+    """A folder and everything below it, and what has to be left out; links are not followed."""
+    own = entry_of(top, "", follow=True)
+    entries, problems = [own] if own else [], []
+    for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(_unreadable(error))):
+        for name in sorted((*folders, *files)):
+            path = Path(folder, name)
+            relative = path.relative_to(top).as_posix()
+            entry = None if is_part(name) else entry_of(path, relative)
+            if entry is None:
+                continue
+            if entry.kind is EntryKind.OTHER:
+                problems.append(CopyProblem(relative, "It is a device, pipe or socket, which has no content."))
+            elif entry.file and not os.access(path, os.R_OK):
+                problems.append(CopyProblem(relative, "You may not read it."))
+            else:
+                entries.append(entry)
+    return entries, problems
+
+
+def _unreadable(error: OSError) -> CopyProblem:
+    return CopyProblem(str(error.filename or ""), f"It cannot be read: {error.strerror}.")
+
+
+def sha256(path: Path) -> str:
+    """Sum of a file."""
+    with told(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def final_path(target: str, name: str, *, folder: bool) -> Path:
+    """Where a thing called `name` goes that is copied to `target`, as `cp` would; `target/` is made if need be."""
+    path = home(target or ".")
+    with told(path):
+        if target.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            path = path / name
+        if not path.parent.is_dir():
+            raise BadInput(f"There is no folder {path.parent} on this machine.", "Make it, or end the target with /.")
+        if folder and path.exists() and not path.is_dir():
+            raise BadInput(f"{path} is a file: a folder cannot be put in its place.")
+        if not folder and path.is_dir():
+            raise BadInput(f"{path} is a folder: a file cannot be put in its place.")
+    return path
+
+
+def in_words(size: int) -> str:
+    """Bytes as an error says them."""
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
+async def opened(path: Path) -> BinaryIO:
+    """The file, open for reading; closed if nobody waits for it any more, as when a copy is stopped."""
+    opening = asyncio.ensure_future(asyncio.to_thread(path.open, "rb"))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Task[Any]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def check_space(where: Path, needed: int) -> None:
+    """CopyFailed if that much has no room there."""
+    with told(where):
+        free = shutil.disk_usage(where).free
+    if needed > free:
+        raise CopyFailed(
+            f"{where} has {in_words(free)} free, and the copy needs {in_words(needed)}.", "Free some space."
+        )
+
+
+def inside(relative: str) -> bool:
+    """Whether a name given by the other side stays below the folder it is for."""
+    path = PurePosixPath(relative)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in relative
+
+
+def place_for(top: Path, relative: str) -> Path:
+    """The path for an entry, its folder made. CopyFailed if the name, or a link on the way, leads out of the folder."""
+    path = top / relative if relative else top
+    if not inside(relative):
+        raise CopyFailed(f"{relative} would lie outside {top}: it is refused.")
+    with told(path):
+        if relative:
+            if not path.parent.resolve().is_relative_to(top.resolve()):
+                raise CopyFailed(f"{relative} would lie outside {top}, through a link: it is refused.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def set_folder_mode(top: Path, entry: Entry) -> None:
+    """Give a copied folder its mode, through no link; its owner keeps every right, to go on with the copy or delete it.
+
+    What is not a folder, or lies behind a link, is left alone.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with told(top / entry.path), contextlib.ExitStack() as stack:
+        try:
+            folder = os.open(top, flags)
+            stack.callback(os.close, folder)
+            for part in PurePosixPath(entry.path).parts:
+                folder = os.open(part, flags, dir_fd=folder)
+                stack.callback(os.close, folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
+                return
+            raise
+        os.fchmod(folder, entry.mode & 0o777 | stat.S_IRWXU)
+
+
+def finish(part: Path, final: Path, entry: Entry) -> None:
+    """Give a whole part its mode, time and name."""
+    with told(final):
+        part.chmod(entry.mode & 0o777)
+        os.utime(part, (entry.modified, entry.modified))
+        part.replace(final)
+
+
+def link(top: Path, entry: Entry) -> None:
+    """Make a link as it was; it is never followed in a copy, so where it leads does not matter."""
+    path = place_for(top, entry.path)
+    fresh = path.with_name(part_name(path.name, entry))
+    with told(path):
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+        fresh.symlink_to(entry.target)
+        fresh.replace(path)
+
+
+class Part:
+    """The growing copy of one file; what it has survives this program."""
+
+    def __init__(self, final: Path, entry: Entry) -> None:
+        self.final, self.entry = final, entry
+        self.path = final.with_name(part_name(final.name, entry))
+        self._waiting = bytearray()
+        self._writing = threading.Lock()
+
+    def have(self) -> int:
+        """Bytes from before; a part that is too long is dropped."""
+        with told(self.path):
+            try:
+                size = self.path.lstat().st_size
+            except FileNotFoundError:
+                return 0
+            if size > self.entry.size or self.path.is_symlink():
+                self.path.unlink()
+                return 0
+            return size
+
+    def add(self, data: bytes) -> bool:
+        """Take bytes; whether it is time to write them down."""
+        self._waiting += data
+        return len(self._waiting) >= _BLOCK
+
+    def flush(self, *, only_waiting: bool = False) -> None:
+        """Write down what waits, each byte once: the thread of a copy that is stopped may still be writing.
+
+        The file is made if it is not there, unless `only_waiting` and nothing waits.
+        """
+        with self._writing:
+            if only_waiting and not self._waiting:
+                return
+            waiting, self._waiting = self._waiting, bytearray()
+            with told(self.path), self.path.open("ab") as file:
+                file.write(waiting)
+
+    def drop(self) -> None:
+        """Forget it."""
+        with self._writing, told(self.path):
+            self.path.unlink(missing_ok=True)
+            self._waiting = bytearray()
+
+    def finish(self) -> None:
+        """Make it the file."""
+        finish(self.path, self.final, self.entry)
+
+
+_TAR_BLOCK = tarfile.BLOCKSIZE
+_PIECE = 1 << 18
+_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_REFUSED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
+_LONGEST_NAME = 1 << 16
+_WAITING = 64
+"""Pieces that may wait for the disk."""
+_TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
+
+
+def _header(entry: Entry) -> bytes:
+    info = tarfile.TarInfo(f"./{entry.path}" if entry.path else ".")
+    info.type, info.size, info.mode, info.mtime = _TYPES[entry.kind], entry.size, entry.mode & 0o777, entry.modified
+    info.linkname = entry.target
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def _padded(size: int) -> int:
+    return -(-size // _TAR_BLOCK) * _TAR_BLOCK
+
+
+def length(entries: Sequence[Entry]) -> int:
+    """Bytes of the tar of these entries."""
+    return sum(len(_header(each)) + _padded(each.size) for each in entries) + 2 * _TAR_BLOCK
+
+
+async def pack(top: Path, entries: Sequence[Entry], sent: Callable[[Entry, int], None]) -> AsyncGenerator[bytes, None]:
+    """The tar; `sent` hears of each piece of a file. Close it if it is left before its end."""
+    for entry in entries:
+        yield _header(entry)
+        if entry.file:
+            async with aclosing(_content(top / entry.path, entry.size)) as pieces:
+                async for data in pieces:
+                    yield data
+                    sent(entry, len(data))
+    yield bytes(2 * _TAR_BLOCK)
+
+
+async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
+    """A file's content as long as it was when it was listed: cut, or filled up with zeros, if it has changed since."""
+    left = size
+    with told(path), await opened(path) as file:
+        while left and (data := await asyncio.to_thread(file.read, min(_PIECE, left))):
+            left -= len(data)
+            yield data
+    while left:
+        zeros = min(_PIECE, left)
+        left -= zeros
+        yield bytes(zeros)
+    yield bytes(_padded(size) - size)
+
+
+class _Pipe(io.RawIOBase):
+    """Bytes from the event loop to a thread, a few pieces at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.room = asyncio.Semaphore(_WAITING)
+        self._loop = loop
+        self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._rest = memoryview(b"")
+        self._over = False
+
+    def put(self, data: bytes) -> None:
+        """Hand on a piece; an empty one is the end."""
+        self._pieces.put(data)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Wait for bytes; called by the thread."""
+        if not self._rest and not self._over:
+            self._rest = memoryview(self._pieces.get())
+            self._over = not self._rest
+            self._loop.call_soon_threadsafe(self.room.release)
+        into = memoryview(buffer)
+        size = min(len(self._rest), len(into))
+        into[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+class _Header(tarfile.TarInfo):
+    """A header whose names, attributes and maps of holes cannot fill the memory: the library reads them whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        """As the library; ReadError for what is longer than a name, and for forms that our commands never make."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _NAMES and 0 <= header.size <= _LONGEST_NAME:
+            return header
+        if header.type in _NAMES or header.type in _REFUSED or header.size < 0:
+            raise tarfile.ReadError("a header that is too long, or of an unexpected kind")
+        return header
+
+
+class Unpacking:
+    """Takes a tar stream apart in a thread: only what is wanted, each file under its name once it is whole."""
+
+    def __init__(self, top: Path, wanted: Mapping[str, Entry], wrote: Callable[[str, int], None], *, most: int) -> None:
+        self._top, self._wanted, self._wrote = top, wanted, wrote
+        self._most = most
+        """Bytes of the stream after which it is given up."""
+        self.made: set[str] = set()
+        """Files that are whole."""
+        self.problems: list[CopyProblem] = []
+
+    async def run(self, chunks: AsyncIterator[bytes]) -> None:
+        """Until the stream ends. Raises what the stream raises, and CopyFailed when this machine's disk is full."""
+        loop = asyncio.get_running_loop()
+        pipe = _Pipe(loop)
+        taking = asyncio.create_task(asyncio.to_thread(self._take, io.BufferedReader(pipe, _PIECE), loop))
+        taking.add_done_callback(lambda _: pipe.room.release())
+        try:
+            async for data in chunks:
+                self._most -= len(data)
+                if self._most < 0:
+                    raise CopyFailed("The container sends far more than the sizes it listed: the copy was ended.")
+                await pipe.room.acquire()
+                if taking.done():
+                    break
+                pipe.put(data)
+        finally:
+            pipe.put(b"")
+            await taking
+
+    def _take(self, source: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        with source:
+            try:
+                with tarfile.open(
+                    fileobj=source, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=_Header
+                ) as archive:
+                    for member in archive:
+                        self._member(archive, member, loop)
+            except (tarfile.TarError, EOFError, ValueError):
+                return  # cut off: what is not in `made` is asked for again
+            while source.read(_PIECE):
+                pass  # zeros that fill up the last record
+
+    def _member(self, archive: tarfile.TarFile, member: tarfile.TarInfo, loop: asyncio.AbstractEventLoop) -> None:
+        name = member.name.removeprefix("./")
+        name = "" if name == "." else name
+        if not inside(name):
+            self.problems.append(CopyProblem(name, "It would lie outside the folder: it was refused."))
+            return
+        entry = self._wanted.get(name)
+        if entry is None or not member.isreg() or not entry.file or member.size != entry.size:
+            return  # a file that has another size by now is copied by itself, cut to the size that was listed
+        content = archive.extractfile(member)
+        if content is None:
+            return
+        when = int(min(max(member.mtime, 0), 1 << 33))
+        whole = Entry(name, EntryKind.FILE, member.size, entry.mode, when)
+        try:
+            part = Part(place_for(self._top, name), entry)
+            part.drop()
+            while data := content.read(_PIECE):
+                if part.add(data):
+                    part.flush()
+                loop.call_soon_threadsafe(self._wrote, name, len(data))
+            part.flush()
+            finish(part.path, part.final, whole)
+            self.made.add(name)
+        except CopyFailed as error:
+            if _full(error):
+                raise
+            self.problems.append(CopyProblem(name, str(error)))
+
+
+def _full(error: ConsoleError) -> bool:
+    return isinstance(error.__cause__, OSError) and "space" in error.hint

@@ -1,0 +1,461 @@
+"""Files of one container, seen and changed through commands that run in it.
+
+Files of one container, large ones over SFTP: the rest is done by commands, which are quicker to begin.
+
+A folder of a container: what is in it, and how full its disk is.
+
+Folders of one container: what is in them, and what is deleted there; by commands that run in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from console.attach.files import scripts
+from console.attach.files import scripts as listing
+from console.attach.files.entries import CopyProblem, Entry, EntryKind, Way
+from console.attach.files.scripts import tree
+from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from console.attach.ssh.client import Sftp
+
+
+_LONGEST_COMPLAINT = 4000
+MOST_COMPLAINTS = 4 << 20
+"""Bytes of complaints that a command may print, of which the first few are kept; more ends it."""
+QUICK = 30.0
+"""Seconds for what looks at one path or makes one folder."""
+FLOW = 6.0
+"""Seconds from the first byte of such an answer to its last."""
+LISTING = 60.0
+"""Seconds for what is in one folder."""
+MOST_ANSWER = 32 << 20
+"""Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
+_SUM_DIGITS = 64
+_KILLED = (129, 130, 137, 143)
+"""Exit codes of a program that was ended from outside, as when its pod goes."""
+_PARTLY = (1, 2, 123)
+"""Exit codes of `tar` and `xargs` that did what they could; what is missing is noticed and asked for by itself."""
+
+
+class Running(Protocol):
+    """A command that runs."""
+
+    code: int | None
+
+    def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """1 or 2 and bytes, as they come."""
+        ...
+
+
+Start = Callable[..., AbstractAsyncContextManager[Running]]
+"""Called with the words of a command, `stdin` (bytes, chunks or None) and `what`; the block ends the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What is at a path of a container."""
+
+    path: str
+    """Absolute, links resolved."""
+    kind: EntryKind | None
+    """None: nothing yet, but its folder is there."""
+    size: int = 0
+    mode: int = 0o644
+    modified: int = 0
+    free: int | None = None
+    """Free bytes of that file system; None when nobody could say."""
+
+    @property
+    def folder(self) -> bool:
+        """Whether it is one."""
+        return self.kind is EntryKind.FOLDER
+
+
+def safe(path: str) -> str:
+    """The same path, which no program takes for an option. Raises CopyFailed if it cannot be sent."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise CopyFailed(f"The name {path!r} is no UTF-8, so it cannot be named to the container.") from None
+    if "\0" in path:
+        raise CopyFailed("A path cannot hold a zero byte.")
+    return f"./{path}" if path.startswith("-") else path
+
+
+class PodFiles:
+    """By commands only."""
+
+    def __init__(self, start: Start, where: str) -> None:
+        self._start = start
+        self.way = Way.EXEC
+        self.note = ""
+        """Why it did not go a better way; empty if it did."""
+        self.together = True
+        """Whether small files are copied in one stream."""
+        self.where = where
+        """How errors call the container: `rank 3 of llama-70b`."""
+
+    async def _run(
+        self,
+        script: str,
+        *arguments: str,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        what: str,
+        path: str = "",
+        limit: float | None = None,
+    ) -> tuple[bytes, str]:
+        """What a script printed, and what it complained of; raises when it ends badly, or not within the limit (s)."""
+        out, complaints, loop = bytearray(), self._complaints(what), asyncio.get_running_loop()
+        try:
+            async with (
+                closing(stdin),
+                asyncio.timeout(limit) as clock,
+                self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process,
+            ):
+                async for channel, data in process.output():
+                    if channel != 1:
+                        complaints.add(data)
+                        continue
+                    if limit == QUICK and not out:
+                        clock.reschedule(loop.time() + FLOW)
+                    self._add(out, data, what)
+        except TimeoutError as error:
+            raise CopyFailed(
+                f"Could not {what} in {self.where}: "
+                + (f"the answer has no end after {FLOW:g} s." if out and limit == QUICK
+                   else f"it was not answered within {limit:g} s."),
+                "Look what is wrong with that container or its file system: a4 doctor, a4 facts.",
+            ) from error  # fmt: skip
+        self._check(process.code, complaints.text, what, path)
+        return bytes(out), complaints.text
+
+    def _complaints(self, what: str) -> _Complaints:
+        return _Complaints(f"Could not {what} in {self.where}")
+
+    def _add(self, out: bytearray, data: bytes, what: str) -> None:
+        if len(out) + len(data) > MOST_ANSWER:
+            raise CopyFailed(
+                f"Could not {what} in {self.where}: the answer is longer than {MOST_ANSWER >> 20} MiB.",
+                "Name a folder with fewer files, or pack it into one file there (tar).",
+            )
+        out += data
+
+    def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:
+        if code == scripts.MISSING:
+            raise NotFound(f"There is no {path} in {self.where}.")
+        if code == scripts.FORBIDDEN:
+            raise NotAllowed(f"{path} in {self.where} may not be read by the container's user.")
+        if code in _KILLED:
+            raise Unreachable(f"Something ended the copy in {self.where} (exit code {code}).")
+        if code:
+            raise failure(f"Could not {what} in {self.where}", complaint, code)
+
+    async def look(self, path: str) -> Spot:
+        """What is there; NotFound if its folder is missing too."""
+        out, _ = await self._run(
+            scripts.LOOK, safe(path), what=f"look at {path or 'the folder'}", path=path, limit=QUICK
+        )
+        head, _, rest = out.partition(b"\0\0")
+        try:
+            kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
+            free = int(float(rest.strip() or b"-1"))
+            spot = Spot(
+                absolute,
+                {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind, EntryKind.OTHER if mode != "0" else None),
+                listing.file_size(size),
+                listing.file_mode(mode),
+                listing.file_time(when),
+                free if free >= 0 else None,
+            )
+        except (ValueError, OverflowError):
+            raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
+        return spot
+
+    async def tree(self, folder: str) -> tuple[list[Entry], list[CopyProblem]]:
+        """Everything below a folder, and what could not be seen or has no content to copy."""
+        out = bytearray()
+        what = f"list {folder}"
+        complaints = self._complaints(what)
+        async with self._start(("sh", "-c", scripts.TREE, "sh", folder), stdin=None, what=what) as process:
+            async for channel, data in process.output():
+                if channel == 1:
+                    self._add(out, data, what)
+                else:
+                    complaints.add(data)
+        if process.code == scripts.FORBIDDEN or (process.code and not out):
+            self._check(process.code, complaints.text, what, folder)
+        problems = [CopyProblem("", line.strip()) for line in complaints.text.splitlines() if line.strip()]
+        entries = []
+        for entry in listing.tree(bytes(out)):
+            if entry.kind is EntryKind.OTHER:
+                problems.append(CopyProblem(entry.path, "It is a device, pipe or socket, which has no content."))
+            elif _unsendable(entry.path):
+                problems.append(CopyProblem(entry.path.encode(errors="replace").decode(), "Its name is no UTF-8."))
+            else:
+                entries.append(entry)
+        return entries, problems
+
+    async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        """At most `size` bytes from there on."""
+        argv = ("sh", "-c", scripts.READ, "sh", path, str(offset), str(size))
+        async with aclosing(self._bytes(argv, None, f"read {path}", path)) as pieces:
+            async for data in pieces:
+                yield data
+
+    async def _bytes(
+        self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        complaints = self._complaints(what)
+        async with self._start(argv, stdin=stdin, what=what) as process:
+            async for channel, data in process.output():
+                if channel == 1:
+                    yield data
+                else:
+                    complaints.add(data)
+        if not (lenient and process.code in _PARTLY):
+            self._check(process.code, complaints.text, what, path)
+
+    async def size(self, path: str) -> int:
+        """Bytes of a file; 0 if there is none."""
+        out, _ = await self._run(scripts.SIZE, path, what=f"look at {path}", path=path, limit=QUICK)
+        try:
+            return listing.file_size(out.decode().strip() or "0")
+        except ValueError:
+            raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
+        """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
+        await self._run(
+            scripts.WRITE,
+            path,
+            str(offset),
+            str(size),
+            stdin=chunks,
+            what=f"write {path}",
+            path=posixpath.dirname(path),
+        )
+
+    async def place(self, part: str, final: str, entry: Entry) -> None:
+        """Give a finished part its mode, time and name."""
+        arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
+        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK)
+
+    async def make_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK)
+
+    async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
+        """Sums of files below a folder, by name; empty where there is no such program."""
+        found: dict[str, str] = {}
+        try:
+            if len(names) > 1:
+                listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
+                argv = ("sh", "-c", scripts.SUMS, "sh", folder, str(len(listed)))
+                out = bytearray()
+                what = f"compare {folder}"
+                async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as answer:
+                    async for data in answer:
+                        self._add(out, data, what)
+                found = {name.removeprefix("./"): value for name, value in listing.checksums(bytes(out)).items()}
+            for name in names:
+                if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
+                    out_one, _ = await self._run(
+                        scripts.SUM, posixpath.join(folder, name), what=f"compare {name}", path=name
+                    )
+                    found[name] = out_one[:_SUM_DIGITS].decode(errors="replace")
+        except NotFound:
+            return {}
+        return found
+
+    async def pack(self, folder: str, names: Sequence[str]) -> AsyncGenerator[bytes, None]:
+        """A tar of these entries of a folder; with tars other than GNU's, of the whole folder."""
+        listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
+        what = f"pack {folder}"
+        try:
+            argv = ("sh", "-c", scripts.PACK, "sh", folder, str(len(listed)))
+            async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as pieces:
+                async for data in pieces:
+                    yield data
+        except CopyFailed as error:
+            if error.code != scripts.NOT_GNU:
+                raise
+        else:
+            return
+        everything = ("sh", "-c", scripts.PACK_ALL, "sh", folder)
+        async with aclosing(self._bytes(everything, None, what, folder, lenient=True)) as pieces:
+            async for data in pieces:
+                yield data
+
+    async def unpack(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
+        """Unpack a tar of that many bytes into a folder, which is made."""
+        await self._run(scripts.UNPACK, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
+
+    async def merge(self, folder: str, final: str) -> None:
+        """Move all of a folder to its final place, over what is there."""
+        await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
+
+
+class _Complaints:
+    """The beginning of what a command writes to its standard error."""
+
+    def __init__(self, failed: str) -> None:
+        self._failed = failed
+        self._count = 0
+        self.text = ""
+
+    def add(self, data: bytes) -> None:
+        """One more piece; CopyFailed once there are too many."""
+        self._count += len(data)
+        if self._count > MOST_COMPLAINTS:
+            last = self.text.partition("\n")[0][:200]
+            raise CopyFailed(f"{self._failed}: it complains of more than {MOST_COMPLAINTS >> 20} MiB: {last}")
+        if len(self.text) < _LONGEST_COMPLAINT:
+            self.text = (self.text + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+
+
+@asynccontextmanager
+async def closing(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
+    """Closes what makes the input, and its files, however far it was read."""
+    try:
+        yield
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+def _unsendable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def failure(what: str, complaint: str, code: int) -> ConsoleError:
+    """A script's failure in words; its last complaint says why."""
+    why = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {code}"
+    hint = ""
+    if "No space left" in complaint:
+        hint = "Free some space there; the same command then goes on where it ended."
+    elif "Permission denied" in complaint or "Read-only file system" in complaint:
+        hint = "Choose a folder that the container's user may write, such as /tmp."
+    elif "not found" in complaint:
+        hint = "The image lacks a program that copying needs (sh, head, tail, tar)."
+    return CopyFailed(f"{what}: {why.rstrip('.')}.", hint, code=code)
+
+
+FROM = 32 << 20
+"""Bytes from which a file is worth a connection to sshd, which takes half a second."""
+
+
+class SftpFiles(PodFiles):
+    """Connects at the first large file; where sshd does not answer, commands do all, and `note` says why."""
+
+    def __init__(
+        self,
+        start: Start,
+        where: str,
+        connect: Callable[[], AbstractAsyncContextManager[Sftp]],
+        stack: AsyncExitStack,
+        *,
+        only: bool,
+    ) -> None:
+        super().__init__(start, where)
+        self._connect, self._stack, self._only = connect, stack, only
+        self._sftp: Sftp | None = None
+        self.way = Way.SFTP if only else Way.EXEC
+        self.together = not only
+
+    async def _for(self, size: int) -> Sftp | None:
+        """SFTP for that many bytes; None if it is not worth it, or cannot be had."""
+        if self._sftp is None and not self.note and (self._only or size >= FROM):
+            try:
+                self._sftp = await self._stack.enter_async_context(self._connect())
+                self.way = Way.SFTP
+            except ConsoleError as error:
+                if self._only:
+                    raise
+                self.note = f"It went by exec, because SFTP could not be used: {error.message}"
+        return self._sftp
+
+    async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        """At most `size` bytes from there on."""
+        sftp = await self._for(size)
+        source = sftp.read(path, offset, size) if sftp else super().read(path, offset, size)
+        async with aclosing(source) as pieces:
+            async for data in pieces:
+                yield data
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
+        """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
+        sftp = await self._for(size)
+        if sftp is None:
+            await super().write(path, chunks, offset, size)
+            return
+        if offset and await self.size(path) != offset:
+            raise CopyFailed("The part that was there has changed.")
+        async with closing(chunks):
+            await sftp.write(path, chunks, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFolder:
+    """What is in it, folders first; amounts are bytes, of the file system it lies on, None where nobody could say."""
+
+    path: str
+    """Absolute, links resolved."""
+    entries: tuple[Entry, ...]
+    total: int | None = None
+    used: int | None = None
+    free: int | None = None
+    complaints: tuple[str, ...] = ()
+    """What could not be seen."""
+
+
+class PodFolders(PodFiles):
+    """Lists and deletes."""
+
+    async def listed(self, path: str) -> PodFolder:
+        """What is in a folder; of a file: in that which it lies in. NotFound, NotAllowed."""
+        what = f"list {path or 'the folder'}"
+        out, complaint = await self._run(scripts.LIST, safe(path), what=what, path=path, limit=LISTING)
+        where, _, rest = out.partition(b"\0")
+        disk, _, entries = rest.partition(b"\0")
+        amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
+        total, used, free = amounts if len(amounts) == 3 else (None, None, None)
+        found = sorted(tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
+        complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
+        return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; a link goes, not what it leads to.
+
+        BadInput for a path that is not whole or is a folder of the root; Conflict for one that is mounted.
+        """
+        whole = posixpath.normpath(path)
+        if not path.startswith("/") or whole.count("/") < 2:
+            raise BadInput(f"{path} is not deleted.", "Name a whole path, below a folder of the root: /data/tmp.")
+        try:
+            await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
+        except _Mounted as error:
+            raise Conflict(
+                f"{whole} in {self.where} is a mount, which is not deleted.", "Name what is in it."
+            ) from error
+
+    def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:
+        if code == scripts.MOUNTED:
+            raise _Mounted(path)
+        super()._check(code, complaint, what, path)
+
+
+class _Mounted(ConsoleError):
+    """Another file system begins there."""

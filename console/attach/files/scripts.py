@@ -1,0 +1,216 @@
+"""What is run in a container for a copy: plain `sh` with the programs that GNU and busybox images both have.
+
+Paths are arguments, never parts of a script, so no name can be a command; and they never begin with a dash. Input has a
+known length and is cut with `head`, because not every server can close a command's input.
+
+Listings of files in a pod, as the script of `console.attach.files.scripts` prints them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from console.attach.files.entries import Entry, EntryKind
+from console.errors import Unreadable
+
+MISSING, FORBIDDEN = 44, 45
+"""Exit codes of a script that found nothing there, or may not look."""
+NOT_GNU = 46
+"""Exit code of a script that needs GNU's programs and found others."""
+
+_PATH = """p=$1
+case $p in "~") p=$HOME ;; "~/"*) p=$HOME/${p#"~/"} ;; "") p=. ;; esac
+"""
+
+LOOK = (
+    _PATH
+    + """
+if [ -d "$p" ]; then
+  cd "$p" || exit 45
+  printf 'd|0|%s|0|%s\\0\\0' "$(stat -c %a . 2>/dev/null || echo 755)" "$(pwd -P)"; at=.
+elif [ -e "$p" ]; then
+  d=$(dirname "$p"); b=$(basename "$p"); l=$(readlink -f "$p" 2>/dev/null || printf '%s' "$p")
+  s=$(stat -L -c '%s|%a|%Y' "$p") || exit 45
+  k=o; [ -f "$p" ] && k=f
+  printf '%s|%s|%s\\0\\0' "$k" "$s" "$l"; at=$d
+else
+  [ -L "$p" ] && exit 44
+  d=$(dirname "$p"); at=$d
+  [ -d "$d" ] || exit 44
+  d=$(cd "$d" && pwd -P) || exit 45
+  printf 'o|0|0|0|%s/%s\\0\\0' "${d%/}" "$(basename "$p")"
+fi
+df -Pk "$at" 2>/dev/null | awk 'NR > 1 { print $4 * 1024 }' | tail -n 1
+"""
+)
+"""One entry with its absolute path, then the free bytes there. A path that is not there but could be is of kind `o`
+and mode 0; one whose folder is missing ends in MISSING."""
+
+TREE = """
+cd "$1" || exit 45
+if find . -maxdepth 0 -printf '' 2>/dev/null; then
+  find . -printf '%y|%s|%m|%T@|%p\\0%l\\0'
+else
+  find . -exec sh -c 'for f; do
+    s=$(stat -c "%F|%s|%a|%Y" "$f") && printf "%s|%s\\0%s\\0" "$s" "$f" "$(readlink "$f" 2>/dev/null)"
+  done' sh {} +
+fi
+"""
+"""Everything below a folder, itself included as `.`; what cannot be read is complained of and left out."""
+
+LIST = (
+    _PATH
+    + """
+[ -e "$p" ] || exit 44
+[ -d "$p" ] || p=$(dirname "$p")
+cd "$p" || exit 45
+pwd -P | tr '\\n' '\\0'
+df -Pk . 2>/dev/null | awk 'NR > 1 { print $2, $3, $4 }' | tail -n 1
+printf '\\0'
+if find . -maxdepth 0 -printf '' 2>/dev/null; then
+  find . -mindepth 1 -maxdepth 1 -printf '%y|%s|%m|%T@|%p\\0%l\\0'
+else
+  find . -mindepth 1 -maxdepth 1 -exec sh -c 'for f; do
+    s=$(stat -c "%F|%s|%a|%Y" "$f") && printf "%s|%s\\0%s\\0" "$s" "$f" "$(readlink "$f" 2>/dev/null)"
+  done' sh {} +
+fi
+"""
+)
+"""A folder's own path, KiB of its file system (all, used, free), and what is in it as TREE has it; of a file: of the
+folder it lies in."""
+
+MOUNTED = 47
+"""Exit code of DELETE where another file system begins."""
+DELETE = """
+[ -e "$1" ] || [ -L "$1" ] || exit 44
+if [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c %d "$1")" != "$(stat -c %d "$1/..")" ]; then exit 47; fi
+exec rm -rf "$1"
+"""
+
+READ = """
+[ -e "$1" ] || exit 44
+[ -r "$1" ] || exit 45
+if [ "$2" -eq 0 ]; then exec head -c "$3" "$1"; fi
+tail -c "+$(($2 + 1))" "$1" | head -c "$3"
+"""
+
+SIZE = 'if [ -f "$1" ]; then wc -c < "$1"; else echo 0; fi'
+
+WRITE = """
+if [ "$2" -eq 0 ]; then : > "$1" || exit 1; fi
+[ "$(wc -c < "$1")" -eq "$2" ] || { echo "the part that was there has changed" >&2; exit 1; }
+exec head -c "$3" >> "$1"
+"""
+
+PLACE = """
+if [ -d "$2" ] && [ ! -L "$2" ]; then echo "a folder of that name is there" >&2; exit 1; fi
+chmod "$3" "$1" && { touch -d "@$4" "$1" 2>/dev/null || :; } && mv -f "$1" "$2"
+"""
+
+FOLDER = 'mkdir -p "$1"'
+
+SUMS = """
+command -v sha256sum >/dev/null || exit 44
+cd "$1" || exit 45
+head -c "$2" | xargs -0 sha256sum
+"""
+
+SUM = """
+command -v sha256sum >/dev/null || exit 44
+sha256sum < "$1"
+"""
+
+PACK = """
+cd "$1" || exit 45
+tar --version 2>/dev/null | grep -q GNU || exit 46
+head -c "$2" | tar --null -T - --no-recursion --hard-dereference --ignore-failed-read -cf -
+"""
+
+PACK_ALL = """
+cd "$1" || exit 45
+exec tar -cf - .
+"""
+
+UNPACK = """
+mkdir -p "$1" && cd "$1" || exit 45
+head -c "$2" | tar -xpof -
+"""
+
+MERGE = """
+if [ ! -e "$2" ] && [ ! -L "$2" ]; then exec mv "$1" "$2"; fi
+T=$2; export T; cd "$1" || exit 45
+find . -type d -exec sh -c 'for d; do mkdir -p "$T/$d" || exit 1; done' sh {} + &&
+find . ! -type d -exec sh -c 'for f; do
+  if [ -d "$T/$f" ] && [ ! -L "$T/$f" ]; then echo "$f is a folder there" >&2; exit 1; fi
+  mv -f "$f" "$T/$f" || exit 1
+done' sh {} + && cd / && rm -rf "$1"
+"""
+
+
+_KINDS = {"f": EntryKind.FILE, "d": EntryKind.FOLDER, "l": EntryKind.LINK}
+_WORDS = {
+    "regular file": "f", "regular empty file": "f", "directory": "d", "symbolic link": "l",
+}  # fmt: skip
+_SUM = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
+_ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
+
+
+_LATEST = 1 << 33
+"""Seconds since the epoch that this machine's file systems take (year 2242)."""
+_LONGEST_NUMBER = 20
+
+
+def file_size(text: str) -> int:
+    """Bytes; ValueError for what is no size."""
+    if not (text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER):
+        raise ValueError(text[:_LONGEST_NUMBER])
+    return int(text)
+
+
+def file_mode(text: str) -> int:
+    """Permission bits out of octal digits; ValueError."""
+    return int(text[:_LONGEST_NUMBER], 8) & 0o7777
+
+
+def file_time(text: str) -> int:
+    """Seconds since the epoch, fractions cut; ValueError for what no file system has."""
+    when = float(text[: 2 * _LONGEST_NUMBER])
+    if not -_LATEST < when < _LATEST:
+        raise ValueError(text[:_LONGEST_NUMBER])
+    return int(when)
+
+
+def tree(data: bytes) -> list[Entry]:
+    """Entries of `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`, KIND in find's letters or stat's words; else Unreadable."""
+    fields = data.split(b"\0")
+    found = []
+    for head, target in zip(fields[:-1:2], fields[1::2], strict=False):
+        try:
+            kind, size, mode, when, path = head.decode(errors="surrogateescape").split("|", 4)
+            known = _KINDS.get(_WORDS.get(kind, kind), EntryKind.OTHER)
+            found.append(
+                Entry(
+                    path.removeprefix("./") if path != "." else "",
+                    known,
+                    file_size(size) if known is EntryKind.FILE else 0,
+                    file_mode(mode),
+                    file_time(when),
+                    target.decode(errors="surrogateescape") if known is EntryKind.LINK else "",
+                )
+            )
+        except ValueError as error:
+            raise Unreadable(f"The list of files cannot be read at {head[:80]!r}.") from error
+    return found
+
+
+def checksums(data: bytes) -> dict[str, str]:
+    """Names and sums that `sha256sum` printed; odd lines are left out."""
+    found = {}
+    for line in data.split(b"\n"):
+        match = _SUM.fullmatch(line)
+        if match:
+            escaped, value, name = match.groups()
+            if escaped:
+                name = re.sub(rb"\\[\\nr]", lambda each: _ESCAPES[each[0]], name)
+            found[name.decode(errors="surrogateescape")] = value.decode()
+    return found

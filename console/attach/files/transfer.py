@@ -1,0 +1,452 @@
+"""From a container to this machine.
+
+From this machine to a container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from console.attach.files import local
+from console.attach.files.entries import CopyProblem, CopyReport, Entry, EntryKind, Proof
+from console.attach.files.local import Unpacking, length, pack
+from console.attach.files.pod_files import safe
+from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from console.attach.files.copies import Meter
+    from console.attach.files.pod_files import PodFiles, Spot
+
+
+BIG = 32 << 20
+"""Bytes from which a file of a folder is copied by itself, so that it can be gone on with; smaller ones go together."""
+_HEADERS = 4096
+"""Bytes that a tar has at most for each file beside its content, as a rule."""
+_BATCH = 256
+"""Files whose sums are asked for at a time."""
+
+
+def local_name(source: str) -> str:
+    """What a copy of that path is called here: its last part as it was typed, empty if that names nothing.
+
+    Never what the container says of the path: whoever controls it could have any file here replaced.
+    """
+    name = posixpath.basename(source.rstrip("/"))
+    return "" if name in (".", "..", "~") else name
+
+
+class Fetch:
+    """One copy of a file or a folder."""
+
+    def __init__(self, files: PodFiles, meter: Meter) -> None:
+        self._files, self._meter = files, meter
+        self._problems: list[CopyProblem] = []
+        self._proof = Proof.SHA256
+
+    async def run(self, source: str, target: str) -> CopyReport:
+        """Copy `source` of the container to `target`, as `cp -a` would: into it, if it is a folder."""
+        began = time.monotonic()
+        spot = await self._files.look(source)
+        if spot.kind is None:
+            raise NotFound(f"There is no {source} in {self._files.where}.")
+        if spot.kind is EntryKind.OTHER:
+            raise CopyFailed(f"{source} in {self._files.where} is a device, pipe or socket: it has no content.")
+        name = local_name(source) or self._files.where.replace(" ", "-").replace("/", "-")
+        final = await asyncio.to_thread(local.final_path, target, name, folder=spot.folder)
+        if spot.folder:
+            entries = await self._folder(spot.path, final)
+        else:
+            entries = [Entry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
+            self._meter.total, self._meter.all_files = spot.size, 1
+            await self._file(entries[0], spot.path, final)
+        there = [each for each in entries if each.file]
+        return CopyReport(
+            source, str(final), self._meter.files, sum(each.size for each in there), self._meter.resumed,
+            time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
+        )  # fmt: skip
+
+    # one file
+
+    async def _file(self, entry: Entry, path: str, final: Path) -> None:
+        """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
+        for second in (False, True):
+            part = local.Part(final, entry)
+            have = await asyncio.to_thread(part.have)
+            await asyncio.to_thread(local.check_space, final.parent, entry.size - have)
+            self._meter.there(have, whole=False)
+            shrunk = await self._receive(part, path, entry)
+            if shrunk or await self._proved(part.path, path):
+                break
+            now = await self._files.look(path)
+            if (now.size, now.modified) != (entry.size, entry.modified):
+                self._problems.append(CopyProblem(entry.path or path, "It changed while it was copied."))
+                break
+            await asyncio.to_thread(part.drop)
+            self._meter.done -= entry.size
+            if second:
+                raise CopyFailed(f"{path} arrived damaged twice: its sum is another one than in the container.")
+        await asyncio.to_thread(part.finish)
+        self._meter.finished()
+
+    async def _receive(self, part: local.Part, path: str, entry: Entry) -> bool:
+        """Fill the part; whether the file has become shorter than it was."""
+        shrunk = False
+
+        async def attempt() -> bool:
+            nonlocal shrunk
+            offset = await asyncio.to_thread(part.have)
+            if offset >= entry.size:
+                await asyncio.to_thread(part.flush)  # an empty file too
+                return True
+            self._meter.tell(path)
+            try:
+                left = entry.size - offset
+                async with aclosing(self._files.read(path, offset, left)) as chunks:
+                    async for data in chunks:
+                        left -= len(data)
+                        if left < 0:
+                            await asyncio.to_thread(part.drop)
+                            raise CopyFailed(f"{path}: the container sends more than the {entry.size} bytes it listed.")
+                        self._meter.add(len(data))
+                        if part.add(data):
+                            await asyncio.to_thread(part.flush)
+            finally:
+                await asyncio.to_thread(part.flush, only_waiting=True)
+            if await asyncio.to_thread(part.have) == offset and await self._files.size(path) <= offset:
+                self._problems.append(CopyProblem(entry.path or path, "It became shorter while it was copied."))
+                shrunk = True
+            return shrunk
+
+        await self._meter.insist(path, attempt)
+        return shrunk
+
+    async def _proved(self, mine: Path, path: str) -> bool:
+        self._meter.tell("comparing checksums")
+        folder, name = posixpath.split(path)
+        theirs = await self._files.sha256(folder, [name])
+        if not theirs:
+            self._proof = Proof.SIZE
+            return True
+        return theirs.get(name) == await asyncio.to_thread(local.sha256, mine)
+
+    # a folder
+
+    async def _folder(self, top: str, final: Path) -> list[Entry]:
+        entries, self._problems[:] = await self._files.tree(top)
+        entries = [each for each in entries if local.inside(each.path) and not local.is_part(each.path)]
+        files = [each for each in entries if each.file]
+        self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
+        await asyncio.to_thread(self._make_folders, final, entries)
+        missing, present = await asyncio.to_thread(_compare, final, files)
+        for entry in present:
+            self._meter.there(entry.size, whole=True)
+        await asyncio.to_thread(local.check_space, final, sum(each.size for each in missing))
+        small = [each for each in missing if each.size < BIG]
+        if len(small) > 1 and self._files.together:
+            await self._together(top, final, small)
+            missing, _ = await asyncio.to_thread(_compare, final, missing)
+        for entry in missing:
+            await self._singly(entry, top, final)
+        for entry in await self._differing(top, final, [each for each in files if each not in missing]):
+            self._meter.done -= entry.size
+            self._meter.files -= 1
+            await self._singly(entry, top, final)
+        await asyncio.to_thread(self._finish_folders, final, entries)
+        return entries
+
+    def _make_folders(self, final: Path, entries: Sequence[Entry]) -> None:
+        with local.told(final):
+            if final.is_symlink():
+                raise CopyFailed(
+                    f"{final} is a link on this machine: a folder is not copied through it.", "Name another target."
+                )
+            final.mkdir(exist_ok=True)
+        for entry in entries:
+            try:
+                if entry.kind is EntryKind.FOLDER and entry.path:
+                    path = local.place_for(final, entry.path)
+                    with local.told(path):
+                        if path.is_symlink():
+                            raise CopyFailed(f"{path} is a link on this machine: it is not followed.")
+                        path.mkdir(exist_ok=True)
+                elif entry.kind is EntryKind.LINK:
+                    local.link(final, entry)
+            except CopyFailed as error:
+                self._problems.append(CopyProblem(entry.path, str(error)))
+
+    def _finish_folders(self, final: Path, entries: Sequence[Entry]) -> None:
+        for entry in reversed([each for each in entries if each.kind is EntryKind.FOLDER]):
+            try:
+                local.set_folder_mode(final, entry)
+            except CopyFailed as error:
+                self._problems.append(CopyProblem(entry.path, str(error)))
+
+    async def _together(self, top: str, final: Path, entries: Sequence[Entry]) -> None:
+        """Small files in one stream; those that it does not bring are left to be copied singly."""
+        sizes = {each.path: each for each in entries}
+        seen: dict[str, int] = {}
+
+        def wrote(path: str, size: int) -> None:
+            seen[path] = seen.get(path, 0) + size
+            self._meter.tell(path)
+            self._meter.add(size)
+
+        unpacking = Unpacking(final, sizes, wrote, most=2 * self._meter.total + len(sizes) * _HEADERS + BIG)
+
+        async def attempt() -> bool:
+            wanted = [path for path in sizes if path not in unpacking.made]
+            if wanted:
+                async with aclosing(self._files.pack(top, wanted)) as chunks:
+                    await unpacking.run(chunks)
+            return True
+
+        try:
+            await self._meter.insist(top, attempt)
+        finally:
+            self._meter.done -= sum(size for path, size in seen.items() if path not in unpacking.made)
+        self._meter.files += len(unpacking.made)
+        self._problems += unpacking.problems
+
+    async def _singly(self, entry: Entry, top: str, final: Path) -> None:
+        """One file of the folder; why it cannot be had is a problem of that file, not the end of the copy."""
+        try:
+            path = await asyncio.to_thread(local.place_for, final, entry.path)
+            await self._file(entry, posixpath.join(top, entry.path), path)
+        except CopyFailed as error:
+            if "space" in error.hint or isinstance(error.__cause__, ConsoleError):
+                raise
+            self._problems.append(CopyProblem(entry.path, str(error)))
+        except ConsoleError as error:
+            if error.exit_code == 4:
+                raise
+            self._problems.append(CopyProblem(entry.path, error.message))
+
+    async def _differing(self, top: str, final: Path, entries: Sequence[Entry]) -> list[Entry]:
+        """Files whose sum is not that of the original."""
+        differing = []
+        for start in range(0, len(entries), _BATCH):
+            batch = entries[start : start + _BATCH]
+            self._meter.tell("comparing checksums")
+            theirs = await self._files.sha256(top, [each.path for each in batch])
+            if not theirs:
+                self._proof = Proof.SIZE
+                return []
+            for entry in batch:
+                mine = await asyncio.to_thread(local.sha256, final / entry.path)
+                if entry.path not in theirs:
+                    self._proof = Proof.SIZE
+                elif theirs[entry.path] != mine:
+                    differing.append(entry)
+        return differing
+
+
+def _compare(final: Path, files: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Those that have to be copied, and those that are there already by size and time."""
+    missing: list[Entry] = []
+    present: list[Entry] = []
+    for entry in files:
+        (present if entry.same(local.entry_of(final / entry.path, entry.path)) else missing).append(entry)
+    return missing, present
+
+
+_PIECE = 1 << 17
+
+
+class Send:
+    """One copy of a file or a folder."""
+
+    def __init__(self, files: PodFiles, meter: Meter) -> None:
+        self._files, self._meter = files, meter
+        self._problems: list[CopyProblem] = []
+        self._proof = Proof.SHA256
+
+    async def run(self, named: str, target: str) -> CopyReport:
+        """Copy a path of this machine to `target` in the container, as `cp -a` would: into it, if it is a folder."""
+        began = time.monotonic()
+        source = local.home(named)
+        with local.told(source):
+            entry = await asyncio.to_thread(local.entry_of, source, "", follow=True)
+        if entry is None:
+            raise BadInput(f"There is no {source} on this machine.")
+        if entry.kind is EntryKind.OTHER:
+            raise BadInput(f"{source} is a device, pipe or socket: it has no content.")
+        spot = await self._target(target)
+        name = (await asyncio.to_thread(source.absolute)).name or "files"
+        final = posixpath.join(spot.path, safe(name)) if spot.folder else spot.path
+        if entry.file:
+            entries = [entry]
+            self._meter.total, self._meter.all_files = entry.size, 1
+            self._check_space(spot, entry.size, final)
+            await self._file(entry, source, final)
+        else:
+            if spot.kind is not None and not spot.folder:
+                raise BadInput(f"{final} in {self._files.where} is a file: a folder cannot be put in its place.")
+            entries = await self._folder(source, final, spot)
+        there = [each for each in entries if each.file]
+        return CopyReport(
+            str(source), final, self._meter.files, sum(each.size for each in there), self._meter.resumed,
+            time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
+        )  # fmt: skip
+
+    async def _target(self, target: str) -> Spot:
+        if target.endswith("/"):
+            await self._files.make_folder(safe(target))
+        try:
+            return await self._files.look(target)
+        except NotFound:
+            where = f"There is no folder {posixpath.dirname(target)} in {self._files.where}."
+            raise NotFound(where, "End the target with / to have it made.") from None
+
+    def _check_space(self, spot: Spot, needed: int, final: str) -> None:
+        if spot.free is not None and needed > spot.free:
+            raise CopyFailed(
+                f"{posixpath.dirname(final)} in {self._files.where} has {local.in_words(spot.free)} free, "
+                f"and the copy needs {local.in_words(needed)}.",
+                "Free some space there, or choose another folder.",
+            )
+
+    # one file
+
+    async def _file(self, entry: Entry, source: Path, final: str) -> None:
+        """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
+        folder, name = posixpath.split(final)
+        part = posixpath.join(folder, local.part_name(name, entry))
+        for second in (False, True):
+            have = await self._files.size(part)
+            have = have if have <= entry.size else 0
+            self._meter.there(have, whole=False)
+            await self._push(entry, source, part)
+            if await self._proved(source, part):
+                break
+            await self._files.make_folder(folder)
+            self._meter.done -= entry.size
+            now = await asyncio.to_thread(local.entry_of, source, "", follow=True)
+            if not entry.same(now):
+                raise CopyFailed(f"{source} changed while it was copied.", "Copy it again once it rests.")
+            await self._files.write(part, _nothing(), 0, 0)
+            if second:
+                raise CopyFailed(f"{source} arrived damaged twice: its sum in the container is another one.")
+        await self._files.place(part, final, entry)
+        self._meter.finished()
+
+    async def _push(self, entry: Entry, source: Path, part: str) -> None:
+        async def attempt() -> bool:
+            have = await self._files.size(part)
+            offset = have if have <= entry.size else 0
+            self._meter.done = self._meter.landed = before + offset
+            if offset < entry.size or not entry.size:
+                self._meter.tell(str(source))
+                await self._files.write(part, self._chunks(source, offset, entry.size), offset, entry.size - offset)
+            return True
+
+        before = self._meter.done - await self._files.size(part)
+        await self._meter.insist(str(source), attempt)
+
+    async def _chunks(self, source: Path, offset: int, size: int) -> AsyncIterator[bytes]:
+        with local.told(source):
+            file = await local.opened(source)
+            try:
+                await asyncio.to_thread(file.seek, offset)
+                while offset < size:
+                    data = await asyncio.to_thread(file.read, min(_PIECE, size - offset))
+                    if not data:
+                        raise CopyFailed(f"{source} became shorter while it was copied.", "Copy it again.")
+                    offset += len(data)
+                    yield data
+                    self._meter.sent(len(data))
+            finally:
+                file.close()
+
+    async def _proved(self, source: Path, part: str) -> bool:
+        self._meter.tell("comparing checksums")
+        folder, name = posixpath.split(part)
+        theirs = await self._files.sha256(folder, [name])
+        if not theirs:
+            self._proof = Proof.SIZE
+            return True
+        return theirs.get(name) == await asyncio.to_thread(local.sha256, source)
+
+    # a folder
+
+    async def _folder(self, source: Path, final: str, spot: Spot) -> list[Entry]:
+        entries, self._problems[:] = await asyncio.to_thread(local.tree, source)
+        files = [each for each in entries if each.file]
+        self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
+        folder, name = posixpath.split(final)
+        staging = posixpath.join(folder, local.part_name(name, Entry("", EntryKind.FOLDER)))
+        staged, placed = await self._present(staging), await self._present(final)
+        there = {each.path for each in files if each.same(staged.get(each.path)) or each.same(placed.get(each.path))}
+        for entry in files:
+            if entry.path in there:
+                self._meter.there(entry.size, whole=True)
+        missing = [each for each in files if each.path not in there]
+        self._check_space(spot, sum(each.size for each in missing), final)
+        others = [each for each in entries if not each.file]
+        await self._together(source, staging, [*others, *(each for each in missing if self._small(each))])
+        for entry in missing:
+            if not self._small(entry):
+                await self._file(entry, source / entry.path, posixpath.join(staging, entry.path))
+        await self._check(source, staging, [each for each in files if not each.same(placed.get(each.path))])
+        await self._check(source, final, [each for each in files if each.same(placed.get(each.path))])
+        await self._files.merge(staging, final)
+        return entries
+
+    def _small(self, entry: Entry) -> bool:
+        return self._files.together and entry.size < BIG
+
+    async def _present(self, path: str) -> dict[str, Entry]:
+        try:
+            spot = await self._files.look(path)
+        except NotFound:
+            return {}
+        entries = (await self._files.tree(path))[0] if spot.folder else []
+        return {each.path: each for each in entries}
+
+    async def _together(self, source: Path, staging: str, entries: Sequence[Entry]) -> None:
+        """Folders, links and small files in one stream; after a break, those of them that are not there yet."""
+        begun = self._meter.done
+
+        def sent(entry: Entry, size: int) -> None:
+            self._meter.tell(entry.path)
+            self._meter.sent(size)
+
+        async def attempt() -> bool:
+            present = await self._present(staging) if self._meter.done > begun else {}
+            left = [each for each in entries if not (each.file and each.same(present.get(each.path)))]
+            self._meter.done = self._meter.landed = begun + sum(each.size for each in entries if each not in left)
+            async with aclosing(pack(source, left, sent)) as packed:
+                await self._files.unpack(staging, packed, length(left))
+            return True
+
+        await self._meter.insist(str(source), attempt)
+        self._meter.done = begun + sum(each.size for each in entries)  # without what fills up blocks
+        self._meter.files += sum(each.file for each in entries)
+        self._meter.tell()
+
+    async def _check(self, source: Path, folder: str, entries: Sequence[Entry]) -> None:
+        """Send again, singly, each file whose sum is not that of the original."""
+        for start in range(0, len(entries), _BATCH):
+            batch = entries[start : start + _BATCH]
+            self._meter.tell("comparing checksums")
+            theirs = await self._files.sha256(folder, [each.path for each in batch])
+            if not theirs:
+                self._proof = Proof.SIZE
+                return
+            for entry in batch:
+                if theirs.get(entry.path) != await asyncio.to_thread(local.sha256, source / entry.path):
+                    self._meter.done -= entry.size
+                    self._meter.files -= 1
+                    await self._file(entry, source / entry.path, posixpath.join(folder, entry.path))
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """No bytes."""
+    return
+    yield b""

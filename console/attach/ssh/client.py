@@ -1,0 +1,291 @@
+"""SSH from inside a4, by paramiko, which only this module and `sftp` import.
+
+Blocking functions over a connected socket, for threads, and `open_transport`, which puts them together: the host key
+is checked against what the API says before anything is sent that could be misused.
+
+Bytes of files over SFTP: from an offset on, with many requests under way. One user at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import paramiko
+
+from console.attach.ssh import identities, pod_facts
+from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.paths import Places
+from console.attach.tunnel.engine import Reach
+from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable
+from console.kube.rank_address import Address
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
+
+    from console.attach.ssh.identities import Identity
+    from console.attach.ssh.pod_facts import Probe
+    from console.kube.login import Login
+    from console.kube.rank_address import LivePod
+    from console.kube.watched_cluster import WatchedCluster
+
+
+# What fails is raised; paramiko's own account of it would go to the terminal that the console draws on.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+ANSWER = 10.0
+"""Seconds for each answer of an SSH server."""
+TRIES = 5
+"""Keys that are offered: an OpenSSH server hangs up after six."""
+_RSA = ("rsa-sha2-512", "rsa-sha2-256")
+
+
+def start(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Transport:
+    """Agree on ciphers, asking for a host key of the types that are expected; raises Unreachable."""
+    try:
+        transport = paramiko.Transport(sock)
+        transport.banner_timeout = ANSWER
+        transport.auth_timeout = ANSWER
+        kinds = [kind for key in expected for kind in (_RSA if key.startswith("ssh-rsa ") else (key.split()[0],))]
+        options = transport.get_security_options()
+        options.key_types = [kind for kind in options.key_types if kind in kinds] or options.key_types
+        transport.start_client(timeout=ANSWER)
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise Unreachable(f"The SSH server cannot be spoken with: {_words(error)}.") from error
+    return transport
+
+
+def host_key(transport: paramiko.Transport) -> str:
+    """The key that the server showed, "type base64"."""
+    key = transport.get_remote_server_key()
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> str:
+    """The server's key, if it is one of those; raises HostKeyChanged."""
+    shown = host_key(transport)
+    if shown not in expected:
+        known = " or ".join(map(fingerprint, expected)) or "none"
+        raise HostKeyChanged(
+            f"The SSH server shows the host key {fingerprint(shown)}; the API says {known}.",
+            "Something else answers at port 2222 of this pod. Do not log in before you know what.",
+        )
+    return shown
+
+
+def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -> Identity:
+    """Log in with the first of these keys that is taken; raises KeyRefused."""
+    tried = []
+    with _agent() as held:
+        for identity in [each for each in keys if not each.needs_hand][:TRIES]:
+            pair = held.get(identity.public) or _read(identity)
+            if pair is None:
+                continue
+            tried.append(identity.told)
+            if _taken(transport, user, pair):
+                return identity
+    what = f"None of these is taken: {', '.join(tried)}" if tried else "There is no key that can be used"
+    raise KeyRefused(f"{what}, for the user {user}.", "a4 ssh puts a key there, after asking.")
+
+
+@contextmanager
+def _agent() -> Iterator[dict[str, paramiko.AgentKey]]:
+    """Keys that the agent holds, by their public halves, while it can be asked to use them."""
+    try:
+        agent = paramiko.Agent()
+    except (paramiko.SSHException, OSError):  # one that does not answer holds nothing for us
+        yield {}
+        return
+    try:
+        yield {f"{each.get_name()} {each.get_base64()}": each for each in agent.get_keys()}
+    finally:
+        agent.close()
+
+
+def _taken(transport: paramiko.Transport, user: str, pair: paramiko.PKey) -> bool:
+    try:
+        transport.auth_publickey(user, pair)
+    except paramiko.AuthenticationException:
+        return False
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise Unreachable(f"The SSH server broke off the login: {_words(error)}.") from error
+    return True
+
+
+def run(transport: paramiko.Transport, command: str) -> str:
+    """What a command printed; raises ProgramFailed with its exit code, Unreachable."""
+    try:
+        with transport.open_session(timeout=ANSWER) as channel:
+            channel.settimeout(ANSWER)
+            channel.exec_command(command)
+            said = channel.makefile("rb").read().decode(errors="replace")
+            code = channel.recv_exit_status()
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise Unreachable(f"`{command}` could not be run: {_words(error)}.") from error
+    if code:
+        raise ProgramFailed(f"`{command}` ended with exit code {code}.", code=code)
+    return str(said)
+
+
+def list_home(transport: paramiko.Transport) -> int:
+    """How many files SFTP shows where it begins; raises Unreachable."""
+    try:
+        channel = transport.open_session(timeout=ANSWER)
+        channel.settimeout(ANSWER)
+        channel.invoke_subsystem("sftp")
+        with paramiko.SFTPClient(channel) as files:
+            return len(files.listdir("."))
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise Unreachable(f"The SSH server has no SFTP: {_words(error)}.") from error
+
+
+@asynccontextmanager
+async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
+    """An SSH connection to a pod, logged in, its host key checked against what the API says.
+
+    Raises Unreachable, HostKeyChanged, KeyRefused and what requests raise, within some ten seconds.
+    """
+    client = watched.connected.client
+    facts = await pod_facts.read_pod(client, namespace, pod)
+    expected = await pod_facts.release_keys(client, namespace, facts.secret)
+    probed: Probe | None = None
+    try:
+        probed = await pod_facts.probe(client, namespace, pod)
+    except NotAllowed:
+        if not expected:
+            raise
+    expected = expected or (probed.served or probed.kept if probed else ())
+    found = await asyncio.to_thread(identities.find, Places.find())
+    taken = {facts.public_key, *(probed.authorized if probed else ())}
+    keys = sorted(found, key=lambda each: each.public not in taken)
+    user = probed.user if probed else "root"
+    async with connection(client.login, Address.of(namespace, f"pod/{pod}", ""), expected) as transport:
+        await asyncio.to_thread(log_in, transport, user, keys)
+        yield transport
+
+
+@asynccontextmanager
+async def connection(
+    login: Login, where: Address | LivePod, expected: Collection[str]
+) -> AsyncIterator[paramiko.Transport]:
+    """A connection to the SSH server of a rank, its host key checked, nobody logged in yet."""
+    async with Reach(login).socket(where, pod_facts.PORT) as sock:
+        transport = await asyncio.to_thread(start, sock, expected)
+        try:
+            check_host_key(transport, expected)
+            yield transport
+        finally:
+            await asyncio.to_thread(transport.close)
+
+
+def _read(identity: Identity) -> paramiko.PKey | None:
+    if identity.agent:
+        return None
+    try:
+        return paramiko.PKey.from_path(identity.path)
+    except (paramiko.SSHException, OSError, ValueError):  # not one that can be used without a question
+        return None
+
+
+def _words(error: BaseException) -> str:
+    """What a library said, as the end of a sentence of ours."""
+    return (str(error).strip() or "the connection ended").rstrip(".")
+
+
+_REQUEST = 1 << 15
+"""Bytes of one answer; servers need not give more."""
+_BLOCK = 64 * _REQUEST
+"""Bytes that are asked for at a time."""
+_LONGEST_PACKET = 1 << 20
+"""Bytes; servers answer with a quarter of it at most."""
+_PATIENCE = 2.0
+"""Seconds for which a block that is no longer wanted is waited for: a connection closed below it would complain."""
+
+
+class _Client(paramiko.SFTPClient):
+    """A client whose server cannot fill the memory: the library reads a packet of any announced length whole."""
+
+    def _read_all(self, n: int) -> bytes:
+        if n > _LONGEST_PACKET:
+            raise paramiko.SSHException(f"the server announces a packet of {n} bytes")
+        return super()._read_all(n)  # type: ignore[misc, no-any-return]
+
+
+class Sftp:
+    """Files of one connection."""
+
+    def __init__(self, client: paramiko.SFTPClient) -> None:
+        self._client = client
+
+    async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        """At most `size` bytes from there on. Raises Unreachable, CopyFailed."""
+        with _told(path):
+            file = await asyncio.to_thread(self._client.open, path, "rb")
+            try:
+                while size and (data := await _finished(_block, file, offset, min(_BLOCK, size))):
+                    data = data[:size]
+                    size -= len(data)
+                    offset += len(data)
+                    yield data
+            finally:
+                await asyncio.to_thread(file.close)
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int) -> None:
+        """Write from there on; 0 begins the file anew. Raises Unreachable, CopyFailed."""
+        with _told(path):
+            file = await asyncio.to_thread(self._client.open, path, "r+b" if offset else "wb")
+            try:
+                file.set_pipelined(True)
+                await asyncio.to_thread(file.seek, offset)
+                async for data in chunks:
+                    await asyncio.to_thread(file.write, data)
+            finally:
+                await asyncio.to_thread(file.close)
+
+
+def _block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
+    """So many bytes from there on, fewer at the end; all asked for before the first is waited for."""
+    end = offset + size
+    return b"".join(file.readv([(at, min(_REQUEST, end - at)) for at in range(offset, end, _REQUEST)]))
+
+
+async def _finished(work: Callable[..., bytes], *arguments: object) -> bytes:
+    """The same in a thread, which is not left alone with the connection when nobody waits for it any more."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_PATIENCE)
+        raise
+
+
+@asynccontextmanager
+async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[Sftp]:
+    """SFTP with a pod's sshd; raises as `open_transport` does."""
+    async with open_transport(watched, namespace, pod) as transport:
+        with _told("SFTP"):
+            client = await asyncio.to_thread(_Client.from_transport, transport)
+        if client is None:
+            raise Unreachable("The SSH server has no SFTP.")
+        channel = client.get_channel()
+        if channel is not None:
+            channel.settimeout(ANSWER * 3)
+        try:
+            yield Sftp(client)
+        finally:
+            await asyncio.to_thread(client.close)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (paramiko.SSHException, EOFError, TimeoutError, ConnectionError) as error:
+        raise Unreachable(f"The SFTP connection broke off: {str(error).strip('. ') or 'no answer'}.") from error
+    except OSError as error:
+        if str(error) == "Socket is closed":
+            raise Unreachable("The SFTP connection broke off.") from error
+        raise CopyFailed(f"{path}: {error.strerror or error}, says the SFTP server.") from error

@@ -1,0 +1,315 @@
+"""The one line that a4 puts into the person's ssh config, and takes out again without a trace.
+
+Nothing else of that file is read into meaning or written back changed: not its line ends, its encoding, its mode, nor
+the link it may be.
+
+The jobs that have host entries: one small file each, from which our config and known_hosts are written.
+
+Everything here blocks. Whoever changes something holds `places.locked()`.
+
+Everything that a4 wrote for ssh taken away again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.attach.ssh import paths
+from console.attach.ssh.paths import Places, word, write
+from console.errors import BadInput, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both away"
+MADE = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
+
+
+def line(places: Places) -> str:
+    """The line as ssh reads it: the whole path, since ssh takes ~ from $HOME here, and from the account elsewhere."""
+    return f"Include {word(str(places.config))}"
+
+
+def present(places: Places) -> bool:
+    """Whether ssh reads our hosts by itself."""
+    try:
+        content = places.user_config.read_bytes()
+    except OSError:  # then ssh does not read it either
+        return False
+    return line(places).encode() in _before_hosts(content)
+
+
+def _before_hosts(content: bytes) -> list[bytes]:
+    """Lines that hold for every host: those before the first Host or Match."""
+    found = []
+    for each in content.splitlines():
+        first = each.strip().partition(b" ")[0].partition(b"\t")[0].partition(b"=")[0].lower()
+        if first in {b"host", b"match"}:
+            break
+        found.append(each.strip())
+    return found
+
+
+def add(places: Places) -> bool:
+    """Put the line on top of the person's config, whose other bytes stay; whether it was missing. Raises BadInput."""
+    if present(places):
+        return False
+    remove(places)  # a line that leads elsewhere
+    path = places.user_config
+    there = path.exists()
+    content = _read(path)
+    end = b"\r\n" if content.partition(b"\n")[0].endswith(b"\r") else b"\n"
+    head = (MARK if there else MADE) + end + line(places).encode() + end
+    try:
+        _replace(path, head + content, there)
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be changed: {error.strerror}.",
+            f"Put `{line(places)}` on top of it yourself, or use `ssh -F {places.whole_config}`.",
+        ) from error
+    return True
+
+
+def remove(places: Places) -> bool:
+    """Take the line away again, and the file if it was made for it; whether there was one. Raises BadInput."""
+    path = places.user_config
+    content = _read(path)
+    kept, made, found = [], False, False
+    lines = content.splitlines(keepends=True)
+    for at, each in enumerate(lines):
+        if each.strip() in {MARK, MADE}:
+            made = made or each.strip() == MADE
+            found = True
+            continue
+        after_mark = at > 0 and lines[at - 1].strip() in {MARK, MADE}
+        if not (after_mark and each.lstrip().lower().startswith(b"include ")):
+            kept.append(each)
+    if not found:
+        return False
+    try:
+        if made and not kept:
+            path.unlink()
+        else:
+            _replace(path, b"".join(kept), True)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be changed: {error.strerror}.", "Delete the two lines of a4 in it.") from error
+    return True
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}.", "Make it a file that you may read.") from error
+
+
+def _replace(path: Path, content: bytes, there: bool) -> None:
+    """Write the file that a link leads to, keeping its mode; in place where its folder allows nothing else."""
+    target = path.resolve()
+    if not there:
+        write(target, content)
+        return
+    about = target.stat()
+    if about.st_nlink > 1 or about.st_uid != os.getuid():
+        target.write_bytes(content)
+        return
+    if not os.access(target, os.W_OK):
+        raise PermissionError(13, "Permission denied")
+    try:
+        write(target, content, stat.S_IMODE(about.st_mode))
+    except OSError:
+        target.write_bytes(content)
+
+
+class PodKeys(msgspec.Struct, frozen=True):
+    """The pod that a rank had when it was last reached."""
+
+    uid: str
+    restarts: int = 0
+    keys: tuple[str, ...] = ()
+    """Host keys of this pod alone, "type base64"; empty where the release's hold for all its pods."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One job."""
+
+    name: str
+    """HostKeyAlias in known_hosts, and name of the file."""
+    suffix: str = ""
+    """What follows the rank in a host's name, where another job of this name was first."""
+    kubeconfig: str = ""
+    """Empty: the pod's own account."""
+    many: bool = False
+    """Whether `kubeconfig` is a list of files, as in the variable KUBECONFIG."""
+    context: str
+    namespace: str
+    job: str
+    jobset_uid: str = ""
+    ranks: int = 1
+    program: tuple[str, ...] = ("a4",)
+    """How a4 is started, by its whole path."""
+    path: str = ""
+    """Folders that a4 needs in PATH to log in, before the others."""
+    user: str = "root"
+    folder: str = ""
+    """Where the work is, as seen in the pod."""
+    identity: str = ""
+    """File that names the person's key: a private one, or the public one of a key that the agent holds."""
+    public_key: str = ""
+    """Its public half, "type base64 comment"."""
+    install: bool = False
+    """Whether the person agreed that pods of this job which lack the key get it."""
+    share: bool = False
+    """Whether connections are shared (ControlMaster)."""
+    practice: bool = False
+    release_keys: tuple[str, ...] = ()
+    """Host keys that the release's Secret names for all its pods, "type base64"."""
+    pods: dict[str, PodKeys] = msgspec.field(default_factory=dict)
+    """By rank."""
+
+    def host(self, rank: int) -> str:
+        """Name of a rank for ssh."""
+        return f"a4-{self.job}-{rank}{self.suffix}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether its cluster cannot be reached any more, for the kubeconfig is gone."""
+        return bool(self.kubeconfig) and not self.many and not Path(self.kubeconfig).exists()
+
+    def belongs_to(self, kubeconfig: str, context: str, namespace: str, job: str) -> bool:
+        """Whether it is about that job."""
+        mine = (self.kubeconfig, self.context, self.namespace, self.job)
+        return mine == (kubeconfig, context, namespace, job)
+
+    def known_hosts(self) -> list[str]:
+        """Lines of known_hosts, the release's keys first."""
+        keys = [*self.release_keys, *(key for rank in sorted(self.pods) for key in self.pods[rank].keys)]
+        return [f"{self.name} {key}" for key in dict.fromkeys(keys)]
+
+
+def load(places: Places, name: str) -> Entry | None:
+    """That job's; None if there is none."""
+    path = places.jobs / f"{name}.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Entry)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"{path} cannot be read: {error}.", "Delete it and run `a4 ssh` again.") from error
+
+
+def load_all(places: Places) -> list[Entry]:
+    """All, by name."""
+    found = (load(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
+    return [each for each in found if each is not None]
+
+
+def save(places: Places, entry: Entry) -> None:
+    """Keep it and write what follows from it."""
+    write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    write_files(places)
+
+
+def remove_entry(places: Places, names: list[str]) -> None:
+    """Forget these and write what follows from it."""
+    for name in names:
+        (places.jobs / f"{name}.json").unlink(missing_ok=True)
+    if names:
+        write_files(places)
+
+
+def write_files(places: Places) -> None:
+    """Write config and known_hosts anew; ssh that reads meanwhile finds the old or the new ones."""
+    entries = load_all(places)
+    known = [line for entry in entries for line in entry.known_hosts()]
+    write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
+    head = "# Written by a4, which writes it anew: changes made here are lost. `a4 ssh --undo` takes all of it away.\n"
+    blocks = ["\n".join(lines) + "\n" for entry in entries for lines in [list(block(places, entry))]]
+    write(places.config, "\n".join([head, *blocks]).encode())
+    others = [places.user_config, "/etc/ssh/ssh_config"]
+    lines = [f"Include {paths.word(str(each))}" for each in (places.config, *others)]
+    write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
+
+
+def block(places: Places, entry: Entry) -> Iterator[str]:
+    """Lines of our config about one job: what its ranks share, then the way to each."""
+    where = f"namespace {entry.namespace}, context {entry.context}"
+    yield f"# {entry.job}: {where}".replace("\n", " ")
+    yield "Host " + " ".join(entry.host(rank) for rank in range(entry.ranks))
+    for option, value in options(places, entry):
+        yield f"    {option} {value}"
+    for rank in range(entry.ranks):
+        yield f"Host {entry.host(rank)}"
+        yield f"    ProxyCommand {paths.command(proxy(entry, rank))}"
+
+
+def options(places: Places, entry: Entry) -> Iterator[tuple[str, str]]:
+    """Options of all ranks. They come before the person's own, so they win; host keys are always checked."""
+    yield "User", paths.word(entry.user)
+    yield "Port", "2222"
+    if entry.identity:
+        yield "IdentityFile", paths.path(entry.identity)
+        yield "IdentitiesOnly", "yes"
+    yield "PreferredAuthentications", "publickey"
+    yield "HostKeyAlias", entry.name
+    yield "UserKnownHostsFile", paths.path(str(places.known_hosts))
+    yield "GlobalKnownHostsFile", "/dev/null"
+    yield "StrictHostKeyChecking", "yes"
+    yield "UpdateHostKeys", "no"
+    yield "VerifyHostKeyDNS", "no"
+    yield "CheckHostIP", "no"
+    # Whoever controls the image may use what is forwarded: nothing is, whatever `Host *` says.
+    yield "ForwardAgent", "no"
+    yield "ForwardX11", "no"
+    yield "PermitLocalCommand", "no"
+    # `a4 proxy` waits up to a minute for a pod that is being replaced.
+    yield "ConnectTimeout", "90"
+    yield "ServerAliveInterval", "10"
+    yield "ServerAliveCountMax", "3"
+    if entry.share and places.sockets:
+        yield "ControlMaster", "auto"
+        yield "ControlPath", paths.word(places.sockets)
+        yield "ControlPersist", "60"
+
+
+def proxy(entry: Entry, rank: int) -> list[str]:
+    """The command that carries one connection, with everything pinned that the environment decides elsewhere."""
+    pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
+    pinned += [f"PATH={entry.path}"] if entry.path else []
+    file = ["--kubeconfig", entry.kubeconfig] if entry.kubeconfig and not entry.many else []
+    argv = [*(["env", *pinned] if pinned else []), *entry.program, "proxy", *file]
+    argv += ["--context", entry.context, "-n", entry.namespace, "--entry", entry.name]
+    return [*argv, entry.job, str(rank)]
+
+
+def undo() -> tuple[str, ...]:
+    """Do it, but keep a key pair of our own; what was done, a sentence each. Blocking."""
+    places = Places.find()
+    done = []
+    if remove(places):
+        done.append(f"{places.user_config} is as it was.")
+    if places.own.is_dir():
+        with places.locked():
+            made_above = places.made_user_folder.exists()
+            for path in (places.config, places.whole_config, places.known_hosts, places.made_user_folder):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(places.jobs, ignore_errors=True)
+            for path in places.own.glob("agent-*.pub"):
+                path.unlink()
+        done.append("The hosts of all jobs are gone.")
+        if places.own_key.exists():
+            done.append(f"The key pair {places.own_key} stays, for pods may know it; delete it if you like.")
+        else:
+            shutil.rmtree(places.own, ignore_errors=True)
+            if made_above and not any(places.user.iterdir()):
+                places.user.rmdir()
+    return tuple(done) or ("There was nothing to take away.",)

@@ -1,0 +1,111 @@
+"""What happens between "this is the rank's pod now" and the first byte of SSH.
+
+`a4 proxy` calls `follow` for every connection, so a pod that is known costs one small file to read and nothing else
+is imported. A new pod has its host key checked and, where the person agreed, gets the key.
+
+What `a4 proxy` has to know later, started by ssh from anywhere: where the kubeconfig is, and a4 itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from console.attach.ssh.config import Entry
+    from console.attach.ssh.pod_facts import PodFacts, Probe
+    from console.kube.client import Client
+    from console.kube.login import Login
+    from console.kube.rank_address import LivePod
+    from console.settings import Settings
+
+
+async def follow(login: Login, name: str, target: LivePod) -> None:
+    """Make sure that what ssh will check against is this pod's; raises HostKeyChanged and what requests raise.
+
+    `name` is the entry's; one that is no longer there means that the person took it away, and ssh will say so.
+    """
+    from console.attach.ssh.paths import Places
+
+    places = Places.find()
+    known = _known(places.jobs / f"{name}.json")
+    if known is None or known.get(str(target.number)) == target.uid:
+        return
+    from console.attach.ssh import config
+    from console.kube.client import Client
+
+    entry = await asyncio.to_thread(config.load, places, name)
+    if entry is None:
+        return
+    client = Client(login)
+    try:
+        await prepare(client, entry, target)
+    finally:
+        await client.close()
+
+
+def _known(path: Path) -> dict[str, str] | None:
+    """The pods that were seen, by rank; None without an entry."""
+    try:
+        pods = json.loads(path.read_bytes())["pods"]
+        return {rank: pod["uid"] for rank, pod in pods.items()}
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+async def prepare(
+    client: Client, entry: Entry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
+) -> Entry:
+    """Check the host key of that pod, put the key there if that was agreed on, and keep what was found."""
+    import msgspec
+
+    from console.attach.ssh import config, pod_facts
+    from console.attach.ssh.host_keys import Told, judge
+    from console.attach.ssh.paths import Places
+
+    rank = target.number
+    facts = facts or await pod_facts.read_pod(client, target.namespace, target.pod)
+    release = await pod_facts.release_keys(client, target.namespace, facts.secret)
+    if probed is None and (entry.install or not release):
+        add = entry.public_key if entry.install else ""
+        probed = await pod_facts.probe(client, target.namespace, target.pod, container=target.container, add=add)
+    told = Told(facts, release, *((probed.served, probed.kept) if probed else ()))
+    places = Places.find()
+
+    def keep() -> Entry:
+        with places.locked():
+            newest = config.load(places, entry.name) or entry
+            kept = {"pods": newest.pods, "release_keys": newest.release_keys, "jobset_uid": newest.jobset_uid}
+            made = judge(msgspec.structs.replace(entry, **kept), rank, told)
+            config.save(places, made)
+            return made
+
+    return await asyncio.to_thread(keep)
+
+
+def pinned(settings: Settings) -> tuple[str, bool]:
+    """The kubeconfig that `a4 proxy` has to read later, from wherever it is started; whether it is a list of files."""
+    if settings.kubeconfig:
+        return str(settings.kubeconfig.expanduser().absolute()), False
+    listed = [Path(each).expanduser().absolute() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    there = [str(each) for each in listed if each.exists()]
+    if there:
+        return os.pathsep.join(there), len(there) > 1
+    home = Path.home() / ".kube" / "config"
+    return (str(home), False) if home.exists() else ("", False)
+
+
+def program() -> tuple[str, ...]:
+    """How this a4 is started from anywhere."""
+    beside = Path(sys.executable).with_name("a4")
+    if beside.exists():
+        return (str(beside),)
+    found = shutil.which("a4")
+    return (found,) if found else (sys.executable, "-P", "-m", "screens")

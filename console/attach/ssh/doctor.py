@@ -1,0 +1,270 @@
+"""The doctor: every step between the person's token and an editor in the pod, each with its time and what fixes it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.attach.ssh import client as ssh
+from console.attach.ssh import identities, pod_facts
+from console.attach.ssh.editors import STEPS, Step, StepState
+from console.attach.ssh.host_keys import Told, judge
+from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.paths import Places
+from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.kube import actions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    import paramiko
+
+    from console.attach.ssh.config import Entry
+    from console.attach.ssh.pod_facts import PodFacts, Probe
+    from console.attach.tunnel.engine import Reach
+    from console.kube.client import Client
+    from console.kube.rank_address import Address, LivePod
+
+BANNER = 10.0
+"""Seconds an SSH server has to say its first line."""
+REFUSAL = 2.0
+"""Seconds for which a refusal by the pod is waited for; a server speaks sooner."""
+POD = 5.0
+"""Seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it."""
+ROOM = 1.0
+"""GB that the server of an editor with its extensions takes."""
+GLIBC = (2, 28)
+"""What the server of VS Code needs, as do those made from it."""
+LOOK = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
+getconf GNU_LIBC_VERSION 2>/dev/null || echo none
+for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
+_FIX = {
+    "token": "Log in again: gcloud auth login, or whatever gave you this kubeconfig.",
+    "port": "Launch with an image that has openssh-server; the launchers start it on port 2222.",
+    "banner": "Look what listens there: a4 exec JOB POD -- ps aux",
+    "sftp": "Give sshd `Subsystem sftp internal-sftp`; a4 cp copies without it.",
+    "editor": "The editor's server cannot be installed like this; plain ssh works.",
+}
+"""What mends a step whose error has no hint of its own."""
+
+
+class Patient:
+    """A rank, and what is known of it so far; each method is one step and gives what it found."""
+
+    def __init__(self, client: Client, reach: Reach, address: Address, entry: Entry | None) -> None:
+        self.client = client
+        self.reach = reach
+        self.address = address
+        self.entry = entry
+        self.open = AsyncExitStack()
+        self._target: LivePod | None = None
+        self._facts: PodFacts | None = None
+        self._probed: Probe | None = None
+        self._first: asyncio.Task[bytes] | None = None
+        self._transport: paramiko.Transport | None = None
+
+    @property
+    def target(self) -> LivePod:
+        """The rank's pod, once that step has been taken."""
+        assert self._target is not None
+        return self._target
+
+    @property
+    def transport(self) -> paramiko.Transport:
+        """The connection, once it stands."""
+        assert self._transport is not None
+        return self._transport
+
+    @property
+    def called(self) -> str:
+        """The rank as a4's commands take it."""
+        return f"{self.address.job} {self.address.rank_text}".strip()
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        if self._first is not None:
+            self._first.cancel()
+            await asyncio.gather(self._first, return_exceptions=True)
+        await self.open.aclose()
+
+    async def token(self) -> str | Doubt:
+        """Credentials can be had; whether they are taken, the server says in the next step."""
+        login = self.client.login
+        await login.headers()
+        await login.tls()
+        user = login.target.user
+        if user.exec:
+            return f"From {user.exec.get('command') or 'a plug-in'}, as {login.target.user_name}."
+        kinds = (
+            ("a token", user.token or user.token_file or user.source),
+            ("a password", user.password),
+            ("a certificate", user.client_certificate or user.client_certificate_data),
+        )
+        kind = next((name for name, there in kinds if there), "")
+        if not kind:
+            return Doubt(
+                "The kubeconfig holds no login: the server takes this for an anonymous account.", _FIX["token"]
+            )
+        return f"By {kind}, as {login.target.user_name or 'nobody'}."
+
+    async def api(self) -> str:
+        """The server answers and knows the account, which may reach ports of pods."""
+        namespace = self.address.namespace
+        for resource in ("portforward", "exec"):
+            if not await actions.may(self.client, "get", "pods", "", namespace, "", resource):
+                what = "reach ports of pods" if resource == "portforward" else "run commands in pods"
+                raise NotAllowed(
+                    f"The account may not {what} in namespace {namespace}.",
+                    f"Ask for a role there with `get` and `create` on pods/{resource}.",
+                )
+        return f"{self.client.login.server} answers."
+
+    async def pod(self) -> str:
+        """The rank has a pod."""
+        self._target = await self.reach.resolve(self.address, limit=POD)
+        return f"{self.target.pod}."
+
+    async def container(self) -> str | Doubt:
+        """Its container runs and lets commands in."""
+        at = self.target
+        self._facts = await pod_facts.read_pod(self.client, at.namespace, at.pod)
+        self._probed = await pod_facts.probe(self.client, at.namespace, at.pod, container=at.container)
+        said = f"{at.container or 'It'} runs as {self._probed.user}"
+        if self._facts.restarts:
+            return Doubt(f"{said}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.called} --previous")
+        return f"{said}."
+
+    async def port(self) -> str:
+        """Something listens at port 2222."""
+        pipe = await self.open.enter_async_context(self.reach.dial(self.target, pod_facts.PORT))
+        self._first = asyncio.create_task(pipe.receive())
+        await asyncio.wait({self._first}, timeout=REFUSAL)
+        if self._first.done():
+            self._first.result()
+        return "Open."
+
+    async def banner(self) -> str:
+        """It is an SSH server."""
+        assert self._first is not None
+        await asyncio.wait({self._first}, timeout=BANNER)
+        if not self._first.done():
+            raise Unreachable(f"Port {pod_facts.PORT} is open and says nothing within {BANNER:.0f} s.")
+        said = self._first.result()
+        if not said.startswith(b"SSH-2.0-"):
+            shown = said[:40].decode(errors="replace").strip() or "nothing"
+            raise Unreachable(f"What answers at port {pod_facts.PORT} is no SSH server: it says {shown!r}.")
+        return said.split(b"\n", 1)[0].strip().decode(errors="replace") + "."
+
+    async def host_key(self) -> str | Doubt:
+        """Its host key is the one that the API names, and the one that ssh will check against."""
+        assert self._facts is not None
+        assert self._probed is not None
+        release = await pod_facts.release_keys(self.client, self.target.namespace, self._facts.secret)
+        expected = release or self._probed.served or self._probed.kept
+        if not expected:
+            raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
+        if self.entry:
+            told = Told(self._facts, release, self._probed.served, self._probed.kept)
+            judge(self.entry, self.target.number, told)  # raises HostKeyChanged, as whoever connects would be told
+        login = self.client.login
+        self._transport = await self.open.enter_async_context(ssh.connection(login, self.target, expected))
+        shown = ssh.host_key(self._transport)
+        said = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
+        if self.entry and self.entry.known_hosts() and f"{self.entry.name} {shown}" not in self.entry.known_hosts():
+            return Doubt(f"{said}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
+        return f"{said}."
+
+    async def login(self) -> str:
+        """One of the person's keys is taken."""
+        assert self._facts is not None
+        assert self._probed is not None
+        places = Places.find()
+        keys = await asyncio.to_thread(identities.find, places)
+        taken = {self._facts.public_key, *self._probed.authorized}
+        wanted = self.entry.identity if self.entry else ""
+        keys.sort(key=lambda each: (each.path != wanted, each.public not in taken))
+        try:
+            used = await asyncio.to_thread(ssh.log_in, self.transport, self._probed.user, keys)
+        except KeyRefused as error:
+            raise KeyRefused(
+                error.message, f"Run `a4 ssh {self.called}`: it puts a key there, after asking."
+            ) from error
+        return f"As {self._probed.user}, with {used.told}."
+
+    async def sftp(self) -> str:
+        """Files can be copied."""
+        await asyncio.to_thread(ssh.list_home, self.transport)
+        return "Works."
+
+    async def editor(self) -> str | Doubt:
+        """The server that an editor installs has room, and a C library that it runs with."""
+        lines = (await asyncio.to_thread(ssh.run, self.transport, LOOK)).splitlines()
+        free = int(lines[0]) * 1024 / 1e9 if lines and lines[0].isdecimal() else 0.0
+        libc = lines[1] if len(lines) > 1 else "none"
+        missing = [line.removeprefix("no ") for line in lines[2:] if line.startswith("no ")]
+        said = f"{free:,.1f} GB free in its home, {libc if libc != 'none' else 'no glibc'}"
+        if free < ROOM:
+            fix = f"Free {ROOM:.0f} GB there, or let HOME or ~/.vscode-server be a folder on a larger disk."
+            return Doubt(f"{said}: too little room.", fix)
+        version = re.search(r"glibc (\d+)\.(\d+)", libc)
+        if version is None or (int(version[1]), int(version[2])) < GLIBC:
+            fix = "VS Code's server needs glibc 2.28 or newer: launch a newer image. Plain ssh works."
+            return Doubt(f"{said}.", fix)
+        if missing:
+            return Doubt(f"{said}; there is no {' and no '.join(missing)}.", "The editor's server is unpacked with it.")
+        return f"{said}."
+
+
+WAYS: dict[str, Callable[[Patient], Awaitable[str | Doubt]]] = {
+    "token": Patient.token,
+    "api": Patient.api,
+    "pod": Patient.pod,
+    "container": Patient.container,
+    "port": Patient.port,
+    "banner": Patient.banner,
+    "host-key": Patient.host_key,
+    "login": Patient.login,
+    "sftp": Patient.sftp,
+    "editor": Patient.editor,
+}
+
+
+async def diagnose(client: Client, reach: Reach, address: Address, entry: Entry | None) -> AsyncGenerator[Step, None]:
+    """Each step as it ends, all of them in order; those after a failure are skipped. Changes nothing anywhere."""
+    patient = Patient(client, reach, address, entry)
+    failed = ""
+    try:
+        for name in STEPS:
+            if failed:
+                yield Step(name, StepState.SKIPPED, found=f"Not tried: {STEPS[failed]} failed.")
+                continue
+            step = await _take(name, patient)
+            failed = name if step.state is StepState.FAILED else ""
+            yield step
+    finally:
+        await patient.close()
+
+
+async def _take(name: str, patient: Patient) -> Step:
+    began = time.monotonic()
+    try:
+        found = await WAYS[name](patient)
+    except ConsoleError as error:
+        fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
+        return Step(name, StepState.FAILED, time.monotonic() - began, error.message, fix, error.exit_code)
+    took = time.monotonic() - began
+    if isinstance(found, Doubt):
+        return Step(name, StepState.WARNING, took, found.found, found.fix)
+    return Step(name, StepState.OK, took, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A step that worked, with something to say against it."""
+
+    found: str
+    fix: str

@@ -1,0 +1,212 @@
+"""A way to a rank by SSH: what is ready, what the person is asked, what an editor needs, what the doctor found.
+
+Editors that work in a pod over SSH: what is run, what opens them from a link, what is done by hand.
+
+VS Code and its kin take `--remote ssh-remote+HOST FOLDER` and vscode://vscode-remote/ssh-remote+HOST/FOLDER; Zed takes
+ssh://HOST/FOLDER; JetBrains Gateway reads the same ssh config as everybody.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote
+
+from console.errors import BadInput, ProgramFailed
+
+EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gateway")
+"""Editors that can work in a rank, by the names of their programs, most usual first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshPlan:
+    """What would be set up for a rank, before anything is changed."""
+
+    namespace: str
+    job: str
+    rank: int
+    ranks: int
+    pod: str
+    host: str
+    """Name for ssh, such as "a4-train-1-0"."""
+    user: str
+    folder: str
+    """Where the work is in the pod."""
+    key: str
+    """The person's key in words."""
+    makes_key: bool
+    """Whether a key pair is made, for there is none that can be used."""
+    adds_key: bool
+    """Whether the pod lacks the key and gets it: this is what the person has to agree to."""
+    config: str
+    """The person's ssh config."""
+    adds_line: bool
+    """Whether that file gets the one line that names our hosts."""
+    line: str
+    """That line."""
+    other: str = ""
+    """The job that has the short name already, where this one therefore has a longer name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshHost:
+    """A rank that ssh reaches by name."""
+
+    namespace: str
+    job: str
+    rank: int
+    host: str
+    user: str
+    folder: str
+    command: tuple[str, ...]
+    """How ssh is called: with -F where the person's config could not be changed."""
+    fingerprints: tuple[str, ...] = ()
+    """Of the host keys that hold."""
+    notes: tuple[str, ...] = ()
+    """What was set up or could not be, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """An editor that can work in the pod."""
+
+    name: str
+    """Word on the command line: code, cursor, …"""
+    title: str
+    program: str = ""
+    """Its program on this machine; empty if it is not in PATH."""
+    command: tuple[str, ...] = ()
+    """What is run, where the program is there."""
+    link: str = ""
+    """What opens it from a browser or a terminal; empty if there is no such link."""
+    steps: tuple[str, ...] = ()
+    """What to do by hand."""
+
+
+class StepState(StrEnum):
+    """How a step of the doctor ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """Not tried, because a step before it failed."""
+
+
+STEPS = {
+    "token": "Token",
+    "api": "API server",
+    "pod": "Pod",
+    "container": "Container",
+    "port": "Port 2222",
+    "banner": "SSH banner",
+    "host-key": "Host key",
+    "login": "Login",
+    "sftp": "SFTP",
+    "editor": "Editor's server",
+}
+"""Steps of the doctor in their order, and their titles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the doctor."""
+
+    name: str
+    state: StepState
+    seconds: float = 0.0
+    found: str = ""
+    """What was found or went wrong, one sentence."""
+    fix: str = ""
+    """What to do, one sentence; empty if nothing."""
+    exit_code: int = 0
+    """Of a command that ends with this step: 3 not allowed, 4 not reached, 1 for other failures."""
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        return STEPS[self.name]
+
+
+OF_VSCODE = {
+    "code": ("VS Code", "vscode"),
+    "code-insiders": ("VS Code Insiders", "vscode-insiders"),
+    "codium": ("VSCodium", "vscodium"),
+    "cursor": ("Cursor", "cursor"),
+    "windsurf": ("Windsurf", "windsurf"),
+}
+"""Program, title and the scheme of its links."""
+ANSWER = 30.0
+"""Seconds an editor's launcher may take; it returns at once and leaves the editor running."""
+_EXTENSION = {
+    "code": "Remote - SSH",
+    "code-insiders": "Remote - SSH",
+    "codium": "Open Remote - SSH",
+    "cursor": "Remote - SSH",
+    "windsurf": "Remote - SSH",
+}
+
+
+def editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
+    """All of them for that rank, those on this machine first."""
+    found = [editor(name, host, folder) for name in EDITORS]
+    return tuple(sorted(found, key=lambda each: not each.program))
+
+
+def editor(name: str, host: SshHost, folder: str = "") -> Editor:
+    """One of them; BadInput names those there are."""
+    if name not in EDITORS:
+        raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
+    folder = folder or host.folder or "/"
+    if not folder.startswith("/") or not folder.isprintable():
+        raise BadInput(f"{folder!r} is no folder of the pod.", "Give its whole path, such as /workspace.")
+    if name == "gateway":
+        return _gateway(host, folder)
+    program = shutil.which(name) or (shutil.which("zeditor") if name == "zed" else "") or ""
+    if name == "zed":
+        link = f"ssh://{host.host}{quote(folder)}"
+        steps = (
+            f"Zed: Open Remote (ctrl-cmd-shift-o or alt-ctrl-shift-o), Connect New Server, `ssh {host.host}`.",
+            f"Open {folder}.",
+        )
+        return Editor(
+            name, "Zed", program, (program, link) if program else (), f"zed://ssh/{host.host}{quote(folder)}", steps
+        )
+    title, scheme = OF_VSCODE[name]
+    authority = f"ssh-remote+{host.host}"
+    command = (program, "--remote", authority, folder) if program else ()
+    by_hand = (
+        f"{title}: install the extension {_EXTENSION[name]}.",
+        f"F1, Remote-SSH: Connect to Host…, {host.host}.",
+        f"File, Open Folder…, {folder}.",
+    )
+    return Editor(name, title, program, command, f"{scheme}://vscode-remote/{authority}{quote(folder)}", by_hand)
+
+
+def _gateway(host: SshHost, folder: str) -> Editor:
+    """JetBrains Gateway has no link that takes a name of the ssh config; its dialog does."""
+    steps = (
+        "Gateway: New Connection under SSH.",
+        f"Username {host.user}, host {host.host}, port 22; authentication: OpenSSH config and authentication agent.",
+        f"Choose an IDE, project folder {folder}.",
+    )
+    return Editor("gateway", "JetBrains Gateway", shutil.which("gateway") or "", (), "", steps)
+
+
+def start(chosen: Editor) -> None:
+    """Run its program, which leaves the editor running and returns; blocking. Raises ProgramFailed."""
+    try:
+        done = subprocess.run(
+            chosen.command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise ProgramFailed(f"{chosen.title} did not start: {error.strerror}.") from error
+    except subprocess.TimeoutExpired as error:
+        raise ProgramFailed(f"{chosen.title} has not opened within {ANSWER:.0f} s.", "Use its link.") from error
+    if done.returncode:
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = words[-1] if words else f"exit code {done.returncode}"
+        raise ProgramFailed(f"{chosen.title} did not open: {why}.", "Use its link.", code=done.returncode)

@@ -1,0 +1,221 @@
+"""The person's keys: those the agent holds, those in ~/.ssh, and a pair of our own where there is neither.
+
+A key file with a passphrase that no agent holds is left alone: it would ask at every connection, and an editor that
+connects in the background cannot answer. Private keys are never read here; ssh's own programs do. Everything blocks.
+
+The public half of a private key that came through the API; the private one goes no further.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_ssh_private_key,
+)
+
+from console.attach.ssh.paths import write
+from console.errors import BadInput
+from console.settings import login_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from console.attach.ssh.paths import Places
+
+
+USUAL = ("id_ed25519", "id_ecdsa", "id_rsa", "google_compute_engine")
+"""Key files in the order in which they are preferred; the last is gcloud's."""
+ANSWER = 10.0
+"""Seconds ssh's programs may take."""
+NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A key pair of the person's, by its public half."""
+
+    public: str
+    """"type base64"."""
+    comment: str
+    path: str
+    """What IdentityFile names: the private file, or a public one that stands for a key of the agent."""
+    agent: bool = False
+    own: bool = False
+    """Whether a4 made it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -l` shows it."""
+        return fingerprint(self.public)
+
+    @property
+    def line(self) -> str:
+        """What authorized_keys gets."""
+        return f"{self.public} {self.comment}".strip()
+
+    @property
+    def told(self) -> str:
+        """The key in words."""
+        name = Path(self.path).name
+        if self.own:
+            return f"a4's own key ({self.fingerprint})"
+        return f"{self.comment or name} of the agent" if self.agent else f"{name} ({self.fingerprint})"
+
+    @property
+    def needs_hand(self) -> bool:
+        """Whether somebody must touch a device for each connection."""
+        return self.public.startswith("sk-")
+
+
+def fingerprint(public: str) -> str:
+    """Of "type base64", as ssh shows it; empty for what is no key."""
+    try:
+        blob = base64.b64decode(public.split()[1], validate=True)
+    except (IndexError, ValueError):
+        return ""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def public_of(line: str) -> tuple[str, str]:
+    """A public key and its comment from a line of a .pub file; two empty texts if it is none."""
+    words = line.split(None, 2)
+    if len(words) < 2 or not fingerprint(" ".join(words[:2])):
+        return "", ""
+    return " ".join(words[:2]), words[2].strip() if len(words) > 2 else ""
+
+
+def find(places: Places) -> list[Identity]:
+    """All that can be used without a question, most wanted first: the agent's, the files', ours."""
+    files = list(_files(places))
+    by_key = {each.public: each.path for each in files}
+    held = [_held(places, public, comment, by_key) for public, comment in _agent()]
+    held.sort(key=lambda each: each.needs_hand)
+    known = {each.public for each in held}
+    return [*held, *(each for each in files if each.public not in known)]
+
+
+def choose(found: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
+    """One that the pod takes already, else the first that needs no hand; None if there is none."""
+    taken = next((each for each in found if each.public in accepted), None)
+    return taken or next((each for each in found if not each.needs_hand), None)
+
+
+def _agent() -> Iterator[tuple[str, str]]:
+    if not os.environ.get("SSH_AUTH_SOCK"):
+        return
+    for line in _said("ssh-add", "-L").splitlines():
+        public, comment = public_of(line)
+        if public and not public.startswith("ssh-dss"):
+            yield public, comment
+
+
+def _held(places: Places, public: str, comment: str, by_key: dict[str, str]) -> Identity:
+    """A key of the agent: named by its own file where there is one, else by a file of its public half."""
+    path = by_key.get(public) or _file_of(places, public)
+    if not path:
+        name = fingerprint(public).removeprefix("SHA256:").replace("/", "_").replace("+", "-")
+        path = str(places.own / f"agent-{name}.pub")
+    return Identity(public, comment, path, agent=True)
+
+
+def _file_of(places: Places, public: str) -> str:
+    """The public file in ~/.ssh of a key whose private half asks for a passphrase, or is elsewhere."""
+    for path in sorted(places.user.glob("*.pub")):
+        if path.is_file() and public_of(_text(path))[0] == public:
+            private = path.with_suffix("")
+            return str(private if private.is_file() else path)
+    return ""
+
+
+def _files(places: Places) -> Iterator[Identity]:
+    for path, own in [*((places.user / name, False) for name in USUAL), (places.own_key, True)]:
+        if not path.is_file():
+            continue
+        # Says the public half if and only if there is no passphrase.
+        public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(path)))
+        if public:
+            comment = public_of(_text(path.with_name(f"{path.name}.pub")))[1] or comment
+            yield Identity(public, comment, str(path), own=own)
+
+
+def named(path: Path) -> Identity:
+    """The key that the person named, private or public file; BadInput if it is none."""
+    path = path.expanduser().absolute()
+    private = path.with_suffix("") if path.suffix == ".pub" else path
+    public, comment = public_of(_text(private.with_name(f"{private.name}.pub")))
+    if not public and private.is_file():
+        public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(private)))
+    if not public:
+        raise BadInput(f"{path} is no key, or its public half {private.name}.pub is missing.")
+    return Identity(public, comment, str(private if private.is_file() else path))
+
+
+def make_own(places: Places) -> Identity:
+    """Our own ed25519 pair, made now if there is none; to be called while `places` is locked."""
+    if not places.own_key.exists():
+        comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(places.own_key)]
+        done = _run(command)
+        if done.returncode:
+            raise BadInput(f"No key pair could be made: {done.stderr.strip() or 'ssh-keygen failed'}.", NO_SSH)
+    public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(places.own_key)))
+    if not public:
+        raise BadInput(f"{places.own_key} cannot be read as a key.", "Delete it; a4 makes another.")
+    return Identity(public, comment, str(places.own_key), own=True)
+
+
+def keep(places: Places, identity: Identity) -> None:
+    """Write the file that stands for a key of the agent, where it has none of its own."""
+    path = Path(identity.path)
+    if path.parent == places.own and path.suffix == ".pub":
+        write(path, f"{identity.line}\n".encode())
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not there, or not for us: then it is no key that can be used
+        return ""
+
+
+def _said(*command: str) -> str:
+    """What a program printed; empty if it refused."""
+    done = _run(list(command))
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    quiet = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=ANSWER, check=False, env=quiet,
+            start_new_session=True,  # a passphrase would be asked for on the terminal, past us
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise BadInput(f"`{command[0]}` is not installed.", NO_SSH) from error
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"no answer within {ANSWER:.0f} s")
+
+
+def public_half(encoded: str) -> str:
+    """Public half ("type base64") of a private key as a Secret holds it, base64 of PEM; empty for anything else."""
+    try:
+        pem = base64.b64decode(encoded, validate=True)
+        load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in pem else load_pem_private_key
+        public = load(pem, password=None).public_key()
+        return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    except (binascii.Error, ValueError, TypeError, UnsupportedAlgorithm):
+        return ""  # an error would repeat what it could not read

@@ -1,0 +1,181 @@
+"""Where SSH keeps things: the person's ~/.ssh, and our own folder in it, readable by nobody else.
+
+ssh itself looks for ~ in the account (`getpwuid`), not in $HOME, so this does too. Everything here blocks.
+
+Words as ssh's configuration and the shell behind ProxyCommand read them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import re
+import shlex
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput
+from console.folders import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+ELSEWHERE = "A4_SSH_FOLDER"
+"""Environment variable that names a folder to use instead of ~/.ssh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The person's folder and ours."""
+
+    user: Path
+    own: Path
+    usual: bool = True
+    """Whether `user` is the folder in which ssh looks by itself."""
+
+    @classmethod
+    def find(cls) -> Places:
+        """~/.ssh with our folder `a4` in it; where ~/.ssh cannot be written to, ours is in ~/.local/share/a4."""
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        named = os.environ.get(ELSEWHERE, "")
+        user = Path(named).expanduser().absolute() if named else home / ".ssh"
+        own = user / "a4"
+        if not named and not own.is_dir() and not writable(user):
+            data = os.environ.get("XDG_DATA_HOME", "")
+            own = (Path(data) if data else home / ".local" / "share") / "a4" / "ssh"
+        return cls(user, own, usual=not named)
+
+    @property
+    def user_config(self) -> Path:
+        """The person's own config."""
+        return self.user / "config"
+
+    @property
+    def config(self) -> Path:
+        """Our hosts."""
+        return self.own / "config"
+
+    @property
+    def whole_config(self) -> Path:
+        """Our hosts and then the person's config: for `ssh -F` where no line can be put into the latter."""
+        return self.own / "config-for-F"
+
+    @property
+    def known_hosts(self) -> Path:
+        """Host keys of the jobs we wrote hosts for."""
+        return self.own / "known_hosts"
+
+    @property
+    def jobs(self) -> Path:
+        """One file per job: what the other two are made of."""
+        return self.own / "jobs"
+
+    @property
+    def own_key(self) -> Path:
+        """Private key of our own pair, if one was made."""
+        return self.own / "id_ed25519"
+
+    @property
+    def sockets(self) -> str:
+        """ControlPath of shared connections; empty where the name would be longer than a socket's may be."""
+        made = f"{self.own}/%C"
+        return made if len(os.fsencode(self.own)) + 1 + _HASH + _SUFFIX < _SOCKET_NAME else ""
+
+    @property
+    def made_user_folder(self) -> Path:
+        """A file that stands while ~/.ssh is one that we made."""
+        return self.own / "made-the-folder-above"
+
+    def make(self) -> None:
+        """Make both folders, for this account's eyes only; BadInput if that cannot be."""
+        try:
+            made = not self.user.exists() and self.own.is_relative_to(self.user)
+            if made:
+                make_private(self.user)
+            for folder in (self.own, self.jobs):
+                make_private(folder)
+                if folder.stat().st_mode & 0o077:
+                    folder.chmod(0o700)
+            if made:
+                write(self.made_user_folder, b"")
+        except OSError as error:
+            raise BadInput(
+                f"The folder {self.own} cannot be made: {error.strerror}.",
+                f"Name another folder in the variable {ELSEWHERE}.",
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone with our folder, among all a4 of this account; makes it first."""
+        self.make()
+        lock = os.open(self.own / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+_HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104
+"""Bytes: of ssh's %C, of what ssh appends while it makes the socket, and of the longest name there may be (macOS)."""
+
+
+def writable(folder: Path) -> bool:
+    """Whether something could be made in that folder, which may not exist yet."""
+    there = folder
+    while not there.exists():
+        if there.is_symlink():
+            return False
+        there = there.parent
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file as a whole, so that nobody ever reads half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
+
+
+def word(text: str) -> str:
+    """One word of a line: in double quotes where it needs them. Raises BadInput for what no line can hold."""
+    if not text.isprintable() or '"' in text or "\\" in text:
+        raise BadInput(
+            f"{text!r} cannot stand in an ssh config.",
+            "Use a path without quotation marks, backslashes and control characters.",
+        )
+    return text if _PLAIN.fullmatch(text) else f'"{text}"'
+
+
+def path(text: str) -> str:
+    """A path of an option in which ssh replaces %x and ${X}: neither is meant here."""
+    if "${" in text:
+        raise BadInput(f"{text!r} cannot stand in an ssh config: ssh would take ${{ for a variable.")
+    return word(text.replace("%", "%%"))
+
+
+def command(argv: list[str]) -> str:
+    """A command line for ProxyCommand: quoted for the shell, with ssh's own % doubled."""
+    if not all(each.isprintable() for each in argv):
+        raise BadInput("A path with a control character in it cannot stand in an ssh config.")
+    return shlex.join(argv).replace("%", "%%")
+
+
+def host(text: str) -> str:
+    """A name that can stand after Host: no pattern, no blank; other characters become a dash."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")

@@ -1,0 +1,240 @@
+"""What the API says of a pod for SSH: whose it is, its release's host key, and what a probe by exec finds in it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from console.attach.ssh.identities import public_of
+from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
+from console.kube import exec as executing
+from console.kube.actions import pod_path
+from console.kube.objects.meta import JOBSET, UNREADABLE, ObjectWire, Wire, labels_of
+
+if TYPE_CHECKING:
+    from console.kube.client import Client
+
+PORT = 2222
+PROBE = r"""{
+u=$(id -un 2>/dev/null || echo root)
+h=$(getent passwd "$u" 2>/dev/null | cut -d: -f6)
+h=${h:-$HOME}
+f=$h/.ssh/authorized_keys
+if [ -n "$key" ]; then
+    two=$(printf '%s' "$key" | cut -d' ' -f1,2)
+    if ! grep -qF -- "$two" "$f" 2>/dev/null; then
+        old=$(umask)
+        umask 077
+        mkdir -p "$h/.ssh" || exit 1
+        if [ -s "$f" ] && [ -n "$(tail -c 1 "$f")" ]; then echo >>"$f" || exit 1; fi
+        printf '%s\n' "$key" >>"$f" || exit 1
+        umask "$old"
+        echo "added yes"
+    fi
+fi
+echo "user $u"
+echo "home $h"
+echo "folder $(pwd)"
+if [ -r "$f" ]; then sed 's/^/authorized /' "$f"; fi
+scan() { ssh-keyscan -T 5 -p PORT 127.0.0.1 2>/dev/null | grep -v '^#' | cut -d' ' -f2-; }
+served=$(scan)
+if [ -z "$served" ]; then served=$(scan); fi
+printf '%s\n' "$served" | sed -n 's/^\(.\)/hostkey \1/p'
+if [ -z "$served" ]; then
+    for each in /etc/ssh/a4_host_key /etc/ssh/ssh_host_*_key; do
+        if [ -r "$each" ]; then ssh-keygen -y -P '' -f "$each" 2>/dev/null | sed 's/^/hostfile /'; fi
+    done
+fi
+echo "end yes"
+} </dev/null
+exit 0
+""".replace("PORT", str(PORT))
+"""Says a fact per line; $key is a public key to be added, or empty. It comes as input, so that no error repeats it.
+
+ssh-keyscan inside the pod sees what its own sshd shows on the loopback, at a second try where that is busy; the files,
+which may be other keys than those of this sshd, are for images without it.
+"""
+
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+"""A user's name, as shadow-utils allows it: it goes into ssh's configuration, where a `Match exec` may see it."""
+_LONGEST_PATH = 4096
+
+
+class _Env(Wire):
+    name: str | None = None
+    value: str | None = None
+
+
+class _Container(Wire):
+    name: str | None = None
+    env: list[_Env] | None = None
+
+
+class _SecretVolume(Wire):
+    secret_name: str | None = None
+
+
+class _Volume(Wire):
+    name: str | None = None
+    secret: _SecretVolume | None = None
+
+
+class _Spec(Wire):
+    containers: list[_Container] | None = None
+    volumes: list[_Volume] | None = None
+
+
+class _ContainerStatus(Wire):
+    restart_count: int | None = None
+
+
+class _Status(Wire):
+    phase: str | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+
+
+class _PodWire(ObjectWire):
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _SecretWire(Wire):
+    data: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A pod as the API describes it."""
+
+    uid: str
+    jobset_uid: str
+    restarts: int
+    secret: str
+    """The Secret with the keys of its release; empty if it has none."""
+    public_key: str
+    """The key that was given at launch (SSH_PUBLIC_KEY), "type base64"; empty if none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was found inside a pod."""
+
+    user: str
+    home: str
+    folder: str
+    """Working directory of its image."""
+    authorized: tuple[str, ...]
+    served: tuple[str, ...]
+    """Host keys that its sshd shows."""
+    kept: tuple[str, ...]
+    """Host keys in its files, looked for where none are shown."""
+    added: bool
+    """Whether the key was missing and has been added."""
+
+
+async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
+    """The pod as it is now; raises NotFound and what requests raise."""
+    body = await client.request("GET", pod_path(namespace, pod), doing=f"look at pod {pod}")
+    try:
+        wire = msgspec.json.decode(body, type=_PodWire)
+    except UNREADABLE as error:
+        raise Unreadable(f"Pod {pod} cannot be read: {error}.") from error
+    spec, status = wire.spec or _Spec(), wire.status or _Status()
+    volumes = {each.name: each.secret.secret_name for each in spec.volumes or () if each.secret}
+    containers = spec.containers or []
+    given = next((env.value for env in (containers[0].env or () if containers else ()) if env.name == "SSH_PUBLIC_KEY"),
+                 None)  # fmt: skip
+    return PodFacts(
+        uid=wire.metadata.uid or "",
+        jobset_uid=labels_of(wire.metadata).get(JOBSET + "jobset-uid", ""),
+        restarts=sum(each.restart_count or 0 for each in status.container_statuses or ()),
+        secret=volumes.get("ssh") or "",
+        public_key=public_of(given or "")[0],
+    )
+
+
+async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str, ...]:
+    """Host keys that a release's Secret names; none if it has none or may not be read.
+
+    The Secret holds the private key. It is turned into the public one here, in memory, and dropped.
+    """
+    if not secret:
+        return ()
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(secret, safe='')}"
+    try:
+        body = await client.request("GET", path, doing=f"read the host key of Secret {secret}")
+    except (NotFound, NotAllowed):
+        return ()  # whoever may run commands in the pod can read the key there
+    from console.attach.ssh.identities import public_half
+
+    try:
+        data = msgspec.json.decode(body, type=_SecretWire).data or {}
+    except UNREADABLE:
+        raise Unreadable(f"The Secret {secret} cannot be read.") from None
+    public = public_half(data.get("host_key", ""))
+    return (public,) if public else ()
+
+
+async def probe(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
+    """Look into the pod by exec; with `add` (a line for authorized_keys) put that key there if it is missing.
+
+    Raises ProgramFailed with the pod's own words, NotAllowed and what exec raises.
+    """
+    stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
+    code, said, complaint = await executing.answer(
+        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin
+    )
+    answer = said.decode(errors="replace")
+    if code or not answer.endswith("end yes\n"):
+        words = complaint.decode(errors="replace").strip().splitlines()
+        what = "take the key" if add else "be looked into"
+        raise ProgramFailed(f"Pod {pod} could not {what}: {words[-1] if words else f'exit code {code}'}.", code=code)
+    return parse_probe(pod, answer)
+
+
+def parse_probe(pod: str, answer: str) -> Probe:
+    """What the script printed; Unreadable for a user or folder that ssh or an editor could take for something else."""
+    found: dict[str, list[str]] = {}
+    for line in answer.split("\n"):
+        name, _, value = line.partition(" ")
+        found.setdefault(name, []).append(value)
+    user, folder = _first(found, "user"), _first(found, "folder")
+    if not _USER.fullmatch(user):
+        raise Unreadable(
+            f"Pod {pod} calls its user {user[:64]!r}: that is no user's name, so nothing is set up for it."
+        )
+    if not _is_folder(folder):
+        raise Unreadable(f"Pod {pod} calls its folder {folder[:64]!r}: that is no path, so nothing is set up for it.")
+    return Probe(
+        user=user,
+        home=_first(found, "home"),
+        folder=folder,
+        authorized=tuple(key for each in found.get("authorized", ()) if (key := _key_in(each))),
+        served=tuple(key for each in found.get("hostkey", ()) if (key := public_of(each)[0])),
+        kept=tuple(key for each in found.get("hostfile", ()) if (key := public_of(each)[0])),
+        added="added" in found,
+    )
+
+
+def _is_folder(text: str) -> bool:
+    """Whether it is a whole path that neither ssh's configuration nor an editor takes for anything else."""
+    return text.startswith("/") and text.isprintable() and len(text) <= _LONGEST_PATH and "\\" not in text
+
+
+def _first(found: dict[str, list[str]], name: str) -> str:
+    return found.get(name, [""])[0]
+
+
+def _key_in(line: str) -> str:
+    """The key of a line of authorized_keys, which may begin with options."""
+    words = line.split()
+    for at in range(len(words) - 1):
+        if key := public_of(" ".join(words[at : at + 2]))[0]:
+            return key
+    return ""

@@ -1,0 +1,162 @@
+"""A rank as it was found: the key that fits it, the name it gets, and what has to be done."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.attach.ssh import config, identities, paths
+from console.attach.ssh import config as include
+from console.attach.ssh.connect import pinned, program
+from console.attach.ssh.editors import SshHost, SshPlan
+from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.paths import Places
+from console.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.attach.ssh.config import Entry
+    from console.attach.ssh.identities import Identity
+    from console.attach.ssh.pod_facts import PodFacts, Probe
+    from console.kube.objects.jobset import JobSet
+    from console.kube.rank_address import LivePod
+    from console.kube.watched_cluster import WatchedCluster
+
+
+class Look:
+    """A rank as it was found, and the key that fits."""
+
+    def __init__(
+        self, watched: WatchedCluster, jobset: JobSet, rank: int, target: LivePod, facts: PodFacts, probed: Probe | None
+    ) -> None:
+
+        self._watched = watched
+        self.target = target
+        self._rank = rank
+        self._job = jobset.name
+        self._ranks = max(jobset.ranks, rank + 1)
+        self.facts = facts
+        self._probed = probed
+        self._places = Places.find()
+        self._key: Identity | None = None
+        self._entry: Entry | None = None
+        self.plan = SshPlan("", "", 0, 0, "", "", "", "", "", False, False, "", False, "")
+
+    def choose(self, named: Path | None) -> None:
+        """Choose the key and the name, and word the plan; blocking."""
+        accepted = {self.facts.public_key, *(self._probed.authorized if self._probed else ())} - {""}
+        found = [identities.named(named)] if named else identities.find(self._places)
+        self._key = key = found[0] if named else identities.choose(found, accepted)
+        entry = self._entry = self._named(key)
+        self.plan = SshPlan(
+            namespace=entry.namespace,
+            job=entry.job,
+            rank=self._rank,
+            ranks=self._ranks,
+            pod=self.target.pod,
+            host=entry.host(self._rank),
+            user=entry.user,
+            folder=entry.folder,
+            key=key.told if key else "a new ed25519 pair of a4's own",
+            makes_key=key is None,
+            adds_key=key is None or key.public not in accepted,
+            config=str(self._places.user_config),
+            adds_line=not include.present(self._places),
+            line=include.line(self._places),
+            other=f"a4-{entry.job}" if entry.suffix else "",
+        )
+
+    def _named(self, key: Identity | None) -> Entry:
+        """The job's entry with what is known now, under its name or the first that is free."""
+        watched, namespace, job = self._watched, self.target.namespace, self._job
+        kubeconfig, many = pinned(watched.settings)
+        dotted = f".{paths.host(namespace)}"
+        suffixes = ("", dotted, f"{dotted}.{paths.host(watched.context)}")
+        for suffix in suffixes:
+            name = f"a4-{job}{suffix}"
+            known = config.load(self._places, name)
+            mine = known is None or known.belongs_to(kubeconfig, watched.context, namespace, job)
+            ended = known is not None and known.lost
+            if mine or ended:
+                break
+        else:
+            raise BadInput(f"All names for {job} are taken by jobs of other clusters.", "a4 ssh --undo, then again.")
+        probed = self._probed
+        kept = known if known is not None and mine else None
+        return config.Entry(
+            name=name,
+            suffix=suffix,
+            kubeconfig=kubeconfig,
+            many=many,
+            context=watched.context,
+            namespace=namespace,
+            job=job,
+            jobset_uid=kept.jobset_uid if kept else "",
+            ranks=self._ranks,
+            program=program(),
+            path=os.environ.get("PATH", "") if watched.connected.target.user.exec else "",
+            user=(probed.user if probed else "") or "root",
+            folder=(probed.folder if probed else "") or "/",
+            identity=key.path if key else "",
+            public_key=key.line if key else "",
+            install=bool(kept and kept.install),
+            share=bool(kept and kept.share),
+            practice=watched.practice or watched.connected.target.cluster.practice_folder is not None,
+            release_keys=kept.release_keys if kept else (),
+            pods=kept.pods if kept else {},
+        )
+
+    def write(self, share: bool | None) -> tuple[Entry, list[str], list[str]]:
+        """Write the entry and the Include line; gives the entry, what was done and what could not be. Blocking."""
+        assert self._entry is not None
+        done, undone = [], []
+        places = self._places
+        with places.locked():
+            key = self._key
+            if key is None:
+                key = identities.make_own(places)
+                done.append(f"Made the key pair {places.own_key}.")
+            identities.keep(places, key)
+            entry = msgspec.structs.replace(
+                self._entry,
+                identity=key.path,
+                public_key=key.line,
+                install=self._entry.install or self.plan.adds_key,
+                share=self._entry.share if share is None else share,
+            )
+            config.save(places, entry)
+            try:
+                if include.add(places):
+                    done.append(f"{places.user_config} begins with `{include.line(places)}`; a4 ssh --undo removes it.")
+            except BadInput as error:
+                undone.append(str(error))
+        if self.plan.adds_key:
+            done.append(f"Put {key.told} into {self.target.pod}.")
+        return entry, done, undone
+
+    def host(self, entry: Entry, notes: tuple[str, ...]) -> SshHost:
+        """What came of it."""
+        return host_of(self._places, entry, self._rank, notes)
+
+
+def host_of(places: Places, entry: Entry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
+    """A rank of an entry, and how ssh is called for it; blocking."""
+    if not include.present(places):
+        command: tuple[str, ...] = ("ssh", "-F", str(places.whole_config))
+    else:
+        command = ("ssh",) if places.usual else ("ssh", "-F", str(places.user_config))
+    own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()
+    return SshHost(
+        namespace=entry.namespace,
+        job=entry.job,
+        rank=rank,
+        host=entry.host(rank),
+        user=entry.user,
+        folder=entry.folder,
+        command=(*command, entry.host(rank)),
+        fingerprints=tuple(fingerprint(key) for key in entry.release_keys or own),
+        notes=notes,
+    )

@@ -1,0 +1,187 @@
+"""A tunnel that goes on by itself: a process of its own, which ends when it is asked to or when its job is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console import assets
+from console.attach.tunnel.engine import Forwarding, Reach
+from console.attach.tunnel.published import Published, decoded, free_name
+from console.attach.tunnel.relay import login
+from console.errors import BadInput, ConsoleError, Unreachable
+from console.kube.rank_address import Address, Ports
+
+if TYPE_CHECKING:
+    from console.attach.tunnel.model import Tunnel
+    from console.kube.login import Login
+
+START = 30.0
+"""Seconds a process has to open its ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a tunnel's process is told."""
+
+    namespace: str
+    job: str
+    rank: str
+    ports: tuple[str, ...]
+    context: str = ""
+    kubeconfig: str = ""
+    """Empty: as the environment says."""
+
+    @property
+    def address(self) -> Address:
+        """Where it leads."""
+        return Address.of(self.namespace, self.job, self.rank)
+
+
+class Running:
+    """A tunnel of this process that others can see and stop."""
+
+    def __init__(self, forwarding: Forwarding, *, kept: bool) -> None:
+        self.forwarding = forwarding
+        self._kept = kept
+        self._published = Published(lambda: self.tunnel, self.stop)
+        self._stopped = asyncio.Event()
+
+    @property
+    def tunnel(self) -> Tunnel:
+        """How it is now."""
+        return replace(self.forwarding.tunnel, kept=self._kept)
+
+    async def open(self) -> None:
+        """Open the ports and show them; raises as `Forwarding.open` does."""
+        await self.forwarding.open()
+        await self._published.open()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self._stopped.set()
+
+    async def over(self) -> bool:
+        """Wait until it was asked to end (False) or its job is over (True)."""
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._stopped, self.forwarding.ended)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return not self._stopped.is_set()
+
+    async def close(self) -> None:
+        """Give the ports back."""
+        await self.forwarding.close()
+        ended = self.forwarding.ended.is_set() and not self._stopped.is_set()
+        await self._published.close(last_words=ended and self._kept)
+
+
+async def start(login_: Login, order: Order, *, kept: bool) -> Running:
+    """A tunnel in this process."""
+    address = order.address
+    ports = [Ports.of(each) for each in order.ports]
+    if not ports:
+        raise BadInput("No port was named.", "Name one or more: 8888, or 9000:8888.")
+    forwarding = Forwarding(
+        Reach(login_),
+        address,
+        ports,
+        name=await free_name(address.slug),
+        context=order.context or login_.target.context,
+    )
+    running = Running(forwarding, kept=kept)
+    await running.open()
+    return running
+
+
+async def detach(order: Order) -> tuple[Tunnel, list[str]]:
+    """Start a tunnel in a process that outlives this one; how it is once its ports are open, and what to note.
+
+    Raises what kept it from opening.
+    """
+    line = await asyncio.to_thread(_first_line, json.dumps(asdict(order)).encode() + b"\n")
+    said = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
+    if "error" in said:
+        raise _Told(said["error"], said.get("hint", ""), said.get("code", 1))
+    return decoded(said["tunnel"]), said["notes"]
+
+
+def _first_line(order: bytes) -> bytes:
+    """What a new process answers to its order; as a child of a shell that ends at once it is nobody's to wait for.
+
+    It looks for modules where this program lies, never in the current folder: that may have been copied from anywhere.
+    """
+    program, environment = assets.module_command("console.attach.tunnel.background"), assets.module_environment()
+    if listed := os.environ.get("KUBECONFIG"):  # the process runs in another folder
+        environment["KUBECONFIG"] = os.pathsep.join(
+            str(Path(each).absolute()) for each in listed.split(os.pathsep) if each
+        )
+    with subprocess.Popen(
+        ["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh", *program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        start_new_session=True, env=environment, cwd=assets.CHILDREN,
+    ) as shell:  # fmt: skip
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write(order)
+        shell.stdin.flush()
+        if not select.select([shell.stdout], [], [], START)[0]:
+            os.killpg(shell.pid, signal.SIGKILL)
+            words = f"The tunnel did not open within {START:.0f} s."
+            raise Unreachable(words, "Try `a4 forward` in the foreground.")
+        return shell.stdout.readline()
+
+
+class _Told(ConsoleError):
+    """What the tunnel's process said, with its exit code."""
+
+    def __init__(self, message: str, hint: str, code: int) -> None:
+        super().__init__(message, hint)
+        self.exit_code = code
+
+
+def main() -> int:
+    """The process of a tunnel: an order on standard input, one answer on standard output, and then on by itself."""
+    order = json.loads(sys.stdin.readline())
+    return asyncio.run(_keep(Order(**{**order, "ports": tuple(order["ports"])})))
+
+
+async def _keep(order: Order) -> int:
+    loop = asyncio.get_running_loop()
+    try:
+        who = await asyncio.to_thread(login, Path(order.kubeconfig) if order.kubeconfig else None, order.context)
+        running = await start(who, order, kept=True)
+    except ConsoleError as error:
+        _answer({"error": error.message, "hint": error.hint, "code": error.exit_code})
+        return error.exit_code
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, running.stop)
+    _answer({"tunnel": asdict(running.tunnel), "notes": running.forwarding.notes})
+    await running.over()
+    await running.close()
+    return 0
+
+
+def _answer(said: dict[str, object]) -> None:
+    """The one line; after it this process holds no terminal, pipe or folder of whoever started it."""
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for each in (0, 1, 2):
+        os.dup2(nowhere, each)
+    os.close(nowhere)
+    os.chdir("/")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

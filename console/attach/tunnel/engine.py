@@ -1,0 +1,422 @@
+"""Ports of this machine that lead to one rank, for as long as it exists: whoever connects is taken to its pod of now.
+
+A connection that breaks is broken for whoever uses it, but the port stays, and the next connection waits for the pod
+that comes. What happens is told as a `Tunnel`, a frozen picture.
+
+From a rank to a connection: find the live pod, wait while it is being replaced, dial.
+
+Imports no more than that needs: `a4 proxy` has 150 ms in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from console.attach.tunnel import published
+from console.attach.tunnel.model import Listener, Tunnel
+from console.attach.tunnel.relay import Conversation, Local, Splice
+from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
+from console.kube.locate_rank import Ended, Outdated, Waiting, locate
+from console.kube.port_forward import NotSpoken, dial, other_protocol
+from console.kube.rank_address import Address, LivePod, Ports
+from console.kube.raw_connection import connected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+
+    from console.kube.login import Login
+    from console.kube.port_forward import Pipe
+    from console.kube.raw_connection import Wire
+
+
+LOOKS = 60.0
+"""Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
+LOOKS_WAITING = 3.0
+SLEPT = 15.0
+"""Seconds by which the clock runs ahead of the time that was awake, after which the machine is taken to have slept."""
+TICK = 5.0
+_PAUSE = 1.0
+"""Seconds between two looks, however many connections break."""
+
+
+@dataclass(slots=True)
+class _Door:
+    """One port of this machine."""
+
+    local: int
+    remote: int
+    server: asyncio.Server | None = None
+    open: int = 0
+    connections: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def count(self, sent: int, received: int) -> None:
+        """Bytes have gone through."""
+        self.sent += sent
+        self.received += received
+
+    def picture(self) -> Listener:
+        """As it is."""
+        return Listener(self.local, self.remote, self.open, self.connections, self.sent, self.received)
+
+
+class Forwarding:
+    """A tunnel at work. `open` it, await `ended`, `close` it."""
+
+    def __init__(
+        self, reach: Reach, address: Address, ports: Sequence[Ports], *, name: str, context: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
+        self._doors: list[_Door] = []
+        self._splices: set[Splice] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._look = asyncio.Event()
+        self._uid = ""
+        self.ended = asyncio.Event()
+        """Set when its job is over for good."""
+        self.tell: Callable[[Tunnel], None] = lambda tunnel: None
+        """Called at each change of its state."""
+        self.notes: list[str] = []
+        """What was done otherwise than asked: other local ports."""
+        self._tunnel = Tunnel(
+            name=name, namespace=address.namespace, job=address.job_text, rank=address.rank_text, context=context,
+            server=reach.login.server, state="waiting", since=clock(), pid=os.getpid(),
+        )  # fmt: skip
+
+    @property
+    def tunnel(self) -> Tunnel:
+        """How it is now."""
+        return replace(self._tunnel, listeners=tuple(door.picture() for door in self._doors))
+
+    async def open(self) -> None:
+        """Listen, and look for the pod once.
+
+        Raises BadInput (a local port is taken, no such rank), Ended, and what forbids it; a pod that is not there yet
+        or a server that cannot be reached now is waited for.
+        """
+        try:
+            await self._see()
+        except Unreachable as error:
+            self._become("lost", error.message)
+        try:
+            for each in self._wanted:
+                await self._listen(each)
+        except BaseException:
+            await self.close()
+            raise
+        self._start(self._watch())
+
+    async def close(self) -> None:
+        """Give the ports back and end what runs through them."""
+        for door in self._doors:
+            if door.server:
+                door.server.close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for splice in tuple(self._splices):
+            splice.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # listening
+
+    async def _listen(self, wanted: Ports) -> None:
+        choices = [wanted.local] if wanted.local else await self._choices(wanted.remote)
+        taken = ""
+        for local in choices:
+            door = _Door(local, wanted.remote)
+            loop = asyncio.get_running_loop()
+            try:
+                door.server = await loop.create_server(partial(self._arrived, door), "127.0.0.1", local)
+            except OSError as error:
+                taken = _taken(error)
+                if wanted.local:
+                    raise BadInput(
+                        f"Port {local} of this machine {taken}.",
+                        f"Choose another (9000:{wanted.remote}), or leave it out: {wanted.remote} takes a free one.",
+                    ) from error
+                continue
+            door.local = int(door.server.sockets[0].getsockname()[1])
+            self._doors.append(door)
+            if taken:
+                self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} leads to {door.remote}.")
+            await asyncio.to_thread(
+                published.remember_port, self._tunnel.server, self._address, wanted.remote, door.local
+            )
+            return
+
+    async def _choices(self, remote: int) -> list[int]:
+        """Last time's, else the same number, else any."""
+        last = await asyncio.to_thread(published.last_port, self._tunnel.server, self._address, remote)
+        return [last or (remote if remote >= 1024 else 0), 0]
+
+    def _arrived(self, door: _Door) -> Local:
+        splice = Splice(door.count)
+        self._start(self._carry(door, splice))
+        return Local(splice)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, door: _Door, splice: Splice) -> None:
+        """One connection, from its arrival to its end."""
+        door.open += 1
+        door.connections += 1
+        self._splices.add(splice)
+        try:
+            opening = asyncio.ensure_future(self._reach.open(self._address, door.remote, say=self._waits))
+            done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if opening not in done:  # whoever connected has gone meanwhile
+                opening.cancel()
+                return
+            pipe, target = opening.result()
+            self._found(target)
+            splice.attach(pipe)
+            await splice.ended
+            if splice.why:
+                self._broke(splice.why)
+            elif splice.by_pod:  # as it does after an answer, or because it is going
+                self._look.set()
+        except Ended as error:
+            self._over(error)
+        except ConsoleError as error:
+            self._broke(str(error))
+        finally:
+            splice.close()
+            self._splices.discard(splice)
+            door.open -= 1
+            self.tell(self.tunnel)
+
+    # how it is
+
+    def _become(self, state: str, words: str = "") -> None:
+        if (state, words) != (self._tunnel.state, self._tunnel.words):
+            self._tunnel = replace(self._tunnel, state=state, words=words)
+            self.tell(self.tunnel)
+
+    def _found(self, target: LivePod) -> None:
+        """The pod is there, the one of before or another."""
+        if target.uid != self._uid:
+            again = self._tunnel.reconnections + bool(self._uid)
+            if self._uid and self._tunnel.state == "ready":
+                self._went(f"{target.pod} took its place.")
+            self._uid = target.uid
+            self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
+        self._become("ready")
+
+    def _went(self, words: str) -> None:
+        """The pod is gone, and what ran through it with it."""
+        gone = f"Pod {self._tunnel.pod} went away: {words}"
+        self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
+
+    def _waits(self, words: str) -> None:
+        if self._tunnel.state == "ready":
+            self._went(words)
+        self._become("waiting", words)
+
+    def _broke(self, why: str) -> None:
+        self._tunnel = replace(self._tunnel, last_end=why, last_end_at=self._clock())
+        self.tell(self.tunnel)
+        self._look.set()
+
+    def _over(self, error: ConsoleError) -> None:
+        self._become("ended", error.message)
+        self.ended.set()
+
+    async def _see(self) -> None:
+        """Look at the pod."""
+        found = await self._reach.look(self._address)
+        if isinstance(found, Waiting):
+            if self._tunnel.state == "ready":
+                self._went(f"{found.words}.")
+            self._become("waiting", f"{self._address} is waited for: {found.words}.")
+        else:
+            self._found(found)
+
+    async def _watch(self) -> None:
+        """Look now and then whether the pod is there, until the job is over."""
+        while True:
+            await self._wait(LOOKS if self._tunnel.state == "ready" else LOOKS_WAITING)
+            try:
+                await self._see()
+            except Ended as error:
+                self._over(error)
+                return
+            except ConsoleError as error:
+                # The network is away, or a right was taken: both may change, and the ports stay.
+                self._become("lost", error.message)
+            await asyncio.sleep(_PAUSE)
+
+    async def _wait(self, seconds: float) -> None:
+        """Until the next look is due, a connection has broken, or the machine has slept."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0 and not self._look.is_set():
+            wall, awake = self._clock(), loop.time()
+            try:
+                async with asyncio.timeout(min(left, TICK)):
+                    await self._look.wait()
+            except TimeoutError:
+                if (self._clock() - wall) - (loop.time() - awake) > SLEPT:
+                    self._slept()
+                    break
+        self._look.clear()
+
+    def _slept(self) -> None:
+        """Connections may be dead without anybody having said so: ask each."""
+        for splice in self._splices:
+            splice.ask()
+
+
+def _taken(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "is taken by another program"
+    return f"cannot be used ({error.strerror})"
+
+
+LIMIT = 60.0
+"""Seconds a connection waits for the pod that replaces another."""
+LOOK_AGAIN = (0.25, 2.0)
+"""Seconds between two looks at a pod that is not there yet: at first, and at most."""
+
+T = TypeVar("T")
+
+
+def _quiet(words: str) -> None:
+    """Words nobody wants."""
+
+
+class Reach:
+    """Ports of ranks, over one log-in. Every connection looks anew for the pod that fills the rank then."""
+
+    def __init__(self, login: Login, *, limit: float = LIMIT) -> None:
+        self.login = login
+        self._limit = limit
+
+    async def resolve(
+        self, address: Address, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+    ) -> LivePod:
+        """The live pod of a rank, waiting up to `limit` seconds while there is none; `say` hears why, once each.
+
+        Raises BadInput (no such rank), Ended (over, or gone), Unreachable (the time is up, no API server), Refused.
+        """
+        doing = f"look for {address}"
+        deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
+        while True:
+            found = await self._once(lambda wire: locate(wire, self.login, address), doing)
+            if isinstance(found, LivePod):
+                return found
+            said = self._wait(address, found, said, deadline, say)
+            await asyncio.sleep(pause)
+            pause = min(LOOK_AGAIN[1], pause * 1.5)
+
+    async def look(self, address: Address) -> LivePod | Waiting:
+        """The live pod, or why there is none now; raises as `resolve` does."""
+        return await self._once(lambda wire: locate(wire, self.login, address), f"look for {address}")
+
+    async def open(
+        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+    ) -> tuple[Pipe, LivePod]:
+        """A pipe to a port of the live pod, and which pod that is; raises as `resolve` does."""
+        deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
+        gone = 0
+        while True:
+            try:
+                made = await self._once(lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}")
+            except Ended:
+                raise
+            except NotFound:
+                # It went between the look and the call.
+                gone += 1
+                if isinstance(address, LivePod) or gone > 20:
+                    raise
+                made = Waiting("its pod has just gone")
+            if not isinstance(made, Waiting):
+                return made
+            said = self._wait(address, made, said, deadline, say)
+            await asyncio.sleep(pause)
+            pause = min(LOOK_AGAIN[1], pause * 1.5)
+
+    @asynccontextmanager
+    async def dial(
+        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+    ) -> AsyncIterator[Conversation]:
+        """The same for code that awaits: `send`, `receive`, `finish`."""
+        pipe, _ = await self.open(address, port, limit=limit, say=say)
+        try:
+            yield Conversation(pipe)
+        finally:
+            pipe.close()
+
+    @asynccontextmanager
+    async def socket(
+        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+    ) -> AsyncIterator[socket.socket]:
+        """A blocking socket that leads there, for a library that wants one and runs in a thread."""
+        pipe, _ = await self.open(address, port, limit=limit, say=say)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        splice = Splice()
+        await asyncio.get_running_loop().create_connection(lambda: Local(splice), sock=ours)
+        splice.attach(pipe)
+        try:
+            yield theirs
+        finally:
+            theirs.close()
+            splice.close()
+
+    def _deadline(self, limit: float | None) -> float:
+        return asyncio.get_running_loop().time() + (self._limit if limit is None else limit)
+
+    @staticmethod
+    def _wait(
+        address: Address | LivePod, found: Waiting, said: str, deadline: float, say: Callable[[str], None]
+    ) -> str:
+        """Say why it waits, unless that was said; Unreachable when the time is up."""
+        if asyncio.get_running_loop().time() >= deadline:
+            raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
+        if found.words != said:
+            say(f"{address} is waited for: {found.words}.")
+        return found.words
+
+    async def _dial(self, wire: Wire, address: Address | LivePod, port: int) -> tuple[Pipe, LivePod] | Waiting:
+        found = address if isinstance(address, LivePod) else await locate(wire, self.login, address)
+        if isinstance(found, Waiting):
+            return found
+        return await dial(wire, self.login, found.namespace, found.pod, port), found
+
+    async def _once(self, work: Callable[[Wire], Awaitable[T]], doing: str) -> T:
+        """Do it over a connection of its own; again after a log-in was renewed, or in the server's other protocol."""
+        renewed = False
+        while True:
+            try:
+                async with connected(self.login, doing) as wire:
+                    return await work(wire)
+            except Outdated as error:
+                if renewed or not await self.login.renew(wire.refused):
+                    raise await self._not_logged_in(error) from error
+                renewed = True
+            except NotSpoken:
+                if not other_protocol(self.login):
+                    raise
+
+    async def _not_logged_in(self, error: Outdated) -> NotLoggedIn:
+        from console.kube.failures import refusal
+
+        expired = await self.login.expired()
+        if expired:
+            return expired
+        worded = refusal(401, b"", doing="")
+        return NotLoggedIn(error.message, worded.hint, status=401)

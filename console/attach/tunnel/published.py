@@ -1,0 +1,278 @@
+"""What is kept between runs: the local port of each remote one, and profiles; two small files, 0600.
+
+Tunnels of all processes of this user: each says in a file where it can be asked, and answers on a socket there.
+
+So `a4 tunnels` lists and stops those of other terminals, of the console, and those that go on by themselves. What is
+listed is always asked of the process that does it; a file whose process is gone says how that one ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import time
+import zlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.attach.tunnel.model import Listener, Profile, Tunnel
+from console.errors import BadInput, NotFound, Unreachable
+from console.folders import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.kube.rank_address import Address
+
+
+_MOST = 500
+"""Ports remembered; the oldest are forgotten."""
+
+
+def state_folder() -> Path:
+    """Where this user's tunnels write; made (0700) if it is not there."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(base) / "a4" / "tunnels"
+    make_private(folder)
+    return folder
+
+
+def _config() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "a4" / "tunnels.json"
+
+
+def read_json(path: Path) -> Any:
+    """What a file holds; None if there is none, or it is broken: all of this can be done without."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all, for this user only."""
+    make_private(path.parent)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)
+    new.replace(path)
+
+
+def _key(server: str, address: Address, remote: int) -> str:
+    return f"{server} {address.namespace} {address.slug} {remote}"
+
+
+def last_port(server: str, address: Address, remote: int) -> int:
+    """The local port that led there last; 0 if none did. Blocking."""
+    ports = read_json(state_folder() / "ports.json")
+    found = ports.get(_key(server, address, remote)) if isinstance(ports, dict) else None
+    return found if isinstance(found, int) else 0
+
+
+def remember_port(server: str, address: Address, remote: int, local: int) -> None:
+    """Note it for the next time. Blocking."""
+    path = state_folder() / "ports.json"
+    ports = read_json(path)
+    ports = ports if isinstance(ports, dict) else {}
+    key = _key(server, address, remote)
+    if ports.get(key) != local:
+        ports.pop(key, None)
+        ports[key] = local
+        write_json(path, dict(list(ports.items())[-_MOST:]))
+
+
+def profiles() -> tuple[Profile, ...]:
+    """All that were saved, by name. Blocking."""
+    held = read_json(_config())
+    found = []
+    for name, each in sorted(held.items()) if isinstance(held, dict) else ():
+        try:
+            found.append(Profile(**{**each, "name": name, "ports": tuple(map(str, each["ports"]))}))
+        except (TypeError, KeyError):
+            continue  # written by another version, or by hand
+    return tuple(found)
+
+
+def profile(name: str) -> Profile:
+    """The profile of that name; BadInput names those there are. Blocking."""
+    every = profiles()
+    found = next((each for each in every if each.name == name), None)
+    if found is None:
+        known = f"There are: {', '.join(each.name for each in every)}." if every else "Save one: a4 forward … --save."
+        raise BadInput(f"There is no profile {name}.", known)
+    return found
+
+
+def save_profile(made: Profile) -> None:
+    """Save it, in place of one of the same name. Blocking."""
+    held = read_json(_config())
+    values = asdict(made)
+    name = values.pop("name")
+    write_json(_config(), {**(held if isinstance(held, dict) else {}), name: values})
+
+
+def forget_profile(name: str) -> None:
+    """Remove it; BadInput if there is none. Blocking."""
+    profile(name)
+    held = read_json(_config())
+    held.pop(name)
+    write_json(_config(), held)
+
+
+ANSWER = 2.0
+"""Seconds a process has to answer."""
+REMEMBERED = 86_400.0
+"""Seconds for which a tunnel that has ended is listed, with why."""
+_LONGEST = 100
+"""Characters a socket's path may have (the system takes 107)."""
+
+
+def _sockets() -> Path:
+    """A folder for sockets whose path is short enough, this user's alone (0700). Blocking."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(runtime, "a4") if runtime else Path(f"/tmp/a4-{os.geteuid()}")
+    make_private(folder)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise BadInput(f"The folder {folder} is not this user's alone, so no tunnel can be kept in it.", "Remove it.")
+    return folder
+
+
+def _socket(name: str) -> Path:
+    """Where the tunnel of that name answers."""
+    path = _sockets() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
+    if len(str(path)) > _LONGEST:
+        raise BadInput(f"The path {path} is too long for a socket.", "Set XDG_RUNTIME_DIR to a shorter one.")
+    return path
+
+
+def _file(name: str) -> Path:
+    return state_folder() / f"{name}.json"
+
+
+def decoded(values: Any) -> Tunnel:
+    """A tunnel from JSON; TypeError or KeyError if it is none."""
+    return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
+
+
+class Published:
+    """A tunnel of this process, for others to see and stop."""
+
+    def __init__(self, picture: Callable[[], Tunnel], stop: Callable[[], None]) -> None:
+        self._picture, self._stop = picture, stop
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._closed = asyncio.Event()
+
+    async def open(self) -> None:
+        """Begin to answer."""
+        name = self._picture().name
+        self._path = await asyncio.to_thread(_socket, name)
+        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._answer, self._path)
+        finally:
+            os.umask(before)
+        await self.write()
+
+    async def write(self) -> None:
+        """Note how it is, for when this process is gone."""
+        picture = self._picture()
+        await asyncio.to_thread(write_json, _file(picture.name), asdict(picture))
+
+    async def close(self, *, last_words: bool) -> None:
+        """Answer no more; what is left behind says how it ended, or nothing if it was asked to end."""
+        if self._server:
+            self._server.close()
+        if self._path:
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        if last_words:
+            await self.write()
+        else:
+            await asyncio.to_thread(_file(self._picture().name).unlink, missing_ok=True)
+        self._closed.set()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readline()
+        writer.write(json.dumps(asdict(self._picture())).encode() + b"\n")
+        if asked.strip() == b"stop":
+            self._stop()
+            await self._closed.wait()  # whoever asked knows by the end of the connection that the ports are free
+        writer.close()
+
+
+async def _ask(name: str, what: str) -> Tunnel | None:
+    """What the tunnel's process says of it; None if there is no such process any more."""
+    path = await asyncio.to_thread(_socket, name)
+    try:
+        async with asyncio.timeout(ANSWER):
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(what.encode() + b"\n")
+            line = await reader.readline()
+            await reader.read()
+            writer.close()
+        return decoded(json.loads(line))
+    except TimeoutError as error:
+        raise Unreachable(f"The process of tunnel {name} does not answer.", "Try again, or end the process.") from error
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _known() -> dict[str, Tunnel]:
+    """The last that was written of each. Blocking."""
+    found = {}
+    for path in sorted(state_folder().glob("*.json"), key=lambda each: each.stem):
+        values = read_json(path)
+        try:
+            found[path.stem] = decoded(values)
+        except (TypeError, KeyError):
+            continue  # ports.json, or of another version
+    return found
+
+
+async def listed() -> tuple[Tunnel, ...]:
+    """All tunnels of this user, by name; those that have ended for a day."""
+    return tuple([each for name, last in (await asyncio.to_thread(_known)).items() if (each := await _now(name, last))])
+
+
+async def _now(name: str, last: Tunnel) -> Tunnel | None:
+    try:
+        alive = await _ask(name, "state")
+    except Unreachable as error:
+        return replace(last, state="lost", words=error.message)
+    if alive:
+        return alive
+    await asyncio.to_thread(_socket(name).unlink, missing_ok=True)
+    if last.state != "ended":
+        last = replace(last, state="ended", words="Its process ended without a word.", last_end_at=time.time())
+        await asyncio.to_thread(write_json, _file(name), asdict(last))
+    if time.time() - max(last.last_end_at, last.since) > REMEMBERED:
+        await asyncio.to_thread(_file(name).unlink, missing_ok=True)
+        return None
+    return last
+
+
+async def stop(name: str) -> Tunnel:
+    """End a tunnel, or forget one that has ended; gives how it was. NotFound names those there are."""
+    known = await asyncio.to_thread(_known)
+    if name not in known:
+        there = f"There are: {', '.join(known)}." if known else "There are none."
+        raise NotFound(f"There is no tunnel {name}.", there)
+    was = await _ask(name, "stop")
+    await asyncio.to_thread(_file(name).unlink, missing_ok=True)
+    return was or known[name]
+
+
+async def free_name(wanted: str) -> str:
+    """That name, or one with a number if another tunnel goes by it."""
+    known = await asyncio.to_thread(_known)
+    name, number = wanted, 1
+    while name in known and await _ask(name, "state"):
+        number += 1
+        name = f"{wanted}-{number}"
+    return name

@@ -1,0 +1,382 @@
+"""What is at this end of a pipe: a local connection, a pair of files, or code that awaits.
+
+No bytes are collected: when one side is slow, the other is not read from.
+
+Standard input and output as one end of a pipe to a rank's port: what ssh's ProxyCommand wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+from console.errors import Unreachable
+from console.kube.kubeconfig import load
+from console.kube.login import Login
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from console.attach.tunnel.engine import Reach
+    from console.kube.port_forward import Pipe
+    from console.kube.rank_address import Address, LivePod
+
+
+LINGER = 10.0
+"""Seconds of silence after which a pipe is closed whose local side has said all it had.
+
+Protocol v4 cannot pass that on, and of SPDY's way to say it not every kubelet tells the pod.
+"""
+HELD = 1 << 18
+"""Bytes kept for a reader that awaits them, and for a local connection that is slow."""
+
+
+def _nothing(sent: int, received: int) -> None:
+    """Counts nobody wants."""
+
+
+class Splice:
+    """A pipe and a local connection (or two one-way ones), tied together until either ends."""
+
+    def __init__(self, count: Callable[[int, int], None] = _nothing) -> None:
+        self._count = count
+        self._pipe: Pipe | None = None
+        self._source: asyncio.ReadTransport | None = None
+        self._sink: asyncio.WriteTransport | None = None
+        self._lingering: asyncio.TimerHandle | None = None
+        self._finished = False
+        self.why = ""
+        """Why the pod's side ended, in words; empty when it just closed the connection."""
+        self.by_pod = False
+        """Whether it was the pod's side that ended."""
+        self.ended = asyncio.get_running_loop().create_future()
+        """Done when all is over."""
+
+    def source(self, transport: asyncio.ReadTransport) -> None:
+        """What is read here goes to the pod; it waits until there is a pipe."""
+        self._source = transport
+        transport.pause_reading()
+
+    def sink(self, transport: asyncio.WriteTransport) -> None:
+        """What the pod says is written here."""
+        self._sink = transport
+        transport.set_write_buffer_limits(high=HELD)
+
+    def attach(self, pipe: Pipe) -> None:
+        """Begin."""
+        self._pipe = pipe
+        pipe.attach(self)
+        if self._source and not pipe.closed:
+            self._source.resume_reading()
+
+    def ask(self) -> None:
+        """Find out whether the pod's side still stands."""
+        if self._pipe and not self._pipe.closed:
+            self._pipe.ask()
+
+    def close(self) -> None:
+        """End both sides at once."""
+        for transport in (self._source, self._sink):
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+            elif transport:
+                transport.close()
+        self._over()
+
+    # the local side
+
+    def read(self, data: bytes) -> None:
+        """Bytes for the pod."""
+        if self._pipe and not self._pipe.closed:
+            self._pipe.write(data)
+            self._count(len(data), 0)
+
+    def finished(self) -> None:
+        """The local side will say no more, but may still listen."""
+        if self._pipe and not self._finished:
+            self._finished = True
+            self._pipe.finish()
+            self._linger()
+
+    def slow(self, on: bool) -> None:
+        """The local side takes no more for now."""
+        if self._pipe and not self._pipe.closed:
+            (self._pipe.pause if on else self._pipe.resume)()
+
+    def lost(self) -> None:
+        """The local side is gone."""
+        self._over()
+
+    # the pod's side
+
+    def data(self, data: bytes) -> None:
+        """Bytes of the pod."""
+        if self._sink and not self._sink.is_closing():
+            self._sink.write(data)
+            self._count(0, len(data))
+        if self._lingering:
+            self._linger()
+
+    def full(self, on: bool) -> None:
+        """The pod takes no more for now."""
+        if self._source and not self._source.is_closing():
+            (self._source.pause_reading if on else self._source.resume_reading)()
+
+    def end(self, why: str) -> None:
+        """The pod's side has ended: what it said still leaves."""
+        self.why, self.by_pod = why, True
+        for transport in (self._sink, self._source):
+            if transport:
+                transport.close()
+
+    def _linger(self) -> None:
+        if self._lingering:
+            self._lingering.cancel()
+        self._lingering = asyncio.get_running_loop().call_later(LINGER, self.close)
+
+    def _over(self) -> None:
+        if self._lingering:
+            self._lingering.cancel()
+        if self._pipe and not self._pipe.closed:
+            self._pipe.close()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class Source(asyncio.Protocol):
+    """A file that is only read: standard input."""
+
+    def __init__(self, splice: Splice) -> None:
+        self._splice = splice
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        assert isinstance(transport, asyncio.ReadTransport)
+        self._splice.source(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._splice.read(data)
+
+    def eof_received(self) -> bool:
+        """No more will come; a connection stays open for the answer."""
+        self._splice.finished()
+        return True
+
+
+class Sink(asyncio.BaseProtocol):
+    """A file that is only written: standard output."""
+
+    def __init__(self, splice: Splice) -> None:
+        self._splice = splice
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._splice.sink(transport)
+
+    def pause_writing(self) -> None:
+        """Whoever reads it is slow."""
+        self._splice.slow(True)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._splice.slow(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        self._splice.lost()
+
+
+class Local(Source, Sink):
+    """A connection that came in."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Both ways."""
+        Source.connection_made(self, transport)
+        Sink.connection_made(self, transport)
+
+
+class Conversation:
+    """A pipe for code that awaits: send, receive, finish."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._held = bytearray()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+        self.why = ""
+        pipe.attach(self)
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes, once there is room; Unreachable if the pipe is broken."""
+        await self._room.wait()
+        if self._ended or self._pipe.closed:
+            raise Unreachable(self.why or "The connection was closed by the pod.")
+        self._pipe.write(data)
+
+    async def receive(self) -> bytes:
+        """Bytes as they come; empty at the end. Unreachable with words if that was no proper end."""
+        while not self._held and not self._ended:
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self._held)
+        self._held.clear()
+        if not data and self.why:
+            raise Unreachable(self.why)
+        if not self._ended:
+            self._pipe.resume()
+        return data
+
+    def finish(self) -> None:
+        """Say that no more will be sent, if the protocol can."""
+        self._pipe.finish()
+
+    def data(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._held += data
+        if len(self._held) >= HELD:
+            self._pipe.pause()
+        self._news.set()
+
+    def full(self, on: bool) -> None:
+        """Whether sending has to wait."""
+        (self._room.clear if on else self._room.set)()
+
+    def end(self, why: str) -> None:
+        """The pod's side has ended."""
+        self._ended, self.why = True, why
+        self._room.set()
+        self._news.set()
+
+
+_PIECE = 1 << 16
+
+
+def login(kubeconfig: Path | None, context: str) -> Login:
+    """The log-in of a context; blocking. Raises BadKubeconfig."""
+    return Login(load(kubeconfig).target(context))
+
+
+async def carry(
+    reach: Reach,
+    address: Address,
+    port: int,
+    *,
+    limit: float,
+    say: Callable[[str], None],
+    found: Callable[[LivePod], Awaitable[None]] | None = None,
+) -> None:
+    """Carry bytes until either side ends; raises as `Reach.open`, and Unreachable when the connection breaks.
+
+    `found` hears of the pod before any byte of it is passed on.
+    """
+    pipe, pod = await reach.open(address, port, limit=limit, say=say)
+    if found is not None:
+        await found(pod)
+    splice = Splice()
+    await _write_to(splice, 1)
+    await _read_from(splice, 0)
+    splice.attach(pipe)
+    await splice.ended
+    if splice.why:
+        raise Unreachable(splice.why)
+
+
+def _waits(descriptor: int) -> bool:
+    """Whether the event loop can wait for it: pipes and sockets, but no file, and no terminal that others use too."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+async def _write_to(splice: Splice, descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    if _waits(descriptor):
+        await loop.connect_write_pipe(lambda: Sink(splice), os.fdopen(os.dup(descriptor), "wb", 0))
+    else:
+        splice.sink(_File(descriptor, splice))
+
+
+async def _read_from(splice: Splice, descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    if _waits(descriptor):
+        await loop.connect_read_pipe(lambda: Source(splice), os.fdopen(os.dup(descriptor), "rb", 0))
+    else:
+        splice.source(_Thread(descriptor, splice))
+
+
+class _File(asyncio.WriteTransport):
+    """A file or terminal, which takes what it is given."""
+
+    def __init__(self, descriptor: int, splice: Splice) -> None:
+        super().__init__()
+        self._descriptor, self._splice = descriptor, splice
+        self._closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write all of it."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is kept."""
+
+    def is_closing(self) -> bool:
+        """Whether it is over."""
+        return self._closed
+
+    def close(self) -> None:
+        """The end."""
+        if not self._closed:
+            self._closed = True
+            asyncio.get_running_loop().call_soon(self._splice.lost)
+
+    abort = close
+
+
+class _Thread(asyncio.ReadTransport):
+    """A file or terminal that is read by a thread, which a slow tunnel holds back."""
+
+    def __init__(self, descriptor: int, splice: Splice) -> None:
+        super().__init__()
+        self._descriptor, self._splice = descriptor, splice
+        self._go = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        threading.Thread(target=self._read, name="standard input", daemon=True).start()
+
+    def _read(self) -> None:
+        while not self._closed:
+            self._go.wait()
+            data = os.read(self._descriptor, _PIECE)
+            if self._closed or self._loop.is_closed():
+                return
+            self._loop.call_soon_threadsafe(self._splice.read if data else self._end, data)
+            if not data:
+                return
+
+    def _end(self, _: bytes) -> None:
+        self._splice.finished()
+
+    def pause_reading(self) -> None:
+        """Read no more after the piece under way."""
+        self._go.clear()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._go.set()
+
+    def is_closing(self) -> bool:
+        """Whether it is over."""
+        return self._closed
+
+    def close(self) -> None:
+        """The thread ends with the process if it waits for a key."""
+        self._closed = True

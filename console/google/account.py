@@ -1,0 +1,445 @@
+"""Google Cloud around the cluster: as whom it is asked, where the cluster lies, and which clusters there are.
+
+Works without a cluster too, for whoever has nothing but Google credentials. Google's libraries are loaded, in a thread,
+by the first question.
+
+From a cluster in Google's list to a session with it, without gcloud and without the person's kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
+from console.google.api import loaded
+from console.google.clusters import Clusters, Place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    from console.google.api.container import Gke
+    from console.google.api.endpoints import Reach
+    from console.google.clusters import GkeCluster, Project
+    from console.google.node_pools import PoolsPicture
+    from console.kube.kubeconfig import Kubeconfig
+    from console.kube.watched_cluster import WatchedCluster
+
+
+PRACTICE_PATH = "/practice/google"
+AT_ONCE = 8
+"""Projects that are asked at the same time."""
+REDRAW = 0.25
+"""Seconds between two pictures of a list that grows."""
+_CONTEXT = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
+_PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
+
+
+class Cloud:
+    """Google Cloud as one login sees it, around the cluster one is connected to (`watched`) or, without one, alone."""
+
+    def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
+        self._watched = watched
+        self._read_only = read_only
+        self.project = ""
+        """The project that was named; counts while no cluster is connected."""
+        self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
+        """The same for the region; the environment may name one."""
+        self._reaches: dict[str, Reach] = {}
+        self._places: dict[str, Place] = {}
+        self._opening = asyncio.Lock()
+        self.pools_seen: dict[str, PoolsPicture] = {}
+        """By context: what was last seen of the pools of its cluster."""
+
+    async def close(self) -> None:
+        """End all connections to Google."""
+        reaches, self._reaches = list(self._reaches.values()), {}
+        for reach in reaches:
+            await reach.close()
+
+    @property
+    def practice(self) -> bool:
+        """Whether it is practice Google."""
+        return self.practice_folder is not None
+
+    @property
+    def practice_folder(self) -> Path | None:
+        """Where the practice cluster beside this Google keeps its files; None: it is the real Google."""
+        return self._watched.connected.target.cluster.practice_folder if self._watched else None
+
+    async def reach(self) -> Reach:
+        """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn.
+
+        A login that has ended is told of here: gRPC would take it for a service that is away, and try again for long.
+        """
+        folder = str(self.practice_folder or "")
+        async with self._opening:
+            if folder not in self._reaches:
+                kind = (await loaded("console.google.api.endpoints")).Reach
+                if folder:
+                    self._reaches[folder] = kind.practice(await self._practice_answer())
+                else:
+                    self._reaches[folder] = await kind.real()
+            reach = self._reaches[folder]
+        await reach.token()
+        return reach
+
+    async def _practice_answer(self) -> dict[str, str]:
+        assert self._watched is not None
+        client = self._watched.connected.client
+        answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
+        self._places[str(self.practice_folder)] = Place(answer["project"], answer["location"], answer["cluster"])
+        return answer
+
+    async def gke(self) -> Gke:
+        """The clusters' own service."""
+        module = await loaded("console.google.api.container")
+        found: Gke = module.Gke(await self.reach())
+        return found
+
+    # where
+
+    async def place(self) -> Place:
+        """Where the connected cluster lies; NotFound if it is none of GKE's, or there is none."""
+        if self._watched is None:
+            raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
+        context = self._watched.context
+        if self.practice:
+            await self.reach()
+            return self._places[str(self.practice_folder)]
+        if context not in self._places:
+            self._places[context] = place_in(context) or await self._place_by_node(context)
+        return self._places[context]
+
+    async def _place_by_node(self, context: str) -> Place:
+        """The place of a cluster whose context was renamed: its machines name the project, its address the rest."""
+        assert self._watched is not None
+        connection = self._watched.connected
+        answer = await connection.client.request(
+            "GET", "/api/v1/nodes", params={"limit": "1"}, doing="see where the cluster lies"
+        )
+        try:
+            items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
+            named = _PROVIDER.match(items[0].get("spec", {}).get("providerID", "")) if items else None
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+            raise Unreadable("The API server's list of nodes cannot be read.") from error
+        if named is None:
+            raise NotFound(
+                f"The cluster of context {context} is none of GKE's, as far as its nodes tell.",
+                "Google's pools, operations and checks are for clusters of GKE.",
+            )
+        server = connection.target.cluster.server.removeprefix("https://").rstrip("/")
+        authority = connection.target.cluster.certificate_authority_data
+        for each in (await (await self.gke()).clusters_of(named[1])).clusters:
+            if server in (each.endpoint, each.dns_endpoint) or (authority and authority == each.authority):
+                return Place(each.project, each.location, each.name)
+        raise NotFound(
+            f"Project {named[1]} has no cluster with the address {server}.",
+            "Name the context gke_PROJECT_LOCATION_NAME.",
+        )
+
+    # what there is
+
+    async def projects(self) -> AsyncGenerator[Project, None]:
+        """Projects that the login may see, as they come."""
+        module = await loaded("console.google.api.projects")
+        async with aclosing(module.projects(await self.reach())) as found:
+            async for each in found:
+                yield each
+
+    async def clusters(self, projects: Sequence[str] = ()) -> Clusters:
+        """All clusters of these projects, else of all that can be seen; what could not be read is named."""
+        latest = Clusters(())
+        async with aclosing(self.growing(projects)) as pictures:
+            async for picture in pictures:
+                latest = picture
+        return latest
+
+    async def growing(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
+        """The same while it is read: every quarter of a second what is known by then, at last all of it."""
+        gke = await self.gke()
+        pending: set[asyncio.Task[Clusters]] = set()
+        known = Clusters(())
+        shown = time.monotonic()
+        try:
+            async with aclosing(self._asked(projects)) as names:
+                async for name in names:
+                    pending.add(asyncio.create_task(_read(gke, name)))
+                    if len(pending) >= AT_ONCE:
+                        known, pending = await _some(known, pending)
+                    if time.monotonic() > shown + REDRAW:
+                        shown = time.monotonic()
+                        yield known
+            while pending:
+                known, pending = await _some(known, pending)
+                if pending and time.monotonic() > shown + REDRAW:
+                    shown = time.monotonic()
+                    yield known
+            yield known
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _asked(self, projects: Sequence[str]) -> AsyncGenerator[str, None]:
+        """Names of the projects to look into."""
+        if projects:
+            for each in projects:
+                yield each
+            return
+        try:
+            async with aclosing(self.projects()) as found:
+                async for project in found:
+                    yield project.id
+        except NotAllowed as error:
+            usual = await self.usual_project()
+            if not usual:
+                raise BadInput(error.message, "Name the projects: --project ID.") from error
+            yield usual
+
+    async def usual_project(self) -> str:
+        """The project of the connected cluster, else the one that was named, the login's own, the environment's."""
+        try:
+            return (await self.place()).project
+        except NotFound:
+            return self.project or (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+
+    async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
+        """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if there are several."""
+        place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
+        if place is not None:
+            return await (await self.gke()).cluster(place.project, place.location, place.cluster)
+        return (await self.clusters(projects)).named(name)
+
+    # going there
+
+    async def greet(self, cluster: GkeCluster, way: str = "") -> str:
+        """Log in to a cluster once ("dns" or "ip", else what answers first); gives its version of Kubernetes."""
+        token = (await self.reach()).token
+        return (await greet(cluster, token, way, practice=self.practice_folder))[1]
+
+    async def enter(self, cluster: GkeCluster, way: str = "") -> None:
+        """Go there with the session that this belongs to; whatever fails leaves it where it is. No file is written."""
+        assert self._watched is not None
+        token, practice = (await self.reach()).token, self.practice_folder
+        chosen, _ = await greet(cluster, token, way, practice=practice)
+        address = ways(cluster)[chosen]
+        add(self._watched.kubeconfig, cluster, address, token, practice=practice)
+        await self._watched.switch(context=cluster.context)
+
+    @staticmethod
+    def usual_kubeconfig() -> Path:
+        """The file that kubectl would write to."""
+        return usual_kubeconfig()
+
+    @staticmethod
+    async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
+        """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had such an entry."""
+        return await write_kubeconfig(cluster, path, way)
+
+    async def enable_service(self, project: str, service: str) -> None:
+        """Enable a service of Google's in a project and wait until it is."""
+        self.check_may(f"enable {service}")
+        module = await loaded("console.google.api.projects")
+        await module.enable(await self.reach(), project, service)
+
+    def check_may(self, what: str) -> None:
+        """NotAllowed, naming `what`, in read-only mode."""
+        if self._watched is not None:
+            self._watched.changing(what)
+        elif self._read_only:
+            raise in_read_only_mode(what)
+
+
+def place_in(context: str) -> Place | None:
+    """The place that the name of a context tells, if it is one that gcloud made: gke_PROJECT_LOCATION_NAME."""
+    named = _CONTEXT.match(context)
+    return Place(*named.groups()) if named else None
+
+
+async def _read(gke: Gke, project: str) -> Clusters:
+    try:
+        return await gke.clusters_of(project)
+    except ConsoleError as error:
+        return Clusters((), ((project, error),))
+
+
+async def _some(known: Clusters, pending: set[asyncio.Task[Clusters]]) -> tuple[Clusters, set[asyncio.Task[Clusters]]]:
+    """What is known once at least one more has answered, and those that have not."""
+    done, waiting = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        known = known.joined(task.result())
+    return known, waiting
+
+
+async def from_google(context: str) -> Kubeconfig:
+    """A kubeconfig in memory with the one cluster of that context, gke_PROJECT_LOCATION_NAME; asks Google for it."""
+    from console.kube.kubeconfig import Kubeconfig
+
+    cloud = Cloud()
+    try:
+        found = await cloud.find(context)
+        token = (await cloud.reach()).token
+        made = Kubeconfig()
+        made.source, made.current = "of Google's list of clusters", found.context
+        add(made, found, ways(found)[await reachable(found)], token)
+        return made
+    finally:
+        await cloud.close()
+
+
+ANSWER = 4.0
+"""Seconds in which an address has to take a connection."""
+WAYS = ("dns", "ip")
+_PLUGIN = "gke-gcloud-auth-plugin"
+_UP = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
+
+
+def ways(cluster: GkeCluster) -> dict[str, str]:
+    """Ways in -> address: "dns" through Google's front end, "ip" to the control plane itself."""
+    found = {"dns": cluster.dns_endpoint, "ip": cluster.endpoint}
+    return {way: address for way, address in found.items() if address}
+
+
+def check_ready(cluster: GkeCluster) -> None:
+    """BadInput, with the reason, if nobody could be connected to this cluster."""
+    if cluster.status not in _UP:
+        why = f": {cluster.message.rstrip('.')}" if cluster.message else ""
+        words = f"Cluster {cluster.name} is in state {cluster.status.lower()}{why}."
+        hints = {"PROVISIONING": "It is being made: try again in a few minutes.", "STOPPING": "It is being deleted."}
+        raise BadInput(words, hints.get(cluster.status, "Its control plane does not run: repair it or make another."))
+    if not ways(cluster):
+        raise BadInput(f"Cluster {cluster.name} has no address yet.", "Try again in a few minutes.")
+
+
+async def reachable(cluster: GkeCluster, way: str = "") -> str:
+    """The way in that answers ("dns" first), or the one asked for; Unreachable, with what to do, if none does."""
+    check_ready(cluster)
+    known = ways(cluster)
+    if way and way not in known:
+        missing = {"dns": "its DNS endpoint is switched off", "ip": "it has no IP endpoint"}[way]
+        enable = f"gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location}"
+        raise BadInput(f"Cluster {cluster.name} cannot be reached that way: {missing}.", f"Switch it on: `{enable}`.")
+    for each, address in known.items():
+        if (not way or each == way) and await _answers(address):
+            return each
+    if cluster.private and "dns" not in known:
+        raise _private(cluster)
+    named = " and ".join(known[each] for each in known if not way or each == way)
+    raise Unreachable(
+        f"Cluster {cluster.name} does not answer at {named}.",
+        "See whether this machine is among its authorized networks, and whether a proxy stands between.",
+    )
+
+
+def _private(cluster: GkeCluster) -> Unreachable:
+    return Unreachable(
+        f"Cluster {cluster.name} is private: {cluster.endpoint} answers only inside its network.",
+        "Connect from a machine in that network or over its VPN, or switch its DNS endpoint on: "
+        f"`gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location} "
+        f"--project {cluster.project}`.",
+    )
+
+
+async def _answers(address: str) -> bool:
+    parts = urlsplit(f"//{address}")
+    try:
+        async with asyncio.timeout(ANSWER):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+async def greet(
+    cluster: GkeCluster,
+    token: Callable[[], Awaitable[tuple[str, float]]],
+    way: str = "",
+    *,
+    practice: Path | None = None,
+) -> tuple[str, str]:
+    """Log in to the cluster once; gives the way in that answered, and the version of Kubernetes that it runs."""
+    from console.kube.discovery import Connection
+    from console.kube.kubeconfig import Kubeconfig
+
+    chosen = await reachable(cluster, way)
+    address = ways(cluster)[chosen]
+    kubeconfig = Kubeconfig()
+    add(kubeconfig, cluster, address, token, practice=practice)
+    connection = Connection(kubeconfig.target(cluster.context))
+    try:
+        return chosen, await connection.catalogue.build()
+    except Unreachable as error:  # a proxy on the way may have taken the connection
+        raise (_private(cluster) if cluster.private and chosen == "ip" else error) from error
+    finally:
+        await connection.close()
+
+
+def add(
+    kubeconfig: Kubeconfig,
+    cluster: GkeCluster,
+    address: str,
+    token: Callable[[], Awaitable[tuple[str, float]]],
+    *,
+    practice: Path | None = None,
+) -> None:
+    """Put the cluster into the kubeconfig in memory, with a token that is asked for anew before it ends."""
+    from console.kube.kubeconfig import Context
+    from console.kube.target import Cluster, User
+
+    name = cluster.context
+    authority = cluster.authority if address == cluster.endpoint or practice else None
+    kubeconfig.clusters[name] = Cluster(
+        server=f"https://{address}", certificate_authority_data=authority or None, practice_folder=practice
+    )
+    kubeconfig.users[name] = User(source=token)
+    kubeconfig.contexts[name] = Context(name, name)
+
+
+def usual_kubeconfig() -> Path:
+    """The file that kubectl would write to."""
+    from console.kube import kubeconfig
+
+    return kubeconfig.usual_file()
+
+
+async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
+    """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had an entry of that name.
+
+    Who uses it logs in with Google's plug-in where that is installed, else with `a4` itself: no token is written.
+    """
+    from console.kube import kubeconfig
+
+    check_ready(cluster)
+    known = ways(cluster)
+    if way and way not in known:
+        await reachable(cluster, way)  # says why not
+    chosen = way or next(iter(known))
+    command, arguments = await asyncio.to_thread(_login_program)
+    made = kubeconfig.Entry(
+        cluster.context,
+        f"https://{known[chosen]}",
+        cluster.authority if chosen == "ip" else "",
+        command,
+        arguments,
+    )
+    target = path or kubeconfig.usual_file()
+    return target, await asyncio.to_thread(kubeconfig.write, target, made)
+
+
+def _login_program() -> tuple[str, tuple[str, ...]]:
+    """The program that gives kubectl a token."""
+    if found := shutil.which(_PLUGIN):
+        return Path(found).name, ()
+    beside = Path(sys.executable).with_name("a4")
+    return shutil.which("a4") or str(beside), ("clusters", "token")

@@ -1,0 +1,16 @@
+"""Google Cloud beside GKE itself: one module per service, each the only one that imports its client library.
+
+Nothing here is imported before a screen or command of Google's is opened: the libraries take a second to load.
+"""
+
+import asyncio
+import importlib
+import os
+from types import ModuleType
+
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connections into the terminal otherwise
+
+
+async def loaded(module: str) -> ModuleType:
+    """A module that loads Google's libraries, a second the first time."""
+    return await asyncio.to_thread(importlib.import_module, module)

@@ -1,0 +1,95 @@
+"""Artifact Registry: repositories and the images in them; the only importer of google.cloud.artifactregistry."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import artifactregistry_v1 as api
+
+from console.errors import Unreachable
+from console.google.api.failures import told
+from console.google.builds import Image, Repository
+
+if TYPE_CHECKING:
+    from console.google.api.endpoints import Reach
+
+PATIENCE = 30.0
+CREATING = 120.0
+"""Seconds that making a repository may take."""
+
+
+class Registries:
+    """The repositories of any project."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._client = reach.client(api.ArtifactRegistryAsyncClient)
+
+    async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
+        """Those of one location, of any format."""
+        request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
+        with told(f"list the image repositories of {project} in {location}"):
+            return tuple(
+                [_repository(each) async for each in await self._client.list_repositories(request, timeout=PATIENCE)]
+            )
+
+    async def repository(self, project: str, location: str, name: str) -> Repository:
+        """One of them; NotFound."""
+        path = f"projects/{project}/locations/{location}/repositories/{name}"
+        with told(f"look at repository {name} in {location}"):
+            return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))
+
+    async def members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
+        """Who may do what with a repository, by its own policy: role -> members."""
+        path = f"projects/{project}/locations/{location}/repositories/{name}"
+        with told(f"see who may use repository {name}"):
+            policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
+        found: dict[str, set[str]] = {}
+        for each in policy.bindings:
+            found.setdefault(each.role, set()).update(each.members)
+        return {role: frozenset(names) for role, names in found.items()}
+
+    async def create_repository(self, project: str, location: str, name: str) -> Repository:
+        """Make a repository for images and wait until it is there."""
+        request = api.CreateRepositoryRequest(
+            parent=f"projects/{project}/locations/{location}",
+            repository_id=name,
+            repository=api.Repository(format_=api.Repository.Format.DOCKER),
+        )
+        with told(f"create repository {name} in {location}"):
+            begun: Any = await self._client.create_repository(request, timeout=PATIENCE)
+            try:
+                async with asyncio.timeout(CREATING):
+                    return _repository(await begun.result(timeout=None))
+            except TimeoutError as error:
+                words = f"Repository {name} was not ready within {CREATING:.0f} s."
+                raise Unreachable(words, "It may still become so: look again in a while.") from error
+
+    async def images(self, repository: Repository) -> tuple[Image, ...]:
+        """All images of a repository, latest first."""
+        parent = f"projects/{repository.project}/locations/{repository.location}/repositories/{repository.name}"
+        request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
+        with told(f"list the images of {repository.address}"):
+            found = [
+                _image(repository.address, each)
+                async for each in await self._client.list_docker_images(request, timeout=PATIENCE)
+            ]
+        return tuple(sorted(found, key=lambda each: -each.uploaded))
+
+
+def _repository(found: Any) -> Repository:
+    parts = found.name.split("/")  # projects/P/locations/L/repositories/R
+    return Repository(parts[1], parts[3], parts[5], found.format_.name, found.size_bytes)
+
+
+def _image(address: str, found: Any) -> Image:
+    base, _, digest = found.uri.partition("@")
+    return Image(
+        repository=address,
+        name=base.removeprefix(f"{address}/"),
+        tags=tuple(found.tags),
+        digest=digest,
+        bytes=found.image_size_bytes,
+        uploaded=found.upload_time.timestamp() if found.upload_time else 0.0,
+        built=found.build_time.timestamp() if found.build_time else 0.0,
+    )

@@ -1,0 +1,169 @@
+"""Cloud Build: builds asked for, listed, looked at and cancelled; the only importer of google.cloud.devtools.
+
+Cloud Logging: what builds have printed; the only importer of google.cloud.logging_v2.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from google.cloud.devtools import cloudbuild_v1 as api
+from google.cloud.logging_v2.services.logging_service_v2 import LoggingServiceV2AsyncClient
+from google.cloud.logging_v2.types import ListLogEntriesRequest
+from google.protobuf.json_format import ParseError
+
+from console.errors import BadInput
+from console.google.api.failures import told
+from console.google.builds import Build, BuildLine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from console.google.api.endpoints import Reach
+    from console.google.builds import BuildPlan
+
+
+PATIENCE = 30.0
+_OWN_KEYS = {"timeout", "source"}
+"""Of a build description: what the form says instead."""
+_MODES = api.BuildOptions.LoggingMode
+_IN_LOGGING_ONLY = {_MODES.CLOUD_LOGGING_ONLY, _MODES.STACKDRIVER_ONLY, _MODES.NONE}
+_NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
+
+
+class Builds:
+    """The builds of one project in one region."""
+
+    def __init__(self, reach: Reach, project: str, location: str) -> None:
+        self._client = reach.client(api.CloudBuildAsyncClient)
+        self.project, self.location = project, location
+
+    @property
+    def _parent(self) -> str:
+        return f"projects/{self.project}/locations/{self.location}"
+
+    async def listed(self) -> AsyncGenerator[Build, None]:
+        """The latest first, page after page as they come."""
+        request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
+        with told(f"list the builds of {self.project} in {self.location}"):
+            async for each in await self._client.list_builds(request, timeout=PATIENCE):
+                yield read_build(self.location, each)
+
+    async def build(self, number: str) -> Build:
+        """One of them; NotFound."""
+        request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
+        with told(f"look at build {number}"):
+            return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))
+
+    async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
+        """Ask for a build of what was put into a bucket; it is under way when this returns."""
+        build = message(plan, description)
+        build.source = api.Source(storage_source=api.StorageSource(bucket=bucket, object_=source))
+        request = api.CreateBuildRequest(parent=self._parent, project_id=self.project, build=build)
+        with told(f"build {plan.image}"):
+            # Not tried again by itself: what was lost on the way back may have begun.
+            begun = await self._client.create_build(request, timeout=PATIENCE)
+        return read_build(self.location, begun.metadata.build)
+
+    async def cancel(self, number: str) -> Build:
+        """End one that is under way."""
+        request = api.CancelBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
+        with told(f"cancel build {number}"):
+            return read_build(self.location, await self._client.cancel_build(request, timeout=PATIENCE))
+
+
+def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
+    """A build description (the content of cloudbuild.yml) with the plan's choices, as Google's message; BadInput."""
+    try:
+        text = json.dumps({key: value for key, value in description.items() if key not in _OWN_KEYS})
+        build = api.Build.from_json(text, ignore_unknown_fields=False)
+    except (ParseError, TypeError) as error:
+        why = str(error).partition("\n")[0].removeprefix("Failed to parse ").strip()
+        raise BadInput(f"The build description of {plan.context.name} cannot be used: {why}.") from error
+    if not build.steps:
+        raise BadInput(f"The build description of {plan.context.name} has no steps.", "It needs at least one.")
+    substitutions = {**dict(build.substitutions), **plan.substitutions}
+    build.substitutions = {name: value for name, value in substitutions.items() if name in plan.context.wanted}
+    build.timeout = {"seconds": plan.time_out}
+    kind = plan.machine.upper().replace("-", "_")
+    machine: Any = api.BuildOptions.MachineType
+    if kind not in machine.__members__:
+        raise BadInput(f"Cloud Build has no machine {plan.machine}.")
+    build.options.machine_type = machine[kind]
+    return build
+
+
+def read_build(location: str, found: Any) -> Build:
+    """A build out of Google's message."""
+    images = tuple(each.name for each in found.results.images)
+    machine = found.options.machine_type
+    failure = found.failure_info.detail if found.failure_info else ""
+    return Build(
+        id=found.id,
+        project=found.project_id,
+        location=location,
+        status=found.status.name if found.status else "QUEUED",
+        why=(found.status_detail or failure) if found.status.name not in {"SUCCESS", "WORKING", "QUEUED"} else "",
+        images=images or tuple(found.images),
+        digests=tuple(each.digest for each in found.results.images),
+        substitutions=dict(found.substitutions),
+        machine=machine.name.lower().replace("_", "-") if machine else "",
+        time_out=found.timeout.total_seconds() if found.timeout else 0.0,
+        created=_moment(found.create_time),
+        started=_moment(found.start_time),
+        ended=_moment(found.finish_time),
+        log_bucket="" if found.options.logging in _IN_LOGGING_ONLY else found.logs_bucket,
+        log_entries=found.options.logging not in _NOT_IN_LOGGING,
+        link=found.log_url,
+        tags=tuple(found.tags),
+    )
+
+
+def _moment(value: Any) -> float:
+    return value.timestamp() if value else 0.0
+
+
+PAGE = 1000
+"""Entries in one answer: the service allows sixty answers a minute."""
+
+
+class BuildEntries:
+    """The entries of one build, read again and again while it is written."""
+
+    def __init__(self, reach: Reach, project: str, number: str) -> None:
+        self._client = reach.client(LoggingServiceV2AsyncClient)
+        self._project, self._number = project, number
+        self._since = ""
+        self._seen: set[str] = set()
+        """Names of the entries at the latest moment, which the next look finds again."""
+
+    async def more(self) -> AsyncGenerator[BuildLine, None]:
+        """Lines that no look before has given, oldest first."""
+        wanted = f'resource.type="build" AND resource.labels.build_id="{self._number}"'
+        if self._since:
+            wanted += f' AND timestamp>="{self._since}"'
+        request = ListLogEntriesRequest(
+            resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE
+        )
+        with told(f"read the log of build {self._number}"):
+            async for entry in await self._client.list_log_entries(request, timeout=PATIENCE):
+                if self._is_new(entry):
+                    yield BuildLine(entry.timestamp.timestamp(), entry.text_payload)
+
+    def _is_new(self, entry: Any) -> bool:
+        if entry.insert_id in self._seen:
+            return False
+        moment = _written(entry.timestamp)
+        if moment != self._since:
+            self._since, self._seen = moment, set()
+        self._seen.add(entry.insert_id)
+        return True
+
+
+def _written(moment: Any) -> str:
+    """A moment as a filter has it, to the nanosecond: two entries of one moment are told apart by their names."""
+    return str(moment.rfc3339()) if hasattr(moment, "rfc3339") else datetime.fromtimestamp(
+        moment.timestamp(), UTC
+    ).isoformat()  # fmt: skip

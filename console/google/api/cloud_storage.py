@@ -1,0 +1,333 @@
+"""Cloud Storage: buckets and objects; the only importer of google.cloud.storage, whose calls run in threads.
+
+Downloads out of buckets: in pieces that can be gone on with, checked by crc32c, whole under their final names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import google.cloud.storage as api
+from google.api_core.exceptions import NotFound as ApiNotFound
+from google.api_core.exceptions import PreconditionFailed, RequestRangeNotSatisfiable
+from google.cloud.storage.retry import DEFAULT_RETRY
+from google_crc32c import Checksum
+from requests import exceptions as transport
+
+from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
+from console.google.api.failures import told
+from console.google.storage import Bucket, GcsPlace, StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+    from pathlib import Path
+
+    from console.google.api.endpoints import Reach
+
+
+PATIENCE = 30.0
+"""Seconds of silence that one request may last."""
+RETRY = DEFAULT_RETRY.with_timeout(60.0)
+PAGE = 1000
+"""Objects in one answer."""
+AnswerT = TypeVar("AnswerT")
+
+
+@contextmanager
+def answered(doing: str) -> Iterator[None]:
+    """As `told`, and for what the HTTP library raises by itself."""
+    try:
+        with told(doing):
+            yield
+    except transport.RequestException as error:
+        raise Unreachable(f"Could not {doing}: Cloud Storage does not answer.", TRY_AGAIN) from error
+
+
+class Buckets:
+    """The buckets of one project, and any others by name."""
+
+    def __init__(self, reach: Reach, project: str) -> None:
+        self._reach, self.project = reach, project
+        self._made: Any = None
+
+    def client(self) -> Any:
+        """The library's client; in a thread."""
+        if self._made is None:
+            where = self._reach.practice_http
+            options = {"api_endpoint": where} if where else None
+            self._made = api.Client(self.project, self._reach.login(), client_options=options)
+        return self._made
+
+    async def asked(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
+        """What `call` answers, in a thread; it gets the client."""
+        with answered(doing):
+            return await asyncio.to_thread(lambda: call(self.client()))
+
+    async def close(self) -> None:
+        """End its connections."""
+        made, self._made = self._made, None
+        if made is not None:
+            await asyncio.to_thread(made.close)
+
+    # buckets
+
+    async def listed(self) -> tuple[Bucket, ...]:
+        """All buckets of the project."""
+
+        def call(client: Any) -> list[Bucket]:
+            return [_bucket(each) for each in client.list_buckets(page_size=PAGE, timeout=PATIENCE, retry=RETRY)]
+
+        return tuple(await self.asked(f"list the buckets of {self.project}", call))
+
+    async def bucket(self, name: str) -> Bucket:
+        """One bucket; NotFound."""
+
+        def call(client: Any) -> Bucket:
+            return _bucket(client.get_bucket(name, timeout=PATIENCE, retry=RETRY))
+
+        return await self.asked(f"look at bucket {name}", call)
+
+    async def members(self, name: str) -> dict[str, frozenset[str]]:
+        """Who may do what with a bucket, by its own policy: role -> members. What the project gives is not in it."""
+
+        def call(client: Any) -> dict[str, frozenset[str]]:
+            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=PATIENCE, retry=RETRY)
+            found: dict[str, set[str]] = {}
+            for each in policy.bindings:
+                found.setdefault(each["role"], set()).update(each.get("members", ()))
+            return {role: frozenset(members) for role, members in found.items()}
+
+        return await self.asked(f"see who may use bucket {name}", call)
+
+    async def create(self, name: str, location: str) -> Bucket:
+        """Make a bucket in the project, with uniform rights."""
+
+        def call(client: Any) -> Bucket:
+            made = api.Bucket(client, name)
+            made.iam_configuration.uniform_bucket_level_access_enabled = True
+            made.create(location=location, timeout=PATIENCE, retry=RETRY)
+            return _bucket(made)
+
+        return await self.asked(f"create bucket {name}", call)
+
+    async def owned(self, name: str) -> bool:
+        """Whether the project has a bucket of that name: anybody may have taken a name that is easily guessed."""
+
+        def call(client: Any) -> bool:
+            found = client.list_buckets(prefix=name, page_size=PAGE, timeout=PATIENCE, retry=RETRY)
+            return any(each.name == name for each in found)
+
+        return await self.asked(f"list the buckets of {self.project}", call)
+
+    # objects
+
+    async def folder(self, place: GcsPlace, most: int = 5 * PAGE) -> tuple[list[StoredObject], bool]:
+        """What is in one folder, folders as such; whether there is more than `most`."""
+
+        def call(client: Any) -> tuple[list[StoredObject], bool]:
+            found = client.list_blobs(
+                place.bucket, prefix=place.folder, delimiter="/", include_folders_as_prefixes=True, page_size=PAGE,
+                timeout=PATIENCE, retry=RETRY,
+            )  # fmt: skip
+            objects: list[StoredObject] = []
+            for page in found.pages:
+                objects += [_object(each) for each in page if each.name != place.folder]
+                if len(objects) + len(found.prefixes) >= most:
+                    break
+            folders = [StoredObject(name) for name in sorted(found.prefixes)]
+            return [*folders, *objects], bool(found.next_page_token)
+
+        return await self.asked(f"list {place}", call)
+
+    async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
+        """All objects that lie under a folder, or the one object of that name, page after page."""
+        pages: Any = None
+
+        def begin(client: Any) -> Any:
+            if place.path and not place.path.endswith("/"):
+                one = client.bucket(place.bucket).get_blob(place.path, timeout=PATIENCE, retry=RETRY)
+                if one is not None:
+                    return iter([[one]])
+            return client.list_blobs(
+                place.bucket, prefix=place.folder, page_size=PAGE, timeout=PATIENCE, retry=RETRY
+            ).pages
+
+        pages = await self.asked(f"list {place}", begin)
+        while True:
+            page = await self.asked(f"list {place}", lambda _: _objects(next(pages, None)))
+            if page is None:
+                break
+            for each in page:
+                yield each
+
+    async def text(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
+        """Bytes of an object from `start` on; none if it has no more, or is not there."""
+
+        def call(client: Any) -> bytes:
+            blob = client.bucket(place.bucket).blob(place.path)
+            try:
+                return bytes(
+                    blob.download_as_bytes(
+                        start=start,
+                        end=start + most - 1,
+                        raw_download=True,
+                        checksum=None,
+                        timeout=PATIENCE,
+                        retry=RETRY,
+                    )
+                )
+            except (ApiNotFound, RequestRangeNotSatisfiable):
+                return b""
+
+        return await self.asked(f"read {place}", call)
+
+    async def send(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
+        """Put a file of this machine there; Conflict if there is an object already and it is not to be replaced."""
+
+        def call(client: Any) -> None:
+            blob = client.bucket(place.bucket).blob(place.path)
+            blob.upload_from_filename(
+                str(file), checksum="crc32c", if_generation_match=None if replace else 0,
+                timeout=PATIENCE, retry=RETRY,
+            )  # fmt: skip
+
+        try:
+            await self.asked(f"write {place}", call)
+        except ConsoleError as error:
+            if isinstance(error.__cause__, PreconditionFailed):
+                raise Conflict(f"{place} is there already.", "Choose another place, or replace it.") from error
+            raise
+
+
+def replaced(error: ConsoleError) -> bool:
+    """Whether it says that an object is not what it was: deleted, or of another generation."""
+    return isinstance(error.__cause__, ApiNotFound | PreconditionFailed)
+
+
+def _bucket(found: Any) -> Bucket:
+    return Bucket(
+        name=found.name,
+        project=str(found.project_number or ""),
+        location=(found.location or "").lower(),
+        location_type=found.location_type or "",
+        storage_class=found.storage_class or "",
+        created=found.time_created.timestamp() if found.time_created else 0.0,
+        uniform=bool(found.iam_configuration.uniform_bucket_level_access_enabled),
+        hierarchical=bool(found.hierarchical_namespace_enabled),
+    )
+
+
+def _objects(page: Any) -> list[StoredObject] | None:
+    return None if page is None else [_object(each) for each in page]
+
+
+def _object(found: Any) -> StoredObject:
+    return StoredObject(
+        name=found.name,
+        bytes=found.size or 0,
+        updated=found.updated.timestamp() if found.updated else 0.0,
+        generation=int(found.generation or 0),
+        crc32c=found.crc32c or "",
+    )
+
+
+PIECE = 16 * 1024 * 1024
+"""Bytes that one request brings."""
+
+
+async def fetch(
+    buckets: Buckets, bucket: str, stored: StoredObject, target: Path, progress: Callable[[int], None]
+) -> bool:
+    """Bring one object; False if it was there already. `progress` gets the bytes that came or were there.
+
+    What has come stays beside the target as .NAME.GENERATION.part for the next try; CopyFailed if it came damaged.
+    """
+    if await asyncio.to_thread(_is_there, target, stored):
+        progress(stored.bytes)
+        return False
+    part = target.with_name(f".{target.name}.{stored.generation}.part")
+    checksum = await asyncio.to_thread(_begin, part, stored.bytes)
+    at = await asyncio.to_thread(_size, part)
+    progress(at)
+    try:
+        while at < stored.bytes:
+            came = await buckets.asked(f"fetch {stored.name}", _Piece(bucket, stored, part, at, checksum))
+            at += came
+            progress(came)
+    except ConsoleError as error:
+        if not replaced(error):
+            raise
+        raise CopyFailed(f"{stored.name} was replaced or deleted while it came.", "Fetch it again.") from error
+    await asyncio.to_thread(_finish, part, target, stored, checksum)
+    return True
+
+
+class _Piece:
+    """Brings one piece and adds it to the file; gives how many bytes that were."""
+
+    def __init__(self, bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum) -> None:
+        self.bucket, self.stored, self.part, self.at, self.checksum = bucket, stored, part, at, checksum
+
+    def __call__(self, client: Any) -> int:
+        blob = client.bucket(self.bucket).blob(self.stored.name)
+        end = min(self.at + PIECE, self.stored.bytes) - 1
+        data = blob.download_as_bytes(
+            start=self.at, end=end, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY,
+            if_generation_match=self.stored.generation,
+        )  # fmt: skip
+        if len(data) != end + 1 - self.at:
+            raise CopyFailed(f"{self.stored.name} ended early.", "Fetch it again: what has come is kept.")
+        try:
+            with self.part.open("ab") as file:
+                file.write(data)
+        except OSError as error:
+            raise CopyFailed(f"{self.part} cannot be written: {error.strerror}.", "Is the disk full?") from error
+        self.checksum.update(data)
+        return len(data)
+
+
+def _sum_of(path: Path) -> Checksum:
+    checksum = Checksum()
+    with path.open("rb") as file:
+        while data := file.read(PIECE):
+            checksum.update(data)
+    return checksum
+
+
+def _said(checksum: Checksum) -> str:
+    return base64.b64encode(checksum.digest()).decode()
+
+
+def _is_there(target: Path, stored: StoredObject) -> bool:
+    if not target.is_file() or target.stat().st_size != stored.bytes:
+        return False
+    return bool(stored.crc32c) and _said(_sum_of(target)) == stored.crc32c
+
+
+def _begin(part: Path, size: int) -> Checksum:
+    """What an earlier try has left, counted; an empty file where it left nothing that can be used."""
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if part.is_file() and part.stat().st_size <= size:
+            return _sum_of(part)
+        part.write_bytes(b"")
+    except OSError as error:
+        raise CopyFailed(f"{part.parent} cannot be written: {error.strerror}.", "Choose another folder.") from error
+    return Checksum()
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size
+
+
+def _finish(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:
+    if stored.crc32c and _said(checksum) != stored.crc32c:
+        part.unlink()
+        raise CopyFailed(f"{stored.name} came damaged: its checksum differs.", "Fetch it again.")
+    try:
+        part.replace(target)
+    except OSError as error:
+        raise CopyFailed(f"{target} cannot be written: {error.strerror}.", "Choose another folder.") from error

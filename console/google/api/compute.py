@@ -1,0 +1,201 @@
+"""Networks of a project: ways out by Cloud NAT, and firewall rules; asked of Compute Engine's REST API, in threads.
+
+Reservations of machines, asked of Compute Engine's REST API, in threads.
+
+Managed instance groups: how many machines a pool should have, and what is done to them.
+
+GKE's own API does not say. Asked of Compute Engine's REST API with Google's authorized HTTP session, in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from google.auth.exceptions import GoogleAuthError, TransportError
+from google.auth.transport.requests import AuthorizedSession
+from requests import RequestException
+
+from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.google.api.endpoints import LOG_IN
+from console.google.api.failures import quota_project
+from console.google.clusters import Firewall, Nat, Reservation
+from console.google.node_pools import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from console.google.api.endpoints import Reach
+
+
+PATIENCE = 15.0
+_REAL = "https://compute.googleapis.com"
+_KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound}
+_PAGES = 20
+"""Pages of one list, 500 each; nobody has more routers or rules."""
+
+
+async def nats(reach: Reach, project: str, region: str) -> tuple[Nat, ...]:
+    """Cloud NAT gateways of a region."""
+    path = f"/compute/v1/projects/{project}/regions/{region}/routers"
+    found = await asyncio.to_thread(_listed, reach, path, f"list the Cloud NATs in {region}")
+    return tuple(
+        Nat(
+            name=str(nat.get("name", "")),
+            network=_last(router.get("network")),
+            subnets=tuple(_last(each.get("name")) for each in nat.get("subnetworks", ())),
+        )
+        for router in found
+        for nat in router.get("nats", ())
+    )
+
+
+async def firewalls(reach: Reach, project: str, network: str) -> tuple[Firewall, ...]:
+    """Rules of a network for what comes in, those that are switched off left out."""
+    path = f"/compute/v1/projects/{project}/global/firewalls"
+    found = await asyncio.to_thread(_listed, reach, path, f"list the firewall rules of {project}")
+    rules = (
+        _firewall(each)
+        for each in found
+        if _last(each.get("network")) == network and each.get("direction") == "INGRESS" and not each.get("disabled")
+    )
+    return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.name)))
+
+
+def _firewall(found: dict[str, Any]) -> Firewall:
+    rules = found.get("allowed") or found.get("denied") or ()
+    return Firewall(
+        name=str(found.get("name", "")),
+        allows=bool(found.get("allowed")),
+        priority=int(found.get("priority", 1000)),
+        sources=tuple(found.get("sourceRanges", ())) + tuple(found.get("sourceTags", ())),
+        ports=tuple(port for each in rules if each.get("IPProtocol") in {"tcp", "all"} for port in _ports(each)),
+    )
+
+
+def _ports(rule: dict[str, Any]) -> Iterable[str]:
+    return rule.get("ports") or ("0-65535",)
+
+
+def _last(link: Any) -> str:
+    return str(link or "").rpartition("/")[2]
+
+
+def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
+    """All pages of a list; blocking."""
+    items: list[dict[str, Any]] = []
+    token = ""
+    with authorized(reach) as session:
+        for _ in range(_PAGES):
+            params = {"maxResults": "500", **({"pageToken": token} if token else {})}
+            told = answered(session, reach, path, doing, params)
+            items += told.get("items", ())
+            token = str(told.get("nextPageToken", ""))
+            if not token:
+                break
+    return items
+
+
+def authorized(reach: Reach) -> Any:
+    """A session of Compute Engine's REST API, to be closed; blocking, as are all calls with it."""
+    return AuthorizedSession(reach.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
+
+
+def answered(
+    session: Any, reach: Reach, path: str, doing: str, params: Mapping[str, str] | None = None, *,
+    role: str = "Compute Network Viewer",
+) -> dict[str, Any]:  # fmt: skip
+    """What a GET gives; ApiDisabled, NotAllowed (with the `role` that allows it), NotFound, Unreachable."""
+    try:
+        answer = session.get((reach.practice_http or _REAL) + path, params=params, timeout=PATIENCE)
+    except (RequestException, TransportError) as error:
+        raise Unreachable(f"Could not {doing}: Google did not answer.", TRY_AGAIN) from error
+    except GoogleAuthError as error:
+        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
+    if answer.ok:
+        told: dict[str, Any] = answer.json()
+        return told
+    if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
+        raise refused
+    if "SERVICE_DISABLED" in answer.text:
+        service = "compute.googleapis.com"
+        raise ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", service=service)
+    kind = _KINDS.get(answer.status_code, Refused)
+    words = f"Could not {doing}: Google answered {answer.status_code}."
+    raise kind(words, f"Ask for the role {role}.", status=answer.status_code)
+
+
+async def reservation(reach: Reach, project: str, zone: str, name: str) -> Reservation:
+    """One of them; NotFound.
+
+    `name` is what a node pool calls it: NAME or projects/P/reservations/NAME, with or without a block of it behind.
+    """
+    owner, name = named(name)
+    return await asyncio.to_thread(_one, reach, owner or project, zone, name)
+
+
+def named(text: str) -> tuple[str, str]:
+    """Project ("" if it is not told) and name of a reservation."""
+    parts = text.split("/")
+    if parts[0] == "projects" and len(parts) > 3:
+        return parts[1], parts[3]
+    return "", parts[0]
+
+
+def _one(reach: Reach, project: str, zone: str, name: str) -> Reservation:
+    path = f"/compute/v1/projects/{project}/zones/{zone}/reservations/{name}"
+    with authorized(reach) as session:
+        doing = f"look at reservation {name} in {zone}"
+        found: dict[str, Any] = answered(session, reach, path, doing, role="Compute Viewer")
+    specific = found.get("specificReservation", {})
+    return Reservation(
+        name=name,
+        dense=found.get("deploymentType") == "DENSE",
+        count=int(specific.get("count", 0)),
+        used=int(specific.get("inUseCount", 0)),
+        status=str(found.get("status", "")),
+    )
+
+
+_GROUPS_API = "https://www.googleapis.com"
+
+
+async def group(reach: Reach, urls: Iterable[str]) -> Group:
+    """The groups of one pool, added up."""
+    found = await asyncio.gather(*(asyncio.to_thread(_read, reach, url) for url in urls))
+    return Group(
+        sum(each.target for each in found),
+        sum(each.creating for each in found),
+        sum(each.repairing for each in found),
+        sum(each.deleting for each in found),
+    )
+
+
+def _read(reach: Reach, url: str) -> Group:
+    """One group; blocking."""
+    address = url.replace(_GROUPS_API, reach.practice_http, 1) if reach.practice_http else url
+    name = url.rpartition("/")[2]
+    try:
+        with authorized(reach) as session:
+            answer = session.get(address, timeout=PATIENCE)
+    except (RequestException, TransportError) as error:
+        raise Unreachable(f"Could not count the machines of {name}: Google did not answer.", TRY_AGAIN) from error
+    except GoogleAuthError as error:
+        raise NotLoggedIn(f"Could not count the machines of {name}: the login is not accepted.", LOG_IN) from error
+    if not answer.ok:
+        doing = f"count the machines of {name}"
+        if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
+            raise refused
+        kind = _KINDS.get(answer.status_code, Refused)
+        hint = "Ask for compute.instanceGroupManagers.get."
+        words = f"Could not count the machines of {name}: Google answered {answer.status_code}."
+        raise kind(words, hint, status=answer.status_code)
+    told = answer.json()
+    doing = told.get("currentActions", {})
+    mended = ("recreating", "restarting", "refreshing", "verifying")
+    return Group(
+        int(told.get("targetSize", 0)),
+        int(doing.get("creating", 0)) + int(doing.get("creatingWithoutRetries", 0)),
+        sum(int(doing.get(each, 0)) for each in mended),
+        int(doing.get("deleting", 0)),
+    )

@@ -1,0 +1,242 @@
+"""GKE's own API: clusters, node pools and operations; the only module that imports google.cloud.container.
+
+Importing this loads the client library, 0.7 s: do it in a thread, and only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import container_v1 as api
+
+from console.errors import ApiDisabled
+from console.google.api.failures import within
+from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
+from console.kube.objects.node import exclusion_words, window_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.google.api.endpoints import Reach
+
+PATIENCE = 30.0
+"""Seconds for one call, retries of the library within."""
+_ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
+    "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
+    "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
+    "lustre": lambda c: c.addons_config.lustre_csi_driver_config.enabled,
+    "lustreLegacyPort": lambda c: c.addons_config.lustre_csi_driver_config.enable_legacy_lustre_port,
+    "dcgm": lambda c: "DCGM" in {each.name for each in c.monitoring_config.component_config.enable_components},
+    "multiNetworking": lambda c: c.network_config.enable_multi_networking,
+    "dataplaneV2": lambda c: c.network_config.datapath_provider == api.DatapathProvider.ADVANCED_DATAPATH,
+}
+
+
+class Gke:
+    """The clusters of any projects."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._client = reach.client(api.ClusterManagerAsyncClient)
+
+    async def clusters_of(self, project: str) -> Clusters:
+        """All clusters of a project."""
+        try:
+            async with within(f"list the clusters of {project}", PATIENCE):
+                answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
+        except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
+            enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
+            raise ApiDisabled(error.message, enable, service=error.service) from error
+        # Half a millisecond each: thousands of them would hold up the keys.
+        found = await asyncio.to_thread(lambda: [read_cluster(project, each) for each in answer.clusters])
+        return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
+
+    async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
+        """One cluster; NotFound and its kin."""
+        async with within(f"look at cluster {name}", PATIENCE):
+            found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
+        return read_cluster(project, found)
+
+    async def operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
+        """What is under way or has lately ended there, latest first."""
+        async with within(f"list the operations in {location}", PATIENCE):
+            parent = f"projects/{project}/locations/{location}"
+            answer = await self._client.list_operations(parent=parent, timeout=PATIENCE)
+        found = (read_operation(project, each) for each in answer.operations)
+        return tuple(sorted(found, key=lambda operation: -operation.started))
+
+    async def operation(self, project: str, location: str, name: str) -> GkeOperation:
+        """One operation, as far as it has come."""
+        async with within(f"look at operation {name}", PATIENCE):
+            path = f"projects/{project}/locations/{location}/operations/{name}"
+            return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
+
+    async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
+        """Ask for that many nodes in each zone of a pool; gives the operation that does it."""
+        request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
+        async with within(f"resize node pool {pool}", PATIENCE):
+            return read_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=PATIENCE))
+
+    async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
+        """Let the autoscaler keep a pool between these sizes, over all zones; 0 and 0 switches it off."""
+        limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
+        request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
+        async with within(f"set the limits of node pool {pool}", PATIENCE):
+            answer = await self._client.set_node_pool_autoscaling(request, timeout=PATIENCE)
+        return read_operation(cluster.project, answer)
+
+    async def enable(self, cluster: GkeCluster, addon: str) -> GkeOperation:
+        """Switch on an add-on, by its name in `GkeCluster.addons`; "lustreLegacyPort" switches on both of Lustre's."""
+        update = api.ClusterUpdate(desired_addons_config=_switched_on(addon))
+        path = cluster_path(cluster.project, cluster.location, cluster.name)
+        async with within(f"enable {addon} in cluster {cluster.name}", PATIENCE):
+            answer = await self._client.update_cluster(name=path, update=update, timeout=PATIENCE)
+        return read_operation(cluster.project, answer)
+
+
+def cluster_path(project: str, location: str, name: str) -> str:
+    """Google's name of a cluster."""
+    return f"projects/{project}/locations/{location}/clusters/{name}"
+
+
+def pool_path(cluster: GkeCluster, pool: str) -> str:
+    """Google's name of a node pool."""
+    return f"{cluster_path(cluster.project, cluster.location, cluster.name)}/nodePools/{pool}"
+
+
+def _switched_on(addon: str) -> api.AddonsConfig:
+    match addon:
+        case "gcsFuse":
+            return api.AddonsConfig(gcs_fuse_csi_driver_config=api.GcsFuseCsiDriverConfig(enabled=True))
+        case "filestore":
+            return api.AddonsConfig(gcp_filestore_csi_driver_config=api.GcpFilestoreCsiDriverConfig(enabled=True))
+        case "lustre" | "lustreLegacyPort":
+            legacy = addon == "lustreLegacyPort"
+            both = api.LustreCsiDriverConfig(enabled=True, enable_legacy_lustre_port=legacy)
+            return api.AddonsConfig(lustre_csi_driver_config=both)
+    raise ValueError(addon)
+
+
+def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
+    """A cluster out of Google's message."""
+    ends = found.control_plane_endpoints_config
+    dns, ip = ends.dns_endpoint_config, ends.ip_endpoints_config
+    told = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
+    return GkeCluster(
+        project=project,
+        location=found.location,
+        name=found.name,
+        status=found.status.name,
+        message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
+        version=found.current_master_version,
+        endpoint=found.endpoint if ip.enabled or not told else "",
+        private=found.private_cluster_config.enable_private_endpoint
+        or (told and ip.enabled and not ip.enable_public_endpoint),
+        dns_endpoint=dns.endpoint if dns.allow_external_traffic else "",
+        authority=found.master_auth.cluster_ca_certificate,
+        regional=found.location.count("-") == 1,
+        autopilot=found.autopilot.enabled,
+        nodes=found.current_node_count,
+        network=found.network_config.network or found.network,
+        subnetwork=found.network_config.subnetwork or found.subnetwork,
+        created=_moment(found.create_time),
+        workload_pool=found.workload_identity_config.workload_pool,
+        addons=frozenset(name for name, is_on in _ADDONS.items() if is_on(found)),
+        maintenance=_maintenance(found.maintenance_policy.window),
+        pools=tuple(read_pool(each) for each in found.node_pools),
+    )
+
+
+def read_pool(found: api.NodePool) -> GkePool:
+    """A node pool out of Google's message."""
+    config, limits = found.config, found.autoscaling
+    chips = config.accelerators[0] if config.accelerators else api.AcceleratorConfig()
+    zones = tuple(found.locations)
+    return GkePool(
+        name=found.name,
+        status=found.status.name,
+        message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
+        version=found.version,
+        machine_type=config.machine_type,
+        accelerator=chips.accelerator_type,
+        accelerators=chips.accelerator_count,
+        initial_size=found.initial_node_count * max(1, len(zones)),
+        zones=zones,
+        autoscaling=limits.enabled,
+        least=limits.total_min_node_count or limits.min_node_count * len(zones),
+        most=limits.total_max_node_count or limits.max_node_count * len(zones),
+        spot=config.spot,
+        flex_start=config.flex_start,
+        queued=found.queued_provisioning.enabled,
+        reservation=_reservation(config.reservation_affinity),
+        placement=found.placement_policy.type_.name if found.placement_policy.type_ else "",
+        auto_repair=found.management.auto_repair,
+        auto_upgrade=found.management.auto_upgrade,
+        surge=found.upgrade_settings.max_surge,
+        unavailable=found.upgrade_settings.max_unavailable,
+        account=config.service_account,
+        workload_metadata=config.workload_metadata_config.mode.name if config.workload_metadata_config.mode else "",
+        networks=len(found.network_config.additional_node_network_configs),
+        local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
+        groups=tuple(found.instance_group_urls),
+        max_run=config.max_run_duration.total_seconds() if config.max_run_duration else 0.0,
+        taints=tuple(f"{each.key}={each.value}:{_effect(each.effect.name)}" for each in config.taints),
+    )
+
+
+def read_operation(project: str, found: api.Operation) -> GkeOperation:
+    """An operation out of Google's message."""
+    target = found.target_link.partition("/clusters/")[2]
+    cluster, _, pool = target.partition("/nodePools/")
+    counted = {each.name: each.int_value for each in found.progress.metrics}
+    return GkeOperation(
+        name=found.name,
+        kind=found.operation_type.name,
+        status=found.status.name,
+        project=project,
+        location=found.location or found.zone,
+        cluster=cluster,
+        pool=pool,
+        detail=found.detail or found.status_message,
+        error=found.error.message or (found.status_message if found.error.code else ""),
+        started=_moment(found.start_time),
+        ended=_moment(found.end_time),
+        done=counted.get("NODES_DONE"),
+        total=counted.get("NODES_TOTAL"),
+    )
+
+
+def _reservation(affinity: Any) -> str:
+    kinds = api.ReservationAffinity.Type
+    if affinity.consume_reservation_type == kinds.ANY_RESERVATION:
+        return "any"
+    return ",".join(affinity.values) if affinity.consume_reservation_type == kinds.SPECIFIC_RESERVATION else ""
+
+
+def _effect(word: str) -> str:
+    return "".join(part.title() for part in word.split("_"))
+
+
+def _maintenance(window: Any) -> str:
+    said = []
+    if window.daily_maintenance_window.start_time:
+        said.append(f"daily from {window.daily_maintenance_window.start_time} UTC")
+    if window.recurring_window.recurrence:
+        inside = window.recurring_window.window
+        said.append(
+            window_words(window.recurring_window.recurrence, _seconds(inside.start_time), _seconds(inside.end_time))
+        )
+    said += [
+        exclusion_words(name, _seconds(each.start_time), _seconds(each.end_time))
+        for name, each in sorted(window.maintenance_exclusions.items())
+    ]
+    return "; ".join(said)
+
+
+def _seconds(moment: Any) -> float:
+    return float(moment.timestamp()) if moment else 0.0
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0

@@ -1,0 +1,139 @@
+"""Where Google's services answer, and as whom they are asked.
+
+Application Default Credentials for the real ones; the practice cluster serves its own to whoever has its token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from console.errors import NotLoggedIn, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from google.auth.credentials import Credentials
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+LOG_IN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
+RENEWING = 20.0
+"""Seconds that a renewal may take."""
+RENEW_BEFORE = 300.0
+"""Seconds before its end at which a token is renewed."""
+
+ClientT = TypeVar("ClientT")
+
+
+@dataclass(slots=True)
+class Reach:
+    """One login, and the clients made with it; `project` is the login's own, "" if it names none."""
+
+    practice_grpc: str = ""
+    """Address of the practice services, "127.0.0.1:4000"; "": the real ones."""
+    practice_http: str = ""
+    """The same for services without gRPC: "http://127.0.0.1:4001"."""
+    practice_token: str = field(default="", repr=False)
+    """Lets one into the practice cluster, and to its Google."""
+    project: str = ""
+    credentials: Credentials | None = field(default=None, repr=False)
+    _clients: dict[type[Any], Any] = field(default_factory=dict)
+    _channel: Any = None
+
+    @classmethod
+    async def real(cls) -> Reach:
+        """Log in with the Application Default Credentials; NotLoggedIn, with what to do, if there are none."""
+        credentials, project = await asyncio.to_thread(_found)
+        return cls(project=project or "", credentials=credentials)
+
+    @classmethod
+    def practice(cls, told: Mapping[str, str]) -> Reach:
+        """The practice services, where a practice cluster said that they answer."""
+        return cls(told["grpc"], told["http"], told["token"], told["project"])
+
+    def client(self, kind: type[ClientT]) -> ClientT:
+        """The asynchronous client of that class (one of the generated ...AsyncClient), made once."""
+        if kind not in self._clients:
+            self._clients[kind] = self._made(kind)
+        client: ClientT = self._clients[kind]
+        return client
+
+    def _made(self, kind: Any) -> Any:
+        if not self.practice_grpc:
+            return kind(credentials=self.credentials)
+        if self._channel is None:
+            from grpc import aio
+
+            from console.google.api.practice_login import bearer
+
+            unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+            self._channel = aio.insecure_channel(
+                self.practice_grpc, options=unlimited, interceptors=[bearer(self.practice_token)]
+            )
+        return kind(transport=kind.get_transport_class("grpc_asyncio")(channel=self._channel))
+
+    def login(self) -> Credentials:
+        """The credentials with which the libraries ask; blocking the first time."""
+        if self.credentials is None:
+            from google.oauth2.credentials import Credentials as Bearer
+
+            self.credentials = Bearer(self.practice_token)  # type: ignore[no-untyped-call]  # google-auth is untyped
+        return self.credentials
+
+    async def token(self) -> tuple[str, float]:
+        """A bearer token, and when it ends (seconds since the epoch, inf: never); renewed if less than a while is left.
+
+        Raises NotLoggedIn if it is refused, Unreachable if nobody answers.
+        """
+        if self.practice_token or self.credentials is None:
+            return self.practice_token, float("inf")
+        try:
+            async with asyncio.timeout(RENEWING):
+                return await asyncio.to_thread(_renewed, self.credentials)
+        except TimeoutError as error:
+            words = f"Google did not renew the login within {RENEWING:.0f} s."
+            raise Unreachable(words, "Check the network.") from error
+
+    async def close(self) -> None:
+        """End all connections."""
+        clients, self._clients = list(self._clients.values()), {}
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+            return
+        for client in clients:
+            await client.transport.close()
+
+
+def _found() -> tuple[Any, str | None]:
+    """The Application Default Credentials and their project; blocking."""
+    from google.auth import default
+    from google.auth.exceptions import DefaultCredentialsError
+
+    try:
+        return default(scopes=list(SCOPES))
+    except DefaultCredentialsError as error:
+        raise NotLoggedIn("There are no Google credentials on this machine.", LOG_IN) from error
+
+
+def _renewed(credentials: Any) -> tuple[str, float]:
+    """The token of these credentials; blocking."""
+    from datetime import UTC
+
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.auth.transport.requests import Request
+
+    def ends() -> float:
+        # Google's library keeps the time without its zone, which is UTC.
+        return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")
+
+    try:
+        if not credentials.valid or ends() < time.time() + RENEW_BEFORE:
+            credentials.refresh(Request())
+    except TransportError as error:
+        raise Unreachable("Google did not answer when the login was to be renewed.", "Check the network.") from error
+    except GoogleAuthError as error:
+        raise NotLoggedIn("Google refuses to renew the login of this machine.", LOG_IN) from error
+    return str(credentials.token), ends()

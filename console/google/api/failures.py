@@ -1,0 +1,133 @@
+"""Google's errors in our words: what was asked, why it was refused, what to do next."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from console.errors import (
+    TRY_AGAIN,
+    ApiDisabled,
+    BadInput,
+    Conflict,
+    ConsoleError,
+    NotAllowed,
+    NotFound,
+    NotLoggedIn,
+    Refused,
+    Unreachable,
+)
+from console.google.api.endpoints import LOG_IN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from google.api_core.exceptions import GoogleAPICallError
+
+_REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
+"""What the HTTP clients put before the words of the service."""
+_NO_LOGIN = "Getting metadata from plugin failed"
+"""What gRPC says where the login could not be renewed for a call."""
+_NO_QUOTA_PROJECT = re.compile(
+    r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
+)
+"""What Google says of a person's login without a quota project: it then asks in the name of gcloud's own project."""
+_NOT_THIS_PROJECT = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")
+SET_QUOTA_PROJECT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
+_DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
+
+_CHECKS = {"lustre.googleapis.com": "P22", "file.googleapis.com": "P19"}
+"""Preflight checks that look for a service of their own; P30 looks for all others."""
+
+
+@contextmanager
+def told(doing: str) -> Iterator[None]:
+    """Turn what Google's libraries raise into errors of ours; `doing` continues "Could not ..."."""
+    from google.api_core import exceptions as api
+    from google.auth.exceptions import GoogleAuthError
+    from grpc.aio import UsageError
+
+    try:
+        yield
+    except UsageError as error:  # a call on a channel that was closed under it; there is no class for just that
+        raise Unreachable(f"Could not {doing}: the connection to Google was closed.", TRY_AGAIN) from error
+    except api.RetryError as error:
+        raise Unreachable(f"Could not {doing}: Google did not answer in time.", TRY_AGAIN) from error
+    except api.GoogleAPICallError as error:
+        raise translated(error, doing) from error
+    except GoogleAuthError as error:
+        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
+
+
+@asynccontextmanager
+async def within(doing: str, seconds: float) -> AsyncIterator[None]:
+    """The same with a limit over all tries: the library's own time-out counts for each of them anew."""
+    try:
+        async with asyncio.timeout(seconds):
+            with told(doing):
+                yield
+    except TimeoutError as error:
+        raise Unreachable(f"Could not {doing}: Google did not answer within {seconds:.0f} s.", TRY_AGAIN) from error
+
+
+def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
+    """The error of ours that says the same."""
+    from google.api_core import exceptions as api
+
+    said = _REQUEST.sub("", error.message or type(error).__name__).strip().rstrip(".")
+    text = f"Could not {doing}: {said}."
+    if _NO_LOGIN in said:
+        return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN)
+    if isinstance(error, api.Forbidden):
+        if refused := quota_project(said, doing):
+            return refused
+        if service := disabled_service(error):
+            words = f"Could not {doing}: {service} is not enabled in the project."
+            return ApiDisabled(words, enabling(service), service=service)
+        unknown = "may not exist" in said
+        hint = "Check the id of the project, or ask for a role in it." if unknown else "Ask for a role that allows it."
+        return NotAllowed(text, hint, status=403, reason="Forbidden")
+    kinds: tuple[tuple[type[GoogleAPICallError], type[Refused] | type[BadInput] | type[Unreachable], str], ...] = (
+        (api.Unauthorized, NotLoggedIn, LOG_IN),
+        (api.NotFound, NotFound, "Check the project, the location and the name."),
+        (api.Conflict, Conflict, "It exists already, or another operation is under way."),
+        (api.TooManyRequests, Refused, "A quota is used up: wait a little, or ask for more."),
+        (api.FailedPrecondition, Conflict, "Wait until that has ended: `a4 operations` shows it."),
+        (api.BadRequest, BadInput, ""),
+        (api.ServerError, Unreachable, TRY_AGAIN),
+    )
+    for kind, ours, hint in kinds:
+        if isinstance(error, kind):
+            return ours(text, hint)
+    return ConsoleError(text)
+
+
+def quota_project(said: str, doing: str) -> NotAllowed | None:
+    """What mends a login without a project that its requests count against, or with one that it may not use."""
+    if _NO_QUOTA_PROJECT.search(said):
+        words = f"Could not {doing}: this login names no project that its requests count against."
+        return NotAllowed(words, SET_QUOTA_PROJECT, status=403, reason="NoQuotaProject")
+    if _NOT_THIS_PROJECT.search(said):
+        words = f"Could not {doing}: requests of this login may not count against the project it names: {said}."
+        hint = f"Ask for the role Service Usage Consumer there, or name another. {SET_QUOTA_PROJECT}"
+        return NotAllowed(words, hint, status=403, reason="NoQuotaProject")
+    return None
+
+
+def enabling(service: str) -> str:
+    """What enables a service in the cluster's project: the check that looks for it mends it."""
+    check = _CHECKS.get(service, "P30")
+    return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."
+
+
+def disabled_service(error: GoogleAPICallError) -> str:
+    """The service ("container.googleapis.com") that the project has not enabled; "" if that is not the reason."""
+    if getattr(error, "reason", None) == "SERVICE_DISABLED":
+        named = (error.metadata or {}).get("service", "")
+        if named:
+            return str(named)
+    said = error.message or ""
+    found = _DISABLED.search(said) if "has not been used in project" in said or "it is disabled" in said else None
+    return found[1] if found else ""

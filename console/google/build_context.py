@@ -1,0 +1,250 @@
+"""Folders that images are built from: what they ask for, and how they are packed for the builder.
+
+Images that were built from this machine, so that the launch form offers them without asking Google.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import re
+import tarfile
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from console import assets
+from console.errors import BadInput
+from console.folders import make_private
+from console.google.builds import NAME, REGISTRY, RUNNING, TAG, BuildContext, repository_parts
+from console.kube.safe_yaml import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from console.google.builds import Build, BuildPlan
+
+
+DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
+MOST = 1 << 30
+"""Bytes in a folder beyond which it is surely another one that was meant."""
+LONGEST = 86400
+"""Seconds that Cloud Build lets a build take."""
+_LEFT_OUT = {".git", "__pycache__", ".venv", "node_modules"}
+_USED = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*)\}?")
+_NAME = re.compile(r"^[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*$")
+_TAG = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
+_IMAGE = f"${{{REGISTRY}}}/${{{NAME}}}:${{{TAG}}}"
+
+
+def bundled() -> tuple[BuildContext, ...]:
+    """The images of the documents."""
+    folders = sorted(each for each in (assets.launchers() / "images").iterdir() if each.is_dir())
+    return tuple(read_context(each) for each in folders)
+
+
+def read_context(place: Path) -> BuildContext:
+    """The build context in a folder, or around a Dockerfile; BadInput if there is none or it is broken."""
+    folder = place if place.is_dir() else place.parent
+    if not place.exists():
+        raise BadInput(f"There is no folder {place}.", "Name a folder with a Dockerfile, or one of `a4 images`.")
+    dockerfile = "" if place.is_dir() else place.name
+    described = description(folder, dockerfile)
+    given = described.get("substitutions") or {}
+    if not isinstance(given, dict):
+        raise BadInput(f"The substitutions of {folder} are no pairs.", "Write them as _NAME: value.")
+    defaults = {str(name): str(value) for name, value in given.items()}
+    used = dict.fromkeys([*_USED.findall(repr(described)), *defaults])
+    title = _title(folder / "Dockerfile" if place.is_dir() else place)
+    return BuildContext(folder.resolve().name, folder, title, defaults, tuple(used), dockerfile, _images(described))
+
+
+def _images(described: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a description says that is pushed, else what its steps tag."""
+    said = described.get("images")
+    if isinstance(said, list) and said:
+        return tuple(map(str, said))
+    found = []
+    for step in described["steps"]:
+        words = [str(each) for each in step.get("args") or ()] if isinstance(step, dict) else []
+        for word, after in zip(words, [*words[1:], ""], strict=False):
+            if word.startswith("--tag=") or word in {"-t", "--tag"}:
+                found.append(word.removeprefix("--tag=") if "=" in word else after)
+    return tuple(dict.fromkeys(found))
+
+
+def description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
+    """How to build: what its cloudbuild.yml says, else one step that builds its Dockerfile; BadInput."""
+    for name in () if dockerfile else DESCRIPTIONS:
+        if (folder / name).is_file():
+            return _read_description(folder / name)
+    dockerfile = dockerfile or "Dockerfile"
+    if not (folder / dockerfile).is_file():
+        raise BadInput(f"{folder} has no {dockerfile}.", f"It needs one, or a {DESCRIPTIONS[0]}.")
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "image"
+    return {
+        "steps": [
+            {"name": "gcr.io/cloud-builders/docker", "args": ["build", f"--tag={_IMAGE}", f"--file={dockerfile}", "."]}
+        ],
+        "images": [_IMAGE],
+        "substitutions": {NAME: name, TAG: "latest"},
+        "options": {"logging": "CLOUD_LOGGING_ONLY"},
+    }
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        found = load_yaml(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise BadInput(f"{path} cannot be read: {why}.") from error
+    if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
+        raise BadInput(f"{path} is no build description.", "It needs a list of steps.")
+    return found
+
+
+def _title(dockerfile: Path) -> str:
+    """What the first comment says."""
+    try:
+        with dockerfile.open(errors="replace") as file:
+            first = file.readline().strip()
+    except OSError:
+        return ""
+    return first.removeprefix("#").strip() if first.startswith("#") and not first.startswith("# syntax") else ""
+
+
+def problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
+    """Why a plan cannot be built: a substitution ("" for the rest) and a sentence each."""
+    values = {**plan.context.defaults, **plan.substitutions}
+    return tuple(_wrong(plan, values))
+
+
+def _wrong(plan: BuildPlan, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    wanted = plan.context.wanted
+    for name in values:
+        if name not in wanted:
+            yield name, f"{plan.context.name} has no substitution {name}: it uses {', '.join(wanted) or 'none'}."
+    for name in wanted:
+        if not values.get(name):
+            hint = ": LOCATION-docker.pkg.dev/PROJECT/REPOSITORY" if name == REGISTRY else ""
+            yield name, f"{name} has no value{hint}."
+    if (registry := values.get(REGISTRY)) and REGISTRY in wanted and repository_parts(registry) is None:
+        words = f"{registry} is no repository of Artifact Registry"
+        yield REGISTRY, f"{words}: it is written LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."
+    if (image := values.get(NAME)) and NAME in wanted and not _NAME.match(image):
+        yield NAME, f"{image} cannot be the name of an image: small letters, digits and . _ - between them."
+    if (tag := values.get(TAG)) and TAG in wanted and not _TAG.match(tag):
+        yield TAG, f"{tag} cannot be a tag: letters, digits, _ . -, at most 128."
+    if not 1 <= plan.time_out <= LONGEST:
+        yield "", "A build may take from a second to 24 hours."
+
+
+def files(folder: Path) -> list[Path]:
+    """What goes to the builder; BadInput for a folder that is too large to be meant."""
+    found: list[Path] = []
+    size = 0
+    for path in sorted(folder.rglob("*")):
+        if _LEFT_OUT & set(path.relative_to(folder).parts) or not (path.is_file() or path.is_symlink()):
+            continue
+        found.append(path)
+        size += path.lstat().st_size
+        if size > MOST:
+            words = f"{folder} holds more than {MOST >> 30} GiB."
+            raise BadInput(words, "Everything in it goes to the builder: name the folder of the Dockerfile.")
+    return found
+
+
+def pack(folder: Path, target: Path) -> int:
+    """Pack a folder as tar.gz, owners left out; how many files that were. Blocking."""
+    found = files(folder)
+    with (
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+        tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in found:
+            entry = archive.gettarinfo(path, str(path.relative_to(folder)))
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = ""
+            if entry.isreg():
+                with path.open("rb") as content:
+                    archive.addfile(entry, content)
+            else:
+                archive.addfile(entry)
+    return len(found)
+
+
+MAX_BUILT_IMAGES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An image, and the build that makes it."""
+
+    image: str
+    build: str
+    project: str
+    location: str
+    status: str
+    moment: float
+    """Of the last change of its status, as far as it is known; seconds since the epoch."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it is not known yet what became of it."""
+        return self.status in RUNNING
+
+
+def read(path: Path) -> tuple[Made, ...]:
+    """The latest first; none if there is no file, or it is no longer what was written."""
+    try:
+        return tuple(Made(**each) for each in json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def note(path: Path, builds: list[Build]) -> tuple[Made, ...]:
+    """Write down what builds make, and what became of those that stand there already; what the file holds then.
+
+    Where the file cannot be written, the images are found in the registry only.
+    """
+    with suppress(OSError), _alone(path):
+        known = {(each.build, each.image): each for each in read(path)}
+        before = dict(known)
+        for build in builds:
+            for image in build.images:
+                key = build.id, image
+                moment = build.ended or build.created
+                known[key] = (
+                    replace(known[key], status=build.status, moment=moment)
+                    if key in known
+                    else Made(image, build.id, build.project, build.location, build.status, moment)
+                )
+        if known != before:
+            _write(path, sorted(known.values(), key=lambda each: -each.moment)[:MAX_BUILT_IMAGES])
+    return read(path)
+
+
+def forget(path: Path, build: str) -> None:
+    """A build that Google does not know."""
+    with suppress(OSError), _alone(path):
+        _write(path, [each for each in read(path) if each.build != build])
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One writer at a time, of all threads and consoles."""
+    make_private(path.parent)
+    with path.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
+        yield
+
+
+def _write(path: Path, found: list[Made]) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps([asdict(each) for each in found], indent=1))
+    new.replace(path)

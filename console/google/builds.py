@@ -1,0 +1,254 @@
+"""Image builds, and the images of a registry.
+
+What a registry says of an image before any pod has pulled it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")
+"""Machines that can be asked for to build on; the documents take the first."""
+TIME_OUT = 7200
+"""Seconds that a build may take, as in the documents: two hours."""
+REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"
+"""The three substitutions that every build of the documents is made of."""
+RUNNING = frozenset({"PENDING", "QUEUED", "WORKING"})
+_SUBSTITUTION = re.compile(r"\$\{?(?P<name>[A-Z_][A-Z0-9_]*)\}?")
+_REPOSITORY = re.compile(r"^(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[^/]+)/(?P<name>[^/]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build of Cloud Build."""
+
+    id: str
+    project: str
+    location: str
+    """A region, or "global"."""
+    status: str
+    """QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, INTERNAL_ERROR, EXPIRED or PENDING."""
+    why: str
+    """What Google says of a build that failed; else empty."""
+    images: tuple[str, ...]
+    """With their tags; before a build has ended those that it is to make."""
+    digests: tuple[str, ...]
+    """Of what was pushed, in the order of `images`; none before the end."""
+    substitutions: Mapping[str, str]
+    machine: str
+    time_out: float
+    """Seconds."""
+    created: float
+    started: float
+    ended: float
+    """Seconds since the epoch; 0.0: not yet."""
+    log_bucket: str
+    """gs://BUCKET of its log object; empty: there is none."""
+    log_entries: bool
+    """Whether its log is in Cloud Logging."""
+    link: str
+    """Google's page about it."""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.status not in RUNNING
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its images are there."""
+        return self.status == "SUCCESS"
+
+    def seconds(self, now: float) -> float:
+        """How long it has run, or ran; 0.0 before it began."""
+        return (self.ended or now) - self.started if self.started else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildLine:
+    """A line of a build's log."""
+
+    time: float
+    """Seconds since the epoch; 0.0 if the log does not tell."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """A folder that images are built from."""
+
+    name: str
+    """As it is asked for: "testbed"."""
+    folder: Path
+    title: str
+    """One sentence."""
+    defaults: Mapping[str, str]
+    """Substitutions that its build description has values for."""
+    wanted: tuple[str, ...]
+    """All substitutions that it uses."""
+    dockerfile: str = ""
+    """The file in it that was named; empty: as its build description says."""
+    images: tuple[str, ...] = ()
+    """What its build description says that it makes, substitutions as they are written there."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """A build to be made."""
+
+    context: BuildContext
+    project: str
+    location: str
+    substitutions: Mapping[str, str] = field(default_factory=dict)
+    machine: str = MACHINES[0]
+    time_out: int = TIME_OUT
+
+    @property
+    def image(self) -> str:
+        """The image or images that it makes; the name of its folder where the description names none."""
+        values = {**self.context.defaults, **self.substitutions, "PROJECT_ID": self.project, "LOCATION": self.location}
+
+        def value(found: re.Match[str]) -> str:
+            return values.get(found["name"], found[0])
+
+        return ", ".join(_SUBSTITUTION.sub(value, each) for each in self.context.images) or self.context.name
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository of Artifact Registry."""
+
+    project: str
+    location: str
+    name: str
+    format: str
+    """DOCKER, PYTHON, ..."""
+    bytes: int
+
+    @property
+    def address(self) -> str:
+        """What images in it begin with."""
+        return f"{self.location}-docker.pkg.dev/{self.project}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of a repository."""
+
+    repository: str
+    """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."""
+    name: str
+    tags: tuple[str, ...]
+    digest: str
+    """"sha256:..."."""
+    bytes: int
+    uploaded: float
+    """Seconds since the epoch."""
+    built: float
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """What a pod's image may be: with each tag, or with the digest if it has none."""
+        base = f"{self.repository}/{self.name}"
+        return tuple(f"{base}:{tag}" for tag in self.tags) or (f"{base}@{self.digest}",)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What one look at the registries of a project found."""
+
+    repositories: tuple[Repository, ...]
+    images: tuple[Image, ...]
+    """Latest first."""
+    unread: tuple[tuple[str, str], ...] = ()
+    """Location or repository -> why it could not be read."""
+
+
+def repository_parts(address: str) -> tuple[str, str, str] | None:
+    """Project, location and name in LOCATION-docker.pkg.dev/PROJECT/REPOSITORY; None for another registry."""
+    found = _REPOSITORY.match(address)
+    return (found["project"], found["location"], found["name"]) if found else None
+
+
+_GOOGLE = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io")
+"""Hosts that get Google's token: their whole names, so that no other domain ends like one of them."""
+_DOCKER_HUB = "registry-1.docker.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image reference in its parts."""
+
+    host: str
+    path: str
+    tag: str
+    """A tag, or "sha256:..."."""
+
+    @classmethod
+    def of(cls, text: str) -> Reference:
+        """Read as Docker reads it: no host means Docker Hub, no tag means latest."""
+        name, _, digest = text.partition("@")
+        head, slash, rest = name.partition("/")
+        is_host = bool(slash) and ("." in head or ":" in head or head == "localhost")
+        host, path = (head, rest) if is_host else (_DOCKER_HUB, name if slash else f"library/{name}")
+        path, _, tag = path.rpartition(":") if ":" in path else (path, "", "")
+        return cls(host, path, digest or tag or "latest")
+
+    @property
+    def google(self) -> bool:
+        """Whether it lies in a registry of Google's."""
+        return bool(_GOOGLE.fullmatch(self.host))
+
+    @property
+    def repository(self) -> tuple[str, str, str] | None:
+        """Project, location and repository of Artifact Registry; None for other registries."""
+        parts = self.path.split("/")
+        if not self.google or not self.host.endswith("-docker.pkg.dev") or len(parts) < 3:
+            return None
+        return parts[0], self.host.removesuffix("-docker.pkg.dev"), parts[1]
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.path}{'@' if self.tag.startswith('sha256:') else ':'}{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """An image's configuration."""
+
+    digest: str
+    bytes: int
+    """Compressed, as it is pulled."""
+    architecture: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+    """The commands that made it, as far as it tells them."""
+
+    @property
+    def cuda(self) -> str:
+        """Version of CUDA that it says it has; empty if it says nothing."""
+        return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
+
+    def shows(self, program: str) -> str:
+        """By what it tells that a program is in it; empty: it tells nothing of it."""
+        variables, words = _SIGNS[program]
+        if named := next((name for name in variables if self.env.get(name)), ""):
+            return f"{named}={self.env[named]}"
+        return "a step of its build" if any(words.search(step) for step in self.history) else ""
+
+
+_SIGNS = {
+    "sshd": ((), re.compile(r"\bopenssh-server\b|\bsshd\b")),
+    "mpirun": (("OPENMPI_VERSION", "MPI_HOME"), re.compile(r"\bopenmpi(?:-bin)?\b|\bmpirun\b|\bhpcx\b")),
+    "torchrun": (("PYTORCH_VERSION", "PYTORCH_BUILD_VERSION"), re.compile(r"\bpip3? install\b.*\btorch\b")),
+    "git": (("GIT_VERSION",), re.compile(r"\b(?:apt-get|apt|yum|dnf)\b.* install\b.*\bgit\b|\bgit clone\b", re.DOTALL)),
+}
+"""Programs -> variables that tell their version, and what stands in the step that brings them."""

@@ -1,0 +1,267 @@
+"""Clusters and node pools as Google's API knows them, beside what the cluster itself tells.
+
+Versions of GKE, such as "1.32.4-gke.1236000", and which is the older.
+
+Ways out of a network, what its firewall lets in, and machines that are reserved.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from console.errors import ConsoleError
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A Google Cloud project."""
+
+    id: str
+    name: str
+    number: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cluster lies at Google."""
+
+    project: str
+    location: str
+    """A region or a zone."""
+    cluster: str
+
+    @property
+    def region(self) -> str:
+        """The region of that location."""
+        return self.location if self.location.count("-") < 2 else self.location.rpartition("-")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class GkeOperation:
+    """Something that Google does to a cluster or a pool."""
+
+    name: str
+    kind: str
+    """Google's word: UPGRADE_NODES, AUTO_REPAIR_NODES, SET_NODE_POOL_SIZE ..."""
+    status: str
+    """PENDING, RUNNING, DONE or ABORTING."""
+    project: str
+    location: str
+    cluster: str
+    pool: str
+    """Empty: the cluster as a whole."""
+    detail: str
+    error: str
+    started: float
+    """Seconds since the epoch; 0.0 if it has not begun."""
+    ended: float
+    done: int | None = None
+    total: int | None = None
+    """Steps done, of how many, where Google counts them."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.status == "DONE"
+
+
+@dataclass(frozen=True, slots=True)
+class GkePool:
+    """A node pool; sizes are nodes."""
+
+    name: str
+    status: str
+    """RUNNING, PROVISIONING, RECONCILING, RUNNING_WITH_ERROR, STOPPING or ERROR."""
+    message: str
+    version: str
+    machine_type: str
+    accelerator: str
+    """"nvidia-b200"; empty: none."""
+    accelerators: int
+    """In one machine."""
+    initial_size: int
+    zones: tuple[str, ...]
+    autoscaling: bool
+    least: int
+    most: int
+    """Limits of autoscaling over all zones."""
+    spot: bool
+    flex_start: bool
+    queued: bool
+    """Whether nodes come only for ProvisioningRequests."""
+    reservation: str
+    """Name of the reservation; "any" for whatever matches, empty: none."""
+    placement: str
+    """"COMPACT", or empty."""
+    auto_repair: bool
+    auto_upgrade: bool
+    surge: int
+    unavailable: int
+    """How many nodes more, and fewer, there may be during an upgrade."""
+    workload_metadata: str
+    """GKE_METADATA where Workload Identity Federation works."""
+    networks: int
+    """Networks beside the default one."""
+    local_ssds: int
+    taints: tuple[str, ...]
+    """Each as "key=value:Effect"."""
+    groups: tuple[str, ...] = ()
+    """Addresses of its managed instance groups."""
+    max_run: float = 0.0
+    """Seconds after which a machine is taken away; 0.0: never."""
+    account: str = ""
+    """The service account of its machines; "default" or empty: Compute Engine's own of the project."""
+
+
+@dataclass(frozen=True, slots=True)
+class GkeCluster:
+    """A cluster; what the preflight checks ask of it stands here too."""
+
+    project: str
+    location: str
+    name: str
+    status: str
+    """RUNNING, PROVISIONING, RECONCILING, DEGRADED, STOPPING or ERROR."""
+    message: str
+    version: str
+    endpoint: str
+    """Address of the API server from outside, or from the VPC of a private cluster."""
+    private: bool
+    """Whether the address answers only inside the VPC."""
+    dns_endpoint: str
+    """Host name that Google's front end answers for; empty: switched off."""
+    authority: str
+    """Certificate of the API server's authority, base64 of PEM."""
+    regional: bool
+    autopilot: bool
+    nodes: int
+    network: str
+    subnetwork: str
+    created: float
+    workload_pool: str
+    """"PROJECT.svc.id.goog" where Workload Identity Federation is on."""
+    addons: frozenset[str]
+    """Those that are on: gcsFuse, filestore, lustre, lustreLegacyPort, dcgm, multiNetworking, dataplaneV2."""
+    maintenance: str
+    """When maintenance may happen, in words; empty: any time."""
+    pools: tuple[GkePool, ...]
+
+    @property
+    def context(self) -> str:
+        """The name a kubeconfig gives it."""
+        return f"gke_{self.project}_{self.location}_{self.name}"
+
+    @property
+    def path(self) -> str:
+        """PROJECT/LOCATION/NAME, of which there is only one."""
+        return f"{self.project}/{self.location}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """What a look at several projects has found, by project, location and name."""
+
+    clusters: tuple[GkeCluster, ...]
+    unread: tuple[tuple[str, ConsoleError], ...] = ()
+    """Project -> why its clusters could not be listed."""
+    missing_zones: tuple[str, ...] = ()
+    """Zones that did not answer: clusters there may be missing."""
+
+    def joined(self, other: Clusters) -> Clusters:
+        """Both."""
+        return Clusters(
+            tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
+            tuple(sorted((*self.unread, *other.unread), key=lambda each: each[0])),
+            (*self.missing_zones, *other.missing_zones),
+        )
+
+    def named(self, name: str) -> GkeCluster:
+        """The cluster of that name, context or path; NotFound if there is none, BadInput if there are several."""
+        matching = [each for each in self.clusters if name in (each.name, each.context, each.path)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            listed = ", ".join(each.path for each in matching)
+            raise BadInput(f"Several clusters are named {name}: {listed}.", "Name it as PROJECT/LOCATION/NAME.")
+        raise NotFound(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")
+
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:.*?-gke\.(\d+))?")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers to compare; the last is GKE's own and missing elsewhere; empty if it is no version."""
+    found = _VERSION.match(version)
+    return tuple(int(each) for each in found.groups() if each is not None) if found else ()
+
+
+def is_older(version: str, floor: str) -> bool:
+    """Whether a version comes before another; without a number of GKE's own the first three decide."""
+    mine, other = numbers(version), numbers(floor)
+    length = min(len(mine), len(other))
+    return mine[:length] < other[:length]
+
+
+def is_gke(version: str) -> bool:
+    """Whether it has a number of GKE's own."""
+    return len(numbers(version)) == 4
+
+
+@dataclass(frozen=True, slots=True)
+class Nat:
+    """A Cloud NAT gateway."""
+
+    name: str
+    network: str
+    subnets: tuple[str, ...] = ()
+    """Names of those it serves; none: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Machines that are set aside for a project."""
+
+    name: str
+    dense: bool
+    """Whether they stand close together: deployment type DENSE."""
+    count: int
+    used: int
+    status: str
+    """READY, CREATING, DELETING ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firewall:
+    """A rule for what comes in."""
+
+    name: str
+    allows: bool
+    priority: int
+    """The lowest number wins."""
+    sources: tuple[str, ...]
+    """Address ranges and tags."""
+    ports: tuple[str, ...]
+    """Of TCP: "2222", "0-65535"."""
+
+    def covers(self, port: int) -> bool:
+        """Whether it is about that port."""
+        return any(
+            int(low) <= port <= int(high or low) for low, _, high in (each.partition("-") for each in self.ports)
+        )
+
+
+def opened(rules: tuple[Firewall, ...], port: int) -> bool:
+    """Whether the first rule about a port, by priority, lets it in from a private range; nothing is open by itself."""
+    for rule in rules:
+        if rule.covers(port) and any(_private(source) for source in rule.sources):
+            return rule.allows
+    return False
+
+
+def _private(source: str) -> bool:
+    return source.startswith(("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240.")) or "." not in source

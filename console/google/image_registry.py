@@ -1,0 +1,191 @@
+"""Images in registries, by the distribution API that all of them speak: whether one is there, and its configuration."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+import aiohttp
+import msgspec
+
+from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
+from console.google.builds import ImageFacts, Reference
+from console.kube.objects.meta import UNREADABLE, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PATIENCE = 12.0
+_KINDS = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
+_PART = re.compile(r'(\w+)="([^"]*)"')
+_LARGEST = 4 << 20
+"""Bytes of a manifest or a configuration that are read."""
+
+
+class _Platform(Wire):
+    architecture: str | None = None
+    os: str | None = None
+
+
+class _Layer(Wire):
+    digest: str = ""
+    size: int = 0
+    platform: _Platform | None = None
+
+
+class _Manifest(Wire):
+    manifests: list[_Layer] | None = None
+    layers: list[_Layer] | None = None
+    config: _Layer | None = None
+
+
+class _Settings(Wire, rename="pascal"):
+    env: list[str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Step(Wire, rename={"created_by": "created_by"}):
+    created_by: str | None = None
+
+
+class _Token(Wire, rename={"access_token": "access_token"}):
+    token: str | None = None
+    access_token: str | None = None
+
+
+class _Config(Wire):
+    architecture: str | None = None
+    config: _Settings | None = None
+    history: list[_Step] | None = None
+
+
+class Registry:
+    """The registries of the world; `token` opens Google's, and `stand_in`, an address that plays all of them."""
+
+    def __init__(self, token: str = "", stand_in: str = "") -> None:
+        self._token, self._stand_in = token, stand_in
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def image(self, text: str) -> ImageFacts:
+        """An image's facts; NotFound, NotAllowed, Unreachable."""
+        wanted = Reference.of(text)
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=PATIENCE)
+            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=not self._stand_in)
+        bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
+        raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
+        manifest = _read(raw, _Manifest)
+        if manifest.manifests:
+            one = _fitting(manifest.manifests)
+            raw, digest = await self._get(wanted, f"manifests/{one.digest}", bearer)
+            manifest = _read(raw, _Manifest)
+        config = _Config()
+        if manifest.config:
+            config = _read((await self._get(wanted, f"blobs/{manifest.config.digest}", bearer))[0], _Config)
+        settings = config.config or _Settings()
+        return ImageFacts(
+            digest=digest,
+            bytes=sum(each.size for each in manifest.layers or ()),
+            architecture=config.architecture or "",
+            labels=settings.labels or {},
+            env=dict(each.partition("=")[::2] for each in settings.env or ()),
+            history=tuple(each.created_by for each in config.history or () if each.created_by),
+        )
+
+    def _address(self, wanted: Reference, rest: str) -> str:
+        root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
+        return f"{root}/v2/{wanted.path}/{rest}"
+
+    async def _get(self, wanted: Reference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
+        assert self._session is not None
+        try:
+            for attempt in (1, 2):
+                headers = {"Accept": _KINDS, **bearer}
+                async with self._session.get(self._address(wanted, rest), headers=headers) as answer:
+                    asked = answer.headers.get("WWW-Authenticate", "")
+                    if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
+                        bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))
+                        continue
+                    if not 200 <= answer.status < 300:
+                        raise _refused(wanted, answer.status)
+                    return await _body(wanted, answer), answer.headers.get("Docker-Content-Digest", "")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _bearer(self, wanted: Reference, parts: Mapping[str, str]) -> str:
+        """What the registry's own token service gives: to Google's own with our login, to others without any."""
+        assert self._session is not None
+        realm = parts.get("realm", "")
+        place = _split(realm)
+        if place is None:
+            raise NotAllowed(f"The registry {wanted.host} wants a login of a kind that is not known.", status=401)
+        params = {key: parts[key] for key in ("service", "scope") if key in parts}
+        mine = wanted.google and place.netloc == wanted.host
+        own = mine and self._token
+        login = {"Authorization": aiohttp.encode_basic_auth("oauth2accesstoken", self._token)} if own else {}
+        async with self._session.get(realm, params=params, headers=login, allow_redirects=False) as answer:
+            if answer.status != 200:
+                raise _refused(wanted, answer.status)
+            told: _Token = _read(await _body(wanted, answer), _Token)
+        return f"Bearer {told.token or told.access_token or ''}"
+
+
+def _split(realm: str) -> SplitResult | None:
+    """The parts of a token service's address; None unless it is https with a plain host."""
+    try:
+        parts = urlsplit(realm)
+        return parts if parts.scheme == "https" and parts.hostname and "@" not in parts.netloc else None
+    except ValueError:
+        return None
+
+
+async def _body(wanted: Reference, answer: aiohttp.ClientResponse) -> bytes:
+    """A whole answer, unpacked; Unreadable if it is longer than any manifest."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > _LARGEST:
+            raise Unreadable(f"The registry {wanted.host} answers with more than {_LARGEST >> 20} MiB.")
+    return bytes(body)
+
+
+def _refused(wanted: Reference, status: int) -> Refused:
+    if status == 404:
+        return NotFound(f"{wanted} does not exist.", "See its name and tag.", status=404)
+    if status in {401, 403}:
+        hint = (
+            "Log in to it, or name an imagePullSecret for the pods."
+            if not wanted.google
+            else "Ask for Artifact Registry Reader."
+        )
+        return NotAllowed(f"The registry does not let this login see {wanted}.", hint, status=status)
+    return Refused(f"The registry {wanted.host} answered {status}.", TRY_AGAIN, status=status)
+
+
+def _fitting(manifests: list[_Layer]) -> _Layer:
+    """The one for the machines: linux on amd64."""
+    for each in manifests:
+        if each.platform and each.platform.os == "linux" and each.platform.architecture == "amd64":
+            return each
+    return manifests[0]
+
+
+def _read(raw: bytes, type_: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except UNREADABLE as error:
+        raise Unreadable(f"The registry's answer cannot be read: {error}.") from error

@@ -1,0 +1,347 @@
+"""Images: build contexts, builds, their logs, and what the registries hold.
+
+What the registries of a project hold, around one region.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+import uuid
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused
+from console.google import build_context
+from console.google import build_context as remembered
+from console.google.api import loaded
+from console.google.builds import REGISTRY, BuildPlan, Registry
+from console.google.storage import GcsPlace
+from console.launch.run_database import usual_place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+    from console.google.account import Cloud
+    from console.google.api.artifact_registry import Registries
+    from console.google.api.build import Builds
+    from console.google.api.cloud_storage import Buckets
+    from console.google.build_log import BuildLog
+    from console.google.builds import Build, BuildContext, BuildLine, Image, Repository
+    from console.launch.choices import Offer
+
+
+AT_ONCE = 4
+"""Repositories that are read at the same time."""
+
+
+async def survey(registries: Registries, project: str, location: str) -> Registry:
+    """All images in a region and in the continent around it; what could not be read is named.
+
+    Raises what keeps the region itself from being read.
+    """
+    around = location.partition("-")[0]
+    places = [location, around] if around in {"us", "europe", "asia"} else [location]
+    unread: list[tuple[str, str]] = []
+    repositories: list[Repository] = []
+    answers = await asyncio.gather(*(registries.repositories(project, each) for each in places), return_exceptions=True)
+    for place, answer in zip(places, answers, strict=True):
+        if isinstance(answer, BaseException):
+            if place == location or not isinstance(answer, ConsoleError):
+                raise answer
+            unread.append((place, answer.message))
+        else:
+            repositories += answer
+    images = await _images(registries, repositories, unread)
+    return Registry(tuple(repositories), images, tuple(unread))
+
+
+async def _images(
+    registries: Registries, repositories: Sequence[Repository], unread: list[tuple[str, str]]
+) -> tuple[Image, ...]:
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(repository: Repository) -> tuple[Image, ...]:
+        async with room:
+            try:
+                return await registries.images(repository)
+            except ConsoleError as error:
+                unread.append((repository.address, error.message))
+                return ()
+
+    answers = await asyncio.gather(*(one(each) for each in repositories if each.format == "DOCKER"))
+    return tuple(sorted((each for answer in answers for each in answer), key=lambda each: -each.uploaded))
+
+
+POLL = 3.0
+"""Seconds between two looks at a build: Cloud Logging answers sixty times a minute."""
+LATEST = 50
+"""Builds that a look at the list brings unless more are asked for."""
+LOOK = 10.0
+"""Seconds for which the launch form waits to hear what became of builds that were under way."""
+
+
+class Images:
+    """Images and builds around one cluster."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self.poll = POLL
+        self._listed: tuple[Image, ...] = ()
+
+    # where
+
+    async def where(self, project: str = "", location: str = "") -> tuple[str, str]:
+        """Project and region of builds: the connected cluster's, unless others are named."""
+        if project and location:
+            return project, location
+        try:
+            place = await self._cloud.place()
+        except NotFound as error:
+            project, location = project or await self._cloud.usual_project(), location or self._cloud.region
+            if not (project and location):
+                raise BadInput(error.message, "Without one, say where: --project ID --region us-central1.") from error
+            return project, location
+        return project or place.project, location or place.region
+
+    async def _builds(self, project: str = "", location: str = "") -> Builds:
+        reach = await self._cloud.reach()
+        module = await loaded("console.google.api.build")
+        found: Builds = module.Builds(reach, *await self.where(project, location))
+        return found
+
+    async def _buckets(self, project: str) -> Buckets:
+        reach = await self._cloud.reach()
+        module = await loaded("console.google.api.cloud_storage")
+        found: Buckets = module.Buckets(reach, project)
+        return found
+
+    # contexts and plans
+
+    async def contexts(self) -> tuple[BuildContext, ...]:
+        """The build contexts that come with the console; needs no cluster."""
+        return await asyncio.to_thread(build_context.bundled)
+
+    async def context(self, word: str) -> BuildContext:
+        """The context of that name; BadInput names those there are."""
+        known = await self.contexts()
+        found = next((each for each in known if each.name == word), None)
+        if found is None:
+            names = ", ".join(each.name for each in known)
+            raise BadInput(f"There is no build context {word}.", f"There are {names}; --file DIR takes your own.")
+        return found
+
+    async def own_context(self, place: Path) -> BuildContext:
+        """The context in a folder of the person's; BadInput."""
+        return await asyncio.to_thread(build_context.read_context, place)
+
+    async def begin(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
+        """A plan with all that is known: the region's first repository of images, if there is one."""
+        project, location = await self.where(project, location)
+        plan = BuildPlan(context, project, location)
+        if REGISTRY not in context.wanted or context.defaults.get(REGISTRY):
+            return plan
+        found = []
+        try:
+            found = [each for each in await self.repositories(project, location) if each.format == "DOCKER"]
+        except ApiDisabled:
+            raise
+        except NotAllowed:
+            pass  # whoever may push to a repository need not be allowed to list them: its name is asked for
+        return replace(plan, substitutions={REGISTRY: found[0].address}) if found else plan
+
+    def problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
+        """Why it cannot be built: a substitution ("" for the rest) and a sentence each."""
+        return build_context.problems(plan)
+
+    async def described(self, plan: BuildPlan) -> Mapping[str, Any]:
+        """The request as Google would get it, without its source; BadInput."""
+        description = await asyncio.to_thread(build_context.description, plan.context.folder, plan.context.dockerfile)
+        module = await loaded("console.google.api.build")
+        message: Any = module.message(plan, description)
+        told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
+        filled: Mapping[str, Any] = _without_empty(told)
+        return filled
+
+    # builds
+
+    async def build(self, plan: BuildPlan) -> Build:
+        """Pack the context, put it where the builder reads it, ask for the build; it is under way when this returns."""
+        self._cloud.check_may(f"build {plan.image}")
+        if wrong := self.problems(plan):
+            raise BadInput(wrong[0][1])
+        description = await asyncio.to_thread(build_context.description, plan.context.folder, plan.context.dockerfile)
+        module = await loaded("console.google.api.build")
+        module.message(plan, description)  # what is wrong with it is said before anything is sent
+        source = await self._sent(plan)
+        build = await (await self._builds(plan.project, plan.location)).create(
+            plan, description, source.bucket, source.path
+        )
+        await self._note([build])
+        return build
+
+    async def _sent(self, plan: BuildPlan) -> GcsPlace:
+        """The packed context, in the bucket where gcloud puts it too."""
+        buckets = await self._buckets(plan.project)
+        bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
+        try:
+            if not await self._owned(buckets, bucket):
+                await buckets.create(bucket, "US" if plan.location == "global" else plan.location)
+            name = f"source/{time.time():.3f}-{uuid.uuid4().hex}.tgz"
+            with tempfile.TemporaryDirectory(prefix="a4-build-") as folder:
+                packed = Path(folder) / "source.tgz"
+                await asyncio.to_thread(build_context.pack, plan.context.folder, packed)
+                await buckets.send(GcsPlace(bucket, name), packed)
+        finally:
+            await buckets.close()
+        return GcsPlace(bucket, name)
+
+    async def _owned(self, buckets: Buckets, name: str) -> bool:
+        """Whether the project has this bucket, also for a login that may not list its buckets."""
+        try:
+            return await buckets.owned(name)
+        except ApiDisabled:
+            raise
+        except NotAllowed:
+            try:
+                found = await buckets.bucket(name)
+            except NotFound:
+                return False
+        module = await loaded("console.google.api.projects")
+        return bool(found.project == await module.number(await self._cloud.reach(), buckets.project))
+
+    async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
+        """The latest builds, latest first."""
+        found: list[Build] = []
+        async with aclosing((await self._builds(project, location)).listed()) as pages:
+            async for each in pages:
+                found.append(each)
+                if len(found) >= most:
+                    break
+        await self._know(found)
+        return tuple(found)
+
+    async def look(self, number: str, project: str = "", location: str = "") -> Build:
+        """One build; NotFound."""
+        build = await (await self._builds(project, location)).build(number)
+        await self._know([build])
+        return build
+
+    async def cancel(self, number: str, project: str = "", location: str = "") -> Build:
+        """End a build that is under way; Refused if it is over."""
+        self._cloud.check_may(f"cancel build {number}")
+        builds = await self._builds(project, location)
+        found = await builds.build(number)
+        if found.over:
+            raise Refused(f"Build {number} is over: {found.status}.", "There is nothing to cancel.")
+        ended = await builds.cancel(number)
+        await self._know([ended])
+        return ended
+
+    async def log(
+        self, number: str, *, follow: bool = True, project: str = "", location: str = ""
+    ) -> AsyncGenerator[BuildLine, None]:
+        """Lines of a build's log, until it is over and has printed all, or what there is by now."""
+        builds = await self._builds(project, location)
+        build = await builds.build(number)
+        reader = await self._reader(build)
+        over = build.over
+        while True:
+            async with aclosing(reader()) as lines:
+                async for line in lines:
+                    yield line
+            if over or not follow:
+                break
+            await asyncio.sleep(self.poll)
+            build = await builds.build(number)
+            over = build.over  # one more look: its last lines came before its end
+        await self._know([build])
+
+    async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
+        module = await loaded("console.google.build_log")
+        stored = await self._buckets(build.project) if build.log_bucket else None
+        found: BuildLog = module.BuildLog(await self._cloud.reach(), build, stored)
+        return found.more
+
+    # registries
+
+    async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
+        """The repositories of one location."""
+        return await (await self._registries()).repositories(project, location)
+
+    async def create_repository(self, project: str, location: str, name: str) -> Repository:
+        """Make a repository for images."""
+        self._cloud.check_may(f"create repository {name}")
+        return await (await self._registries()).create_repository(project, location, name)
+
+    async def registry(self, project: str = "", location: str = "") -> Registry:
+        """All images of the project, in the cluster's region and around it; what could not be read is named."""
+        found = await survey(await self._registries(), *await self.where(project, location))
+        self._listed = found.images
+        return found
+
+    async def _registries(self) -> Registries:
+        module = await loaded("console.google.api.artifact_registry")
+        found: Registries = module.Registries(await self._cloud.reach())
+        return found
+
+    # what the launch form offers
+
+    @property
+    def _memory(self) -> Path:
+        return (self._cloud.practice_folder or usual_place().parent) / "images.json"
+
+    async def _note(self, builds: list[Build]) -> None:
+        await asyncio.to_thread(remembered.note, self._memory, builds)
+
+    async def _know(self, builds: list[Build]) -> None:
+        """Of builds that are remembered, or have succeeded, what became of them."""
+        known = {each.build for each in await asyncio.to_thread(remembered.read, self._memory)}
+        await self._note([each for each in builds if each.id in known or each.succeeded])
+
+    async def offered(self, offer: Offer) -> Offer:
+        """The images that jobs use, after those that were built, and before those that were seen in the registry."""
+        made = await asyncio.to_thread(remembered.read, self._memory)
+        if any(each.under_way for each in made):
+            await self._see_after([each for each in made if each.under_way])
+            made = await asyncio.to_thread(remembered.read, self._memory)
+        about = dict(offer.about)
+        names: dict[str, None] = {}
+        for each in made:
+            if each.status == "SUCCESS" or each.under_way:
+                names[each.image] = None
+                about[each.image] = "built" if each.status == "SUCCESS" else "being built"
+        names |= dict.fromkeys(offer.names)
+        for image in self._listed:
+            for reference in image.references:
+                names[reference] = None
+                about.setdefault(reference, "in the registry")
+        return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
+
+    async def _see_after(self, made: Sequence[remembered.Made]) -> None:
+        """What became of builds that were under way; where Google does not tell, they stay as they were."""
+
+        async def one(each: remembered.Made) -> None:
+            try:
+                await self.look(each.build, each.project, each.location)
+            except NotFound:
+                await asyncio.to_thread(remembered.forget, self._memory, each.build)
+            except ConsoleError:
+                return
+
+        try:
+            async with asyncio.timeout(LOOK):
+                for each in made:
+                    await one(each)
+        except TimeoutError:
+            return
+
+
+def _without_empty(told: Any) -> Any:
+    """The same without what has no value."""
+    if isinstance(told, dict):
+        return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
+    return [_without_empty(each) for each in told] if isinstance(told, list) else told

@@ -1,0 +1,272 @@
+"""Node pools as Google's API and the cluster's nodes tell of them together, and what is asked of DWS.
+
+The pools of the nodes and those of Google as one list: pools without a machine now are pools too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from console.kube.objects.node import Provisioning
+from console.scheduling.pools import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.google.clusters import GkeCluster, GkeOperation, GkePool
+    from console.kube.objects.node import Node
+    from console.kube.snapshot import Fleet
+
+
+GOOD = frozenset({"RUNNING"})
+BROKEN = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
+KEPT = 7 * 86400.0
+"""Seconds for which an operation that failed is still told of."""
+_WORDS = {
+    "CREATE_NODE_POOL": "is being created",
+    "DELETE_NODE_POOL": "is being deleted",
+    "SET_NODE_POOL_SIZE": "is being resized",
+    "SET_NODE_POOL_MANAGEMENT": "gets other settings",
+    "UPDATE_CLUSTER": "gets other settings",
+    "UPGRADE_MASTER": "the control plane is being upgraded",
+    "REPAIR_CLUSTER": "the control plane is being repaired",
+}
+_STATES = {"PROVISIONING": "is being created", "STOPPING": "is being deleted"}
+"""What a pool's own state says where no operation tells more."""
+_NODES = {
+    "UPGRADE_NODES": "being upgraded",
+    "AUTO_UPGRADE_NODES": "being upgraded",
+    "AUTO_REPAIR_NODES": "being repaired",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The machines of a pool in one zone (a managed instance group), as Compute Engine counts them."""
+
+    target: int
+    creating: int = 0
+    repairing: int = 0
+    deleting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """A node pool: what Google wants, what the cluster has, what is being done."""
+
+    pool: GkePool
+    target: int | None
+    """Machines that it should have; None where nobody may tell."""
+    nodes: int
+    ready: int
+    creating: int
+    repairing: int
+    operations: tuple[GkeOperation, ...]
+    """Under way, latest first."""
+    failed: GkeOperation | None
+    """The last operation on it, if that failed."""
+
+    @property
+    def state(self) -> str:
+        """One word: "ok", "busy" or "bad"."""
+        if self.pool.status in BROKEN:
+            return "bad"
+        busy = self.operations or self.pool.status not in GOOD or self.short
+        return "busy" if busy else "ok"
+
+    @property
+    def short(self) -> int:
+        """Machines that it should have and that are not ready."""
+        return max(0, (self.target or 0) - self.ready)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What there is to say of it, the most urgent first; nothing if all is well."""
+        said = [self.pool.message.strip().rstrip(".")] if self.pool.status in BROKEN and self.pool.message else []
+        said += [operation_words(each, self.nodes) for each in self.operations]
+        if not said and self.pool.status in _STATES:
+            said.append(_STATES[self.pool.status])
+        repaired = any("REPAIR" in each.kind for each in self.operations)
+        if self.repairing and not repaired:
+            said.append(f"{self.repairing} of {_nodes(self.nodes)} {_is(self.repairing)} being repaired")
+        if self.creating:
+            said.append(f"{self.creating} more {_is(self.creating)} being created")
+        if self.short and not (said or self.pool.autoscaling):
+            said.append(f"{self.ready} of {_nodes(self.target or 0)} {_is(self.ready)} ready")
+        if self.failed and not said:
+            said.append(f"{kind_words(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
+        return tuple(said)
+
+    def losses(self, nodes: int) -> tuple[str, ...]:
+        """What a resize to that many takes away, to be said before."""
+        less = self.nodes - nodes
+        if less <= 0:
+            return ()
+        return (f"{_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}.",)
+
+    @property
+    def how(self) -> str:
+        """How its machines are had."""
+        pool = self.pool
+        if pool.queued:
+            return "DWS, queued"
+        if pool.flex_start:
+            return "DWS flex-start"
+        if pool.spot:
+            return "spot"
+        return f"reservation {pool.reservation}" if pool.reservation not in {"", "any"} else "on demand"
+
+    @property
+    def limits(self) -> str:
+        """Limits of autoscaling; empty: none."""
+        return f"{self.pool.least} to {self.pool.most}" if self.pool.autoscaling else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsPicture:
+    """All pools of a cluster at one moment."""
+
+    cluster: GkeCluster
+    pools: tuple[PoolFacts, ...]
+    operations: tuple[GkeOperation, ...]
+    """Of this cluster, latest first."""
+    requests: tuple[ProvisioningRequest, ...]
+    at: float
+    unread: tuple[tuple[str, str], ...] = ()
+    """What could not be read -> why."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return any(not each.over for each in self.operations)
+
+    def pool(self, name: str) -> PoolFacts | None:
+        """The pool of that name."""
+        return next((each for each in self.pools if each.pool.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningRequest:
+    """A wish for machines that DWS is to bring, all at once."""
+
+    namespace: str
+    name: str
+    state: str
+    """pending, accepted, provisioned, failed, revoked or expired."""
+    why: str
+    pods: int
+    """Pods that it asks machines for."""
+    kind: str
+    """Its class: "queued-provisioning.gke.io"."""
+    created: float
+    seconds: float | None
+    """How long the machines stay; None: as Google has it."""
+    owner: str
+    """The Workload that asks; empty: somebody else."""
+
+
+def join(
+    cluster: GkeCluster,
+    operations: Iterable[GkeOperation],
+    groups: dict[str, Group | None],
+    fleet: Fleet,
+    now: float,
+) -> tuple[PoolFacts, ...]:
+    """The pools with the nodes of the picture; `groups` by pool, None: could not be counted."""
+    nodes: dict[str, list[Node]] = {}
+    for node in fleet.nodes.values():
+        nodes.setdefault(node.pool, []).append(node)
+    mine = [each for each in operations if each.cluster == cluster.name]
+    return tuple(_facts(pool, groups.get(pool.name), nodes.get(pool.name, []), mine, now) for pool in cluster.pools)
+
+
+def _facts(
+    pool: GkePool, group: Group | None, nodes: list[Node], operations: list[GkeOperation], now: float
+) -> PoolFacts:
+    mine = [each for each in operations if each.pool == pool.name]
+    last = next((each for each in mine if each.over), None)
+    target = group.target if group else None if pool.autoscaling else pool.initial_size
+    states = Counter(node.ready for node in nodes)
+    return PoolFacts(
+        pool=pool,
+        target=target,
+        nodes=len(nodes),
+        ready=states[True],
+        creating=group.creating if group else 0,
+        repairing=group.repairing if group else 0,
+        operations=tuple(each for each in mine if not each.over),
+        failed=last if last and last.error and now - last.started < KEPT else None,
+    )
+
+
+def operation_words(operation: GkeOperation, nodes: int = 0) -> str:
+    """What an operation does, with as much progress as is counted: "3 of 16 nodes are being repaired"."""
+    done, total = operation.done, operation.total
+    if doing := _NODES.get(operation.kind):
+        if total is None:
+            return f"nodes are {doing}"
+        if "REPAIR" in operation.kind:
+            left = total - (done or 0)
+            return f"{left} of {_nodes(max(nodes, total))} {_is(left)} {doing}"
+        return f"{done or 0} of {_nodes(total)} upgraded, the rest {_is(total - (done or 0))} {doing}"
+    words = _WORDS.get(operation.kind, kind_words(operation.kind).lower())
+    return f"{words}: {done or 0} of {_nodes(total)} done" if total else words
+
+
+def operation_sentence(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
+    """The same as a sentence about `whose`: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
+    words = operation_words(operation, nodes)
+    return f"{whose} {words}" if words.startswith(("is ", "gets ")) else f"{whose}: {words}"
+
+
+def kind_words(kind: str) -> str:
+    """Google's word for an operation, readable: "Set node pool size"."""
+    return kind.replace("_", " ").capitalize()
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node" if number == 1 else f"{number} nodes"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def with_google(found: Iterable[Pool], picture: PoolsPicture | None) -> tuple[Pool, ...]:
+    """Pools of the nodes with what Google says of them, and behind them Google's pools that have no node."""
+    pools = tuple(found)
+    if picture is None:
+        return pools
+    facts = {each.pool.name: each for each in picture.pools}
+    here = {pool.name for pool in pools if pool.labelled}
+    asked = sum(each.state in {"pending", "accepted"} for each in picture.requests)
+    more = [
+        Pool(
+            name=name,
+            machine_types=(each.pool.machine_type,),
+            zones=each.pool.zones,
+            provisioning=provisioning(each.pool),
+            reservation=each.pool.reservation,
+            accelerator=each.pool.accelerator,
+            facts=each,
+            requests=asked if each.pool.queued or each.pool.flex_start else 0,
+        )
+        for name, each in facts.items()
+        if name not in here
+    ]
+    more.sort(key=lambda pool: (not pool.accelerator, pool.name))
+    known = [replace(pool, facts=facts[pool.name]) if pool.labelled and pool.name in facts else pool for pool in pools]
+    return (*known, *more)
+
+
+def provisioning(pool: GkePool) -> Provisioning:
+    """How its machines are had."""
+    if pool.queued:
+        return Provisioning.QUEUED
+    if pool.flex_start:
+        return Provisioning.FLEX_START
+    if pool.spot:
+        return Provisioning.SPOT
+    return Provisioning.RESERVATION if pool.reservation not in {"", "any"} else Provisioning.ON_DEMAND

@@ -1,0 +1,269 @@
+"""The node pools of the connected cluster: Google's side and the cluster's together, and what can be done to them.
+
+ProvisioningRequests of DWS: what is asked for and how far it is; read when somebody looks, not watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
+from console.google.api import loaded
+from console.google.node_pools import Group, PoolsPicture, ProvisioningRequest, join
+from console.kube.find_job import require_seen
+from console.kube.objects.meta import UNREADABLE, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from console.google.account import Cloud
+    from console.google.api.container import Gke
+    from console.google.clusters import GkeCluster, GkeOperation, GkePool
+    from console.kube.client import Client
+    from console.kube.objects.node import Node
+    from console.kube.watched_cluster import WatchedCluster
+
+
+SOON = 3.0
+"""Seconds between two looks while something is under way."""
+USUAL = 20.0
+LONGEST = 120.0
+"""Seconds between two looks otherwise, and after many that failed."""
+MOST_NODES = 5000
+"""No pool of GKE's has more."""
+FAULTS = {
+    "PERFORMANCE": "slow: GPUs or network below what they should reach",
+    "SDC": "silent data corruption: wrong results without an error",
+    "XID": "the driver reports an XID error",
+    "unspecified": "something else",
+}
+"""What a host may be reported for."""
+
+
+class NodePools:
+    """The pools of one cluster; asks nothing of Google before it is asked."""
+
+    def __init__(self, watched: WatchedCluster, cloud: Cloud) -> None:
+        self._watched = watched
+        self._cloud = cloud
+
+    # looking
+
+    async def look(self) -> PoolsPicture:
+        """All there is to know now; what may not be read is named in it. Raises where the cluster itself cannot."""
+        place = await self._cloud.place()
+        gke = await self._cloud.gke()
+        cluster = await gke.cluster(place.project, place.location, place.cluster)
+        unread: dict[str, str] = {}
+        operations, groups, requests = await asyncio.gather(
+            self._operations(gke, cluster, unread), self._groups(cluster, unread), self._requests(unread)
+        )
+        now = time.time()
+        pools = join(cluster, operations, groups, self._watched.fleet, now)
+        mine = tuple(each for each in operations if each.cluster == cluster.name)
+        picture = PoolsPicture(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
+        self._cloud.pools_seen[self._watched.context] = picture
+        return picture
+
+    @property
+    def seen(self) -> PoolsPicture | None:
+        """What the last look at the pools of this cluster found; None: nobody has looked."""
+        return self._cloud.pools_seen.get(self._watched.context)
+
+    async def _operations(self, gke: Gke, cluster: GkeCluster, unread: dict[str, str]) -> tuple[GkeOperation, ...]:
+        try:
+            return await gke.operations(cluster.project, cluster.location)
+        except ConsoleError as error:
+            unread["operations"] = str(error)
+            return ()
+
+    async def _groups(self, cluster: GkeCluster, unread: dict[str, str]) -> dict[str, Group | None]:
+        module = await loaded("console.google.api.compute")
+        reach = await self._cloud.reach()
+
+        async def one(pool: GkePool) -> Group | None:
+            try:
+                found: Group = await module.group(reach, pool.groups)
+                return found
+            except ConsoleError as error:
+                unread["target sizes"] = str(error)
+                return None
+
+        counted = await asyncio.gather(*(one(pool) for pool in cluster.pools))
+        return {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
+
+    async def _requests(self, unread: dict[str, str]) -> tuple[ProvisioningRequest, ...]:
+
+        try:
+            return await requests(self._watched.connected.client)
+        except ConsoleError as error:
+            unread["provisioning requests"] = str(error)
+            return ()
+
+    async def follow(self) -> AsyncGenerator[PoolsPicture | ConsoleError, None]:
+        """Look again and again for as long as this is iterated: often while something is under way, else seldom.
+
+        A look that failed is given as its error; after it the pauses grow.
+        """
+        pause = SOON
+        while True:
+            try:
+                picture = await self.look()
+            except ConsoleError as error:
+                yield error
+                pause = min(LONGEST, pause * 2)
+            else:
+                yield picture
+                pause = SOON if picture.busy else USUAL
+            await asyncio.sleep(pause)
+
+    def again(self, picture: PoolsPicture) -> PoolsPicture:
+        """The same picture with the nodes of now."""
+        groups: dict[str, Group | None] = {
+            each.pool.name: Group(each.target, each.creating, each.repairing) if each.target is not None else None
+            for each in picture.pools
+        }
+        pools = join(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
+        return replace(picture, pools=pools)
+
+    # doing
+
+    async def resize(self, pool: str, nodes: int) -> GkeOperation:
+        """Have that many machines in each zone of the pool; gives the operation that brings them."""
+        self._cloud.check_may(f"resize node pool {pool}")
+        if not 0 <= nodes <= MOST_NODES:
+            raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MOST_NODES:,}.")
+        gke, cluster, facts = await self._found(pool)
+        if facts.queued or facts.flex_start:
+            raise BadInput(
+                f"Node pool {pool} gets its machines from DWS, one request at a time; it cannot be resized.",
+                "Launch a job into its queue.",
+            )
+        return await gke.resize(cluster, pool, nodes)
+
+    async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
+        """Let the autoscaler keep a pool between these sizes; 0 and 0 switch it off."""
+        self._cloud.check_may(f"set the limits of node pool {pool}")
+        if not 0 <= least <= most <= MOST_NODES:
+            raise BadInput(
+                f"{least} to {most} nodes are no limits.",
+                f"Give two numbers from 0 to {MOST_NODES:,}, the smaller first.",
+            )
+        gke, cluster, _ = await self._found(pool)
+        return await gke.scale_between(cluster, pool, least, most)
+
+    async def _found(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
+        place = await self._cloud.place()
+        gke = await self._cloud.gke()
+        cluster = await gke.cluster(place.project, place.location, place.cluster)
+        facts = next((each for each in cluster.pools if each.name == pool), None)
+        if facts is None:
+            listed = ", ".join(each.name for each in cluster.pools)
+            raise NotFound(f"Cluster {cluster.name} has no node pool {pool}.", f"It has: {listed or 'none'}.")
+        return gke, cluster, facts
+
+    async def until_over(self, operation: GkeOperation) -> AsyncGenerator[GkeOperation, None]:
+        """The operation as it goes on, until it has ended, well or not."""
+        gke = await self._cloud.gke()
+        yield operation
+        while not operation.over:
+            await asyncio.sleep(SOON if not self._cloud.practice else 0.5)
+            operation = await gke.operation(operation.project, operation.location, operation.name)
+            yield operation
+
+    # faulty hosts
+
+    def why_not_report(self, node: Node) -> str:
+        """Why Google would not take a report about this machine; "" if it would."""
+        if node.fault:
+            return f"It has been reported: {node.fault}{f', {node.repair}' if node.repair else ''}."
+        if not node.reservation:
+            return "Only machines of a reservation can be reported."
+        if not node.machine_type.startswith(("a3-", "a4-", "a4x-")):
+            return f"Machines of type {node.machine_type or 'unknown'} cannot be reported."
+        return ""
+
+    def reportable(self, node: str, fault: str) -> None:
+        """BadInput, NotFound or Conflict, with the reason, where Google would not take this report."""
+        if fault not in FAULTS:
+            raise BadInput(f"A host is not reported for {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
+        found = self._watched.fleet.nodes.get(("", node))
+        if found is None:
+            require_seen(self._watched.fleet, "nodes", f"Whether there is a node {node}")
+            raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
+        if why := self.why_not_report(found):
+            raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
+
+    async def until_replaced(self, node: str) -> str:
+        """Wait until Google has dealt with a reported host; gives its last word, "replaced" once the node is gone."""
+        async for fleet in self._watched.snapshots():
+            found = fleet.nodes.get(("", node))
+            if found is None:
+                return "replaced"
+            if found.repair.lower() in {"operationdone", "error"}:
+                return found.repair
+        return "not known"
+
+    async def report(self, node: str, fault: str) -> None:
+        """Report the host of a node as faulty: Google evicts its pods, wipes it and brings another machine."""
+        from console.kube import actions
+
+        connection = self._watched.changing(f"report node {node}")
+        self.reportable(node, fault)
+        await actions.label(connection.client, node, {"cloud.google.com/fault-behavior": fault})
+
+
+_PATH = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
+_STATES = (
+    ("Failed", "failed"),
+    ("CapacityRevoked", "revoked"),
+    ("BookingExpired", "expired"),
+    ("Provisioned", "provisioned"),
+    ("Accepted", "accepted"),
+)
+"""Conditions, the one that tells most first."""
+_MOST = "500"
+
+
+async def requests(client: Client) -> tuple[ProvisioningRequest, ...]:
+    """Those of all namespaces, latest first; none where the cluster does not have DWS."""
+    try:
+        body = await client.request("GET", _PATH, params={"limit": _MOST}, doing="list ProvisioningRequests")
+    except NotFound:
+        return ()
+    try:
+        items = msgspec.json.decode(body).get("items") or []
+        found = [_read(each) for each in items]
+    except (*UNREADABLE, AttributeError, KeyError, TypeError) as error:
+        raise Unreadable(f"The ProvisioningRequests cannot be read: {error}.") from error
+    return tuple(sorted(found, key=lambda each: -each.created))
+
+
+def _read(item: dict[str, Any]) -> ProvisioningRequest:
+    meta, spec = item["metadata"], item.get("spec") or {}
+    conditions = {each["type"]: each for each in (item.get("status") or {}).get("conditions") or ()}
+    state, about = next(
+        ((word, conditions[kind]) for kind, word in _STATES if conditions.get(kind, {}).get("status") == "True"),
+        ("pending", conditions.get("Provisioned") or conditions.get("Accepted") or {}),
+    )
+    waiting = conditions.get("Provisioned") or {}
+    told = waiting if state == "accepted" and waiting.get("message") else about
+    owners = meta.get("ownerReferences") or ()
+    parameters = spec.get("parameters") or {}
+    seconds = str(parameters.get("maxRunDurationSeconds", ""))
+    return ProvisioningRequest(
+        namespace=meta.get("namespace", ""),
+        name=meta["name"],
+        state=state,
+        why=told.get("message", ""),
+        pods=sum(int(each.get("count") or 0) for each in spec.get("podSets") or ()),
+        kind=spec.get("provisioningClassName", ""),
+        created=parse_time(meta.get("creationTimestamp", "")),
+        seconds=float(seconds) if seconds.isdecimal() else None,
+        owner=next((each["name"] for each in owners if each.get("kind") == "Workload"), ""),
+    )

@@ -1,0 +1,212 @@
+"""What NCCL's RAS service says of a running job: its communicators, and who is behind, missing or dead.
+
+The verbose status of NCCL's RAS service (port 28028 in every pod, NCCL 2.24 and newer), as text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class RasGroup:
+    """Communicators of one shape."""
+
+    number: int
+    communicators: int
+    nodes: int
+    ranks: int
+    """Ranks in each of them."""
+    status: str
+    """ "RUNNING", "INIT", "FINALIZE", "ABORT", "MIXED", …"""
+    errors: str
+    """ "OK", "MISMATCH", "INCOMPLETE,ERROR", …"""
+
+
+@dataclass(frozen=True, slots=True)
+class RasRank:
+    """A rank that is not where the others are."""
+
+    rank: int | None
+    """Its number in the communicator; None: only the process is known."""
+    operations: int | None = None
+    """Number of the last operation it has launched."""
+    collective: str = ""
+    pid: int | None = None
+    node: str = ""
+    gpu: int | None = None
+    missing: bool = False
+    """It gave no answer, or is dead."""
+    stays: bool | None = None
+    """Whether it was behind at the same operation a moment before; None: there was one look only, or it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RasReport:
+    """The verbose status of a job."""
+
+    version: str = ""
+    processes: int | None = None
+    groups: tuple[RasGroup, ...] = ()
+    odd: tuple[RasRank, ...] = ()
+    """Those that are behind first, then the missing."""
+    most: int | None = None
+    """Operation up to which most ranks have launched."""
+    text: str = ""
+
+    @property
+    def well(self) -> bool:
+        """Whether it finds nothing wrong."""
+        return not self.odd and all(group.errors in ("OK", "") for group in self.groups)
+
+    @property
+    def behind(self) -> tuple[RasRank, ...]:
+        """Ranks that have launched less than the others."""
+        return tuple(each for each in self.odd if not each.missing and each.operations is not None)
+
+    def since(self, before: RasReport) -> RasReport:
+        """This report, with what of it was so at an earlier look."""
+        known = {(each.rank, each.collective, each.operations) for each in before.behind}
+        behind = set(self.behind)
+        odd = (
+            replace(each, stays=(each.rank, each.collective, each.operations) in known) if each in behind else each
+            for each in self.odd
+        )
+        return replace(self, odd=tuple(odd))
+
+    def of_all(self, processes: int) -> bool:
+        """Whether its ranks are those of a job of so many processes, not those of a smaller communicator."""
+        return all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
+
+    def on(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
+        """This report, with the names of nodes by rank and pid where NCCL knows addresses."""
+        odd = (
+            replace(each, node=nodes.get((each.rank, each.pid), each.node)) if each.rank is not None else each
+            for each in self.odd
+        )
+        return replace(self, odd=tuple(odd))
+
+    @property
+    def words(self) -> str:
+        """What it says, in a sentence; empty if there is no report."""
+        if not self.version and not self.groups:
+            return ""
+        if self.well:
+            number = sum(group.communicators for group in self.groups)
+            which = "its communicator" if number == 1 else f"all {number:,} communicators"
+            return f"NCCL {self.version}: all ranks of {which} are at the same operation."
+        said = [self._of(each) for each in self.odd[:4]]
+        if len(self.odd) > 4:
+            said.append(f"and {len(self.odd) - 4} more")
+        kinds = sorted({kind for group in self.groups for kind in group.errors.split(",") if kind not in ("OK", "")})
+        moves = ", but they move on" if self.odd and all(each.stays is False for each in self.odd) else ""
+        return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}{moves}."
+
+    def _of(self, odd: RasRank) -> str:
+        name = f"rank {odd.rank}" if odd.rank is not None else f"process {odd.pid}"
+        where = f" on {odd.node}" if odd.node else ""
+        if odd.missing:
+            return f"{name}{where} does not answer"
+        beside = f", the others {self.most:,}" if self.most is not None else ""
+        return f"{name}{where} has launched {odd.operations:,} {odd.collective or 'operations'}{beside}"
+
+
+_VERSION = re.compile(r"NCCL version (\S{1,40})")
+_JOB = re.compile(r"\s*\d+\s+\d+\s+\d+\s+(\d+)\s+\d+\s*$")
+_GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
+_COLLECTIVE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
+_MOST = re.compile(r"\s*(\d+) ranks? ha(?:s|ve) launched up to operation (\d+)")
+# Where CUDA_VISIBLE_DEVICES hides some, the number of NVML stands beside that of CUDA: "GPU 0 (NVML 1)".
+_GPU = r"GPUs? (\d+)[\d, -]*(?:\(NVML [\d, -]+\))?"
+_BEHIND = re.compile(
+    r"\s*Ranks? (\d[\d, -]{0,400}) ha(?:s|ve) launched up to operation (\d+)"
+    rf"(?: -- {_GPU} managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
+)
+_MISSING = re.compile(rf"\s*Process (\d+) on node (\S+) managing {_GPU}")
+_MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) on node (\S+)")
+
+
+class _Reading:
+    """A report as it is read."""
+
+    def __init__(self) -> None:
+        self.version = self.collective = ""
+        self.processes: int | None = None
+        self.groups: list[RasGroup] = []
+        self.behind: list[RasRank] = []
+        self.missing: list[RasRank] = []
+        self.counts: list[tuple[int, int]] = []
+
+    def table(self, line: str) -> bool:
+        """A line of one of the tables; whether it is one."""
+        if found := _VERSION.match(line):
+            self.version = found[1]
+        elif found := _GROUP.match(line):
+            number, comms, nodes, _, ranks, _ = map(int, found.groups()[:6])
+            self.groups.append(RasGroup(number, comms, nodes, ranks, found[7], found[8]))
+        elif (found := _JOB.match(line)) and self.processes is None:
+            self.processes = int(found[1])
+        return found is not None
+
+    def warning(self, line: str) -> None:
+        """A line of errors and warnings."""
+        if found := _COLLECTIVE.search(line):
+            self.collective = found[1]
+        elif found := _MOST.match(line):
+            self.counts.append((int(found[1]), int(found[2])))
+        elif found := _BEHIND.match(line):
+            self.behind += _behind(found, self.collective)
+        elif found := _MISSING_RANK.match(line):
+            rank, gpu, pid = map(int, found.groups()[:3])
+            self.missing.append(RasRank(rank, pid=pid, node=found[4], gpu=gpu, missing=True))
+        elif found := _MISSING.match(line):
+            self.missing.append(RasRank(None, pid=int(found[1]), node=found[2], gpu=int(found[3]), missing=True))
+
+
+def parse_ras(text: str) -> RasReport:
+    """The report in that text; an empty one if there is none."""
+    read = _Reading()
+    for line in text.splitlines():
+        if not read.table(line):
+            read.warning(line)
+    # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
+    most = max(read.counts)[1] if read.counts else max((each.operations or 0 for each in read.behind), default=None)
+    behind = [each for each in read.behind if each.operations != most]
+    behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
+    return RasReport(read.version, read.processes, tuple(read.groups), (*behind, *_named(read.missing)), most, text)
+
+
+def _named(missing: list[RasRank]) -> list[RasRank]:
+    """Those that are missing, once each: a process of which a rank is known by that rank."""
+    ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
+    named = [each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks]
+    return list(dict.fromkeys(named))
+
+
+def _behind(found: re.Match[str], collective: str) -> list[RasRank]:
+    ranks = _numbers(found[1])
+    alone = len(ranks) == 1
+    return [
+        RasRank(
+            rank, int(found[2]), collective,
+            pid=int(found[4]) if alone and found[4] else None,
+            node=found[5] or "", gpu=int(found[3]) if alone and found[3] else None,
+        )
+        for rank in ranks
+    ]  # fmt: skip
+
+
+def _numbers(text: str) -> list[int]:
+    """The list "1, 4-6" as 1, 4, 5, 6."""
+    found: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        if low.strip().isdecimal():
+            last = int(high) if high.strip().isdecimal() else int(low)
+            found += range(int(low), min(last, int(low) + 100_000) + 1)
+    return found

@@ -1,0 +1,341 @@
+"""The X-ray of a job that hangs: where every process is, who is not where the others are, and what to do (pure).
+
+For whom the others wait, among groups of processes that are at the same place (pure).
+
+Stacks say it where the waiting call is Python's. Two usual ones are not: `loss.item()` waits for the GPU, and backward
+of DDP for the other ranks, inside compiled code, so that such a rank seems to compute. That many are at the very same
+line gives them away; NCCL RAS, which counts collectives, then knows whom they wait for, else all who are elsewhere.
+
+Where nothing tells processes apart, as with NCCL tests, a rank that RAS finds behind at the same operation twice is the
+one: ranks of a job that runs differ for moments only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from console.hang.nccl_ras import RasReport
+from console.hang.stack_location import NOWHERE, Doing, Whereabouts
+from console.hang.words import ADVICE, BEHIND, blame, of_equals, of_gdb, others
+from console.scheduling.ranks import pod_words, process_words, ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from console.logs.pyspy import ProcessStacks
+
+
+if TYPE_CHECKING:
+    Place = tuple[Doing, str]
+    Groups = Mapping[Place, "Sequence[Traced]"]
+
+HALTED = frozenset("TtZX")
+"""Letters of the kernel for processes that are stopped, traced or dead."""
+
+
+def suspects(groups: Groups, ras: RasReport) -> set[Place]:
+    """The places of those for whom the others wait; empty where nobody stands out."""
+    total = sum(map(len, groups.values()))
+    rest = {place for place in groups if not place[0].waits_for_ranks}
+    waiting = total - sum(len(groups[place]) for place in rest)
+    told = _told(groups, ras, total)
+    if waiting == total:
+        return told | {place for place in groups if _small(groups[place], total)}
+    if waiting * 2 < total:
+        many = _at_one_line(groups, total)
+        beside = {place for place in groups if place != many and _elsewhere(place, groups[place], total)}
+        return told - {many} or beside if many else set()
+    # Most wait for other ranks: those who do not are the ones they wait for, unless these only seem to compute.
+    seeming = all(doing is Doing.COMPUTE for doing, _ in rest)
+    return told if told and seeming and not told & rest else rest
+
+
+def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
+    """Ranks that seem to wait with the others, but stay behind in NCCL, so that the others wait for them."""
+    members = {each.rank: each for several in groups.values() for each in several}
+    if not ras.of_all(len(members)):
+        return frozenset()
+    waiting = all(doing.waits_for_ranks for doing, _ in groups)
+    if not waiting and (awaited or _at_one_line(groups, len(members)) is None):
+        return frozenset()  # who is elsewhere explains it, or the ranks merely work
+    late = {each.rank for each in ras.behind if each.stays and each.rank in members
+            and each.pid in (None, members[each.rank].pid)}  # fmt: skip
+    if len(late) * 2 > len(members):
+        return frozenset()
+    return frozenset(rank for rank in late if rank is not None) - {
+        each.rank for place in awaited for each in groups[place]
+    }
+
+
+def _told(groups: Groups, ras: RasReport, total: int) -> set[Place]:
+    """Groups of ranks of which NCCL says that they have launched less, or do not answer."""
+    named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
+    if not 0 < len(named) < total:
+        return set()
+    return {place for place, members in groups.items() if {each.rank for each in members} <= named}
+
+
+def _at_one_line(groups: Groups, total: int) -> Place | None:
+    """The place of at least half of the ranks, if it is one line of a program that seems to compute."""
+    many = max((place for place in groups if place[0] is Doing.COMPUTE), key=lambda at: len(groups[at]), default=None)
+    if many is None or len(groups[many]) * 2 < total or len({each.where.frame for each in groups[many]}) > 1:
+        return None
+    return many
+
+
+def _elsewhere(place: Place, members: Sequence[Traced], total: int) -> bool:
+    """Whether these stand out: they wait for something of their own, are no more, or compute while few others do."""
+    if place[0] is Doing.UNKNOWN:
+        return all(each.pid is None or each.state in HALTED for each in members)
+    return place[0] is not Doing.COMPUTE or _small(members, total)
+
+
+def _small(members: Sequence[Traced], total: int) -> bool:
+    return len(members) * 4 <= total
+
+
+NO_REPORT = RasReport()
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One process of a training, or a place where one should be."""
+
+    rank: int
+    """Its RANK, over the whole job: a pod may hold several."""
+    pod_rank: int
+    """Number of its pod."""
+    pod: str
+    node: str
+    pid: int | None = None
+    """None: there is no process for that rank."""
+    local_rank: int = 0
+    command: str = ""
+    state: str = ""
+    """Letter of the kernel: R runs, S sleeps, D waits for a device, Z is dead, T is stopped."""
+    wchan: str = ""
+    """Function of the kernel in which it sleeps."""
+    threads: int | None = None
+    stacks: ProcessStacks | None = None
+    where: Whereabouts = NOWHERE
+    problem: str = ""
+    """Why there is no stack; a sentence."""
+    program: str = ""
+    """Its name, if it is no Python: then there can be no stack."""
+    cpu: float | None = None
+    """Percent of one core that it has used since its start."""
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Its rank, the index of its pod, its GPU there: LOCAL_RANK, as torchrun and mpirun number them."""
+        return self.rank, self.pod_rank, self.local_rank
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A process of MPI that starts others: mpirun in the first pod, orted in the others."""
+
+    program: str
+    pid: int
+    state: str = ""
+    wchan: str = ""
+    threads: int | None = None
+    cpu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrace:
+    """What was found in one pod beside its processes."""
+
+    pod_rank: int
+    pod: str
+    node: str
+    failure: str = ""
+    """Why nothing could be found out; a sentence."""
+    py_spy: str = ""
+    """Its py-spy; empty: it has none."""
+    master: str = ""
+    """Address and port where the ranks meet, if the pod knows it."""
+    reached: bool | None = None
+    """Whether that port was reached from the pod; None: not tried."""
+    unreached: str = ""
+    """Why not."""
+    rdma: tuple[tuple[str, str], ...] = ()
+    """RDMA devices and the state of their port."""
+    launchers: tuple[Launcher, ...] = ()
+    """Processes of MPI that start the others."""
+    gdb: str = ""
+    """Its gdb; empty: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class HangGroup:
+    """Processes at the same place."""
+
+    doing: Doing
+    label: str
+    members: tuple[Traced, ...]
+    suspect: bool = False
+    """Whether the others wait for these."""
+    behind: bool = False
+    """Whether NCCL alone tells these from the others: they stay behind."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Their ranks."""
+        return tuple(each.rank for each in self.members)
+
+    @property
+    def words(self) -> str:
+        """Such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"; without the names where they matter to nobody."""
+        bare = self.doing in (Doing.UNKNOWN, Doing.COMPILED)
+        said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
+        return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
+
+    @property
+    def named(self) -> str:
+        """Who they are, in a sentence: "ranks 41, 97 (pods 5, 12) on 2 nodes", "rank 9 (pod 1, GPU 1) on n0"."""
+        return self.processes + (f" on {self.place}" if self.place else "")
+
+    @property
+    def processes(self) -> str:
+        """The same without their nodes."""
+        return process_words(*(each.place for each in self.members))
+
+    @property
+    def place(self) -> str:
+        """Their node, or how many they are on."""
+        nodes = dict.fromkeys(each.node for each in self.members if each.node)
+        return f"{len(nodes)} nodes" if len(nodes) > 1 else next(iter(nodes), "")
+
+    @property
+    def who(self) -> str:
+        """Such as "ranks 41, 97, pod 5, n0", in parentheses."""
+        name = self.processes.removesuffix(")").replace(" (", ", ", 1)
+        return name + (f", {self.place}" if self.place else "")
+
+
+@dataclass(frozen=True)
+class HangReport:
+    """What was found in all pods of a job."""
+
+    job: str
+    pods: tuple[PodTrace, ...]
+    processes: tuple[Traced, ...]
+    ras: RasReport = NO_REPORT
+    ras_problem: str = ""
+    """Why NCCL could not be asked."""
+    at: float = 0.0
+    absent: tuple[tuple[int, str], ...] = ()
+    """Pods that are not running beside those that are, and their status."""
+
+    @cached_property
+    def groups(self) -> tuple[HangGroup, ...]:
+        """Those for whom the others wait first, then the largest."""
+        return grouped(self.processes, self.ras)
+
+    @property
+    def suspects(self) -> tuple[HangGroup, ...]:
+        """Groups for which the others wait."""
+        return tuple(group for group in self.groups if group.suspect)
+
+    @property
+    def summary(self) -> str:
+        """Such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
+        largest = sorted(self.groups, key=lambda group: -len(group.members))
+        return ", ".join(group.words for group in largest) or "no process of a training or an NCCL test was found"
+
+    @property
+    def without_py_spy(self) -> tuple[PodTrace, ...]:
+        """Pods that could be looked into if they had it."""
+        compiled = {each.pod for each in self.processes if each.program}
+        return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy and pod.pod not in compiled)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether nothing but NCCL tests runs, which are no Python."""
+        return bool(self.processes) and all(each.program for each in self.processes)
+
+    @property
+    def alarming(self) -> bool:
+        """Whether somebody has to do something: a rank stands out, a pod is absent, or no pod could be asked."""
+        return bool(self.suspects or self.absent) or all(pod.failure for pod in self.pods)
+
+    @property
+    def unreached(self) -> tuple[PodTrace, ...]:
+        """Pods from which the master's port was not reached."""
+        return tuple(pod for pod in self.pods if pod.reached is False)
+
+    @cached_property
+    def verdict(self) -> tuple[str, ...]:
+        """What is wrong, the divergence first; sentences."""
+        said = [self._of_absent()] if self.absent else []
+        said.append(self._of_suspects() if self.groups else self._of_nobody())
+        if self.ras.words:
+            said.append(self.ras.words)
+        if self.unreached:
+            far = pod_words(*(pod.pod_rank for pod in self.unreached))
+            said.append(f"{self.unreached[0].master} was not reached from {far}: {self.unreached[0].unreached}.")
+        deaf = [pod for pod in self.pods if pod.failure]
+        if deaf:
+            named = pod_words(*(pod.pod_rank for pod in deaf)).capitalize()
+            said.append(f"{named} could not be asked: {deaf[0].failure}")
+        if self.without_py_spy:
+            number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"
+            said.append(f"py-spy is missing in {number}: without it there are no stacks.")
+        return tuple(said)
+
+    @property
+    def short(self) -> str:
+        """The first sentence of the verdict, without nodes and calls."""
+        return self._of_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
+
+    def _of_nobody(self) -> str:
+        if any(pod.launchers for pod in self.pods):
+            return "mpirun runs, but none of the processes that it starts: it begins or ends."
+        return "No process of a training or an NCCL test was found in any pod: it begins, ends, or does other work."
+
+    def _of_absent(self) -> str:
+        pods, several = ranges(number for number, _ in self.absent), len(self.absent) > 1
+        status = ", ".join(dict.fromkeys(status for _, status in self.absent))
+        subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
+        return f"{subject} {verb} not run ({status}): who needs {them} in a collective waits for ever."
+
+    def _of_suspects(self, *, short: bool = False) -> str:
+        suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
+        if not suspects:
+            return of_equals(rest)
+        many = max(rest, key=lambda group: len(group.members), default=None)
+        parts = [blame(group, short=short) for group in suspects[:3]]
+        beside = f" while {len(many.members)} {others(many)}" if many else ""
+        sentence = f"{' and '.join(parts)}{beside}."
+        return sentence[0].upper() + sentence[1:]
+
+    @cached_property
+    def advice(self) -> tuple[str, ...]:
+        """What to do: by where the suspects are, else by where all are."""
+        groups = self.suspects or self.groups
+        said = list(dict.fromkeys(BEHIND if group.behind else ADVICE[group.doing] for group in groups))[:3]
+        tests = {each.pod for group in groups if group.doing is Doing.COMPILED for each in group.members}
+        return (*said, of_gdb([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
+
+
+def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
+    """Processes at the same place together, and which groups the others wait for."""
+    found: dict[tuple[Doing, str], list[Traced]] = {}
+    for process in sorted(processes, key=lambda each: each.rank):
+        found.setdefault((process.where.doing, process.where.label), []).append(process)
+    awaited = suspects(found, ras)
+    late = left_behind(found, awaited, ras)
+    groups = list[HangGroup]()
+    for place, members in found.items():
+        behind = tuple(each for each in members if each.rank in late)
+        rest = tuple(each for each in members if each.rank not in late)
+        if behind:
+            groups.append(HangGroup(place[0], f"{place[1]}, behind", behind, suspect=True, behind=True))
+        if rest:
+            groups.append(HangGroup(*place, rest, place in awaited))
+    groups.sort(key=lambda group: (not group.suspect, group.doing is Doing.UNKNOWN, -len(group.members)))
+    return tuple(groups)

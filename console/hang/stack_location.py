@@ -1,0 +1,151 @@
+"""Where a process is, by its stack: in a collective, in its data loader, at a checkpoint, in a lock (pure)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.logs.pyspy import Frame, ProcessStacks, ThreadStack
+
+
+class Doing(StrEnum):
+    """What kind of thing a process does."""
+
+    DATA = "data"
+    """It waits for its data loader."""
+    COLLECTIVE = "collective"
+    """It waits in a collective for the other ranks."""
+    GPU = "gpu"
+    """It waits for its GPU, on which a collective may be waiting."""
+    MEETING = "meeting"
+    """It waits for the other ranks to come to a rendezvous."""
+    CHECKPOINT = "checkpoint"
+    LOCK = "lock"
+    WAIT = "wait"
+    """It waits for something else: a process, a socket, a file."""
+    COMPUTE = "compute"
+    COMPILED = "compiled"
+    """It is a program without Python in it, such as an NCCL test: py-spy cannot look into it."""
+    UNKNOWN = "unknown"
+    """There is no stack."""
+
+    @property
+    def waits_for_ranks(self) -> bool:
+        """Whether the cause has to be looked for in another rank."""
+        return self in (Doing.COLLECTIVE, Doing.GPU, Doing.MEETING, Doing.COMPILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a process is."""
+
+    doing: Doing
+    label: str
+    """As it stands after "in": "all_reduce", "data loader"."""
+    frame: Frame | None = None
+    """The call by which that was told, in the program's own code if there is any."""
+
+
+NOWHERE = Whereabouts(Doing.UNKNOWN, "no stack")
+_STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
+
+
+def compiled(program: str, state: str) -> Whereabouts:
+    """Where a program without Python is: all that is known of it is its state."""
+    return Whereabouts(Doing.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
+
+
+_COLLECTIVES = re.compile(
+    r"_?(all_?reduce\w*|all_?gather\w*|reduce_?scatter\w*|all_?to_?all\w*|broadcast\w*|barrier|monitored_barrier"
+    r"|reduce|scatter|gather|isend|irecv|send|recv|batch_isend_irecv|send_object_list|recv_object_list"
+    r"|send_forward\w*|recv_forward\w*|send_backward\w*|recv_backward\w*|_communicate)"
+)
+_COMMUNICATION = re.compile(r"distributed_c10d|torch/distributed/(?!elastic|checkpoint)|p2p_communication|nccl|mpi4py")
+_MEETING = re.compile(r"init_process_group|_store_based_barrier|rendezvous|_create_c10d_store|wait_for_workers")
+_DATA_FILE = re.compile(
+    r"torch/utils/data/|/?(?:data_?loaders?|data_?sets?|indexed_dataset|webdataset|blended_\w+)(?:/|\.py)|pyarrow/"
+)
+_DATA_CALL = re.compile(
+    r"_?(?:next_(?:batch|data|sample|shard)|(?:read|load|fetch|get|try_get|open)_(?:next_)?"
+    r"(?:batch|data|shard|sample|item)s?(?:_\w+)?|collate\w*|__getitem__|tokeni[sz]e\w*)"
+)
+_CHECKPOINT = re.compile(
+    r"(?:save|load|write|read)_(?:\w+_)?(?:checkpoint|state_dict)\w*|dist_checkpointing|torch/serialization"
+)
+_GPU = re.compile(r"torch/cuda/")
+_GPU_CALL = re.compile(r"synchronize|wait|item|tolist|cpu")
+_LOCK = re.compile(r"acquire|_wait_for_tstate_lock|__enter__|lock|flock")
+_WAIT = re.compile(r"wait\w*|select|poll|sleep|join|accept|recv\w*|read\w*|communicate|connect|getaddrinfo|get")
+_LIBRARY = re.compile(r"torch/|site-packages/|multiprocessing/|(?:threading|selectors|socket|subprocess|queue)\.py$")
+
+
+def whereabouts(process: ProcessStacks) -> Whereabouts:
+    """Where that process is: by its main thread, or by the one that computes for it."""
+    threads = sorted(process.threads, key=lambda thread: thread.name != "MainThread")
+    if not threads or not threads[0].frames:
+        return NOWHERE
+    found = of_thread(threads[0])
+    if found.doing is Doing.COMPUTE and found.label == "backward":
+        # Gradients are worked out, and reduced, by threads of autograd while the main one waits for them.
+        others = [of_thread(each) for each in threads[1:] if each.frames]
+        return next((each for each in others if each.doing.waits_for_ranks), found)
+    return found
+
+
+def of_thread(thread: ThreadStack) -> Whereabouts:
+    """Where one thread is: the innermost call that says it clearly, else the innermost that says anything."""
+    for frame in thread.frames:
+        found = _clearly(frame)
+        if found is not None:
+            doing, label = found
+            own = _own_code(thread.frames) if doing is Doing.DATA else frame
+            return Whereabouts(doing, label, own or frame)
+    return _vaguely(thread)
+
+
+def _clearly(frame: Frame) -> tuple[Doing, str] | None:
+    call, file = _plain(frame), frame.file
+    if _MEETING.search(call):
+        return Doing.MEETING, "the rendezvous"
+    if _CHECKPOINT.search(call) or _CHECKPOINT.search(file):
+        return Doing.CHECKPOINT, "a checkpoint"
+    if _COMMUNICATION.search(file) and (matched := _COLLECTIVES.fullmatch(call)):
+        return Doing.COLLECTIVE, matched[1].lstrip("_")
+    if _DATA_FILE.search(file) or _DATA_CALL.fullmatch(call):
+        return Doing.DATA, "data loader"
+    return None
+
+
+def _vaguely(thread: ThreadStack) -> Whereabouts:
+    """No call says it clearly: the GPU, a lock, some other wait, or work."""
+    for frame in thread.frames:
+        matched = _COLLECTIVES.fullmatch(_plain(frame))
+        if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):
+            return Whereabouts(Doing.COLLECTIVE, matched[1].lstrip("_"), frame)
+        if _GPU.search(frame.file) and _GPU_CALL.fullmatch(_plain(frame)):
+            return Whereabouts(Doing.GPU, f"cuda {_plain(frame)}", frame)
+    first = thread.frames[0]
+    if _LOCK.fullmatch(_plain(first)):
+        return Whereabouts(Doing.LOCK, "a lock", _own_code(thread.frames) or first)
+    backward = next((each for each in thread.frames if _plain(each) in ("backward", "_engine_run_backward")), None)
+    if backward is not None:
+        return Whereabouts(Doing.COMPUTE, "backward", backward)
+    if "active" not in thread.state and _WAIT.fullmatch(_plain(first)):
+        return Whereabouts(Doing.WAIT, _plain(first), _own_code(thread.frames) or first)
+    own = _own_code(thread.frames) or first
+    return Whereabouts(Doing.COMPUTE if "active" in thread.state else Doing.WAIT, _plain(own), own)
+
+
+def _plain(frame: Frame) -> str:
+    """The function without its class: newer py-spy tells "Condition.wait" of Python 3.11 and newer, older "wait"."""
+    return frame.function.rpartition(".")[2]
+
+
+def _own_code(frames: Iterable[Frame]) -> Frame | None:
+    """The innermost call outside libraries that everybody uses."""
+    return next((each for each in frames if not _LIBRARY.search(each.file) and each.function != "<module>"), None)

@@ -1,0 +1,471 @@
+"""The X-ray of a job: asks all its pods at once, a few at a time, and puts together what they say.
+
+What the probe says of one pod, as it is read.
+
+What the X-ray does on this machine: it keeps what was recorded, and lends its py-spy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
+from console.hang.nccl_ras import RasReport
+from console.hang.report import HangReport, Launcher, PodTrace, Traced
+from console.hang.stack_location import NOWHERE, compiled, whereabouts
+from console.kube.find_job import find_job
+from console.kube.objects.meta import UNREADABLE
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from console.kube.objects.pod import Pod
+    from console.kube.watched_cluster import WatchedCluster
+    from console.scheduling.ranks import Rank
+
+
+class ProcessAnswer(msgspec.Struct):
+    """A process."""
+
+    pid: int
+    command: str = ""
+    state: str = ""
+    threads: int | None = None
+    wchan: str = ""
+    cpu: float | None = None
+    program: str = ""
+    rank: int | None = None
+    local_rank: int | None = None
+    dump: str = ""
+    error: str = ""
+
+
+class MasterAnswer(msgspec.Struct):
+    """Whether the master was reached."""
+
+    address: str
+    port: int
+    ok: bool
+    why: str = ""
+
+
+class RasAnswer(msgspec.Struct):
+    """NCCL's words, or why there are none."""
+
+    text: str = ""
+    why: str = ""
+
+
+class RdmaAnswer(msgspec.Struct):
+    """An RDMA device."""
+
+    name: str
+    state: str = ""
+    rate: str = ""
+
+
+class PodAnswer(msgspec.Struct):
+    """A pod."""
+
+    processes: list[ProcessAnswer]
+    py_spy: str = ""
+    master: MasterAnswer | None = None
+    ras: RasAnswer | None = None
+    rdma: list[RdmaAnswer] = []
+    launchers: list[ProcessAnswer] = []
+    gdb: str = ""
+
+    def of(self, pod: PodTrace) -> PodTrace:
+        """That pod with what it said."""
+        master = self.master
+        return replace(
+            pod,
+            py_spy=self.py_spy,
+            master=f"{master.address}:{master.port}" if master else "",
+            reached=master.ok if master else None,
+            unreached=master.why if master else "",
+            rdma=tuple((each.name, " ".join(filter(None, (each.state, each.rate)))) for each in self.rdma),
+            launchers=tuple(
+                Launcher(each.program, each.pid, each.state, each.wchan, each.threads, each.cpu)
+                for each in self.launchers
+            ),
+            gdb=self.gdb,
+        )
+
+
+def read_answer(said: bytes) -> PodAnswer:
+    """The answer in a probe's output; Unreadable if there is none."""
+    line = said[max(0, said.rfind(b"\n{") + 1) :]
+    try:
+        return msgspec.json.decode(line, type=PodAnswer)
+    except UNREADABLE as error:
+        raise Unreadable("The answer of the pod cannot be understood.") from error
+
+
+def traced(rank: Rank, answer: PodAnswer) -> list[Traced]:
+    """The processes of a pod; of those that do not say their rank it is -1."""
+    from console.logs.pyspy import parse_pyspy
+
+    found = []
+    for place, each in enumerate(answer.processes):
+        stacks = next(iter(parse_pyspy(each.dump.encode())), None) if each.dump else None
+        where = whereabouts(stacks) if stacks else compiled(each.program, each.state) if each.program else NOWHERE
+        found.append(
+            Traced(
+                -1 if each.rank is None else each.rank, rank.number, rank.name, rank.node, each.pid,
+                place if each.local_rank is None else each.local_rank, each.command, each.state, each.wchan,
+                each.threads, stacks, where, problem_words(each, tool=bool(answer.py_spy)), each.program, each.cpu,
+            )
+        )  # fmt: skip
+    return found
+
+
+def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
+    """Why a process has no stack, and what helps."""
+    if process.program or (process.dump and not process.error):
+        return ""
+    if process.state in ("T", "t"):
+        return f"It is stopped (SIGSTOP, or a debugger): kill -CONT {process.pid} in its pod lets it go on."
+    if not tool:
+        return "There is no py-spy in its pod."
+    if "ermission" in process.error or "ptrace" in process.error.lower():
+        return "py-spy may not trace it: the container lacks SYS_PTRACE, or runs as somebody else."
+    last = process.error.splitlines()[-1] if process.error else "py-spy printed nothing"
+    return f"{last.removeprefix('Error: ').rstrip('.')}."
+
+
+def write_new(place: Path, data: bytes) -> None:
+    """Write a file that has its name only once it is whole, and that is put over no other; BadInput if it cannot be."""
+    try:
+        place = place.expanduser()
+        fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        try:
+            with os.fdopen(fd, "wb") as out:
+                out.write(data)
+            _name(beside, place)
+        finally:
+            Path(beside).unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise BadInput(f"{place} is there already.", "Choose another name.") from error
+    except OSError as error:
+        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
+
+
+def _name(beside: str, place: Path) -> None:
+    """Give a file its name, if nobody has it; file systems that know no second name for a file have it renamed."""
+    try:
+        os.link(beside, place)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if place.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        Path(beside).rename(place)
+
+
+def own_py_spy() -> bytes:
+    """This machine's py-spy, where it is one that runs on A4; else nothing."""
+    found = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None or platform.system() != "Linux" or platform.machine() != "x86_64":
+        return b""
+    program = Path(found).read_bytes()
+    return program if program.startswith(b"\x7fELF") else b""
+
+
+if TYPE_CHECKING:
+    Exec = Callable[[Pod, Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
+
+AT_ONCE = 16
+"""Pods that are asked at the same time."""
+LIMIT = 90.0
+"""Seconds after which a pod is given up."""
+INSTALL_LIMIT = 300.0
+"""Seconds for `pip install py-spy`."""
+RAS_TRIES = 3
+"""Pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job."""
+RAS_PAUSE = 1.0
+"""Seconds after which NCCL is asked again about ranks that it found behind."""
+MOST = 8 << 20
+"""Bytes that one pod may say of its processes."""
+FLOW = 6.0
+"""Seconds from the first byte of the probe's answer to its last: it is printed at once, at the end."""
+MOST_TOGETHER = 64 << 20
+"""Bytes that all pods of a job may say."""
+MOST_RECORDED = 64 << 20
+"""Bytes of a recording."""
+_PROBE = Path(__file__).with_name("probe.py")
+# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
+_PYTHON = (
+    'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
+    'exec "$p" -c "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
+)
+PY_SPY = "0.4.3"
+PY_SPY_HASHES = (
+    "8a4277225f470d394a85cca0cdd944bef87f0097b6f20150a6dd3ac2e92806b8",
+    "bbcec46930d464b3bfc142d6d02ade4dd8ad5627823263b3eff0280e80c7c132",
+)
+"""SHA-256 of its wheels for x86-64 and 64-bit Arm, as in uv.lock: whatever index a pod uses, pip takes nothing else."""
+_INSTALL = (
+    "p=$(command -v python3 || command -v python) || exit 44; "
+    f"printf '%s\\n' 'py-spy=={PY_SPY} {' '.join(f'--hash=sha256:{each}' for each in PY_SPY_HASHES)}' "
+    '| "$p" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes '
+    "-r /dev/stdin"
+)
+# Beside its name until it is whole and runs.
+_COPY = (
+    'for to in /usr/local/bin "$HOME/.local/bin"; do mkdir -p "$to" 2>/dev/null && [ -w "$to" ] && break; done; '
+    'head -c "$1" > "$to/.py-spy.a4" && [ "$(wc -c < "$to/.py-spy.a4")" -eq "$1" ] && chmod 755 "$to/.py-spy.a4" '
+    '&& "$to/.py-spy.a4" --version && mv "$to/.py-spy.a4" "$to/py-spy" || { rm -f "$to/.py-spy.a4"; exit 1; }'
+)
+# Idle threads too: one that hangs is idle.
+_RECORD = (
+    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format "$4" --idle --duration "$2" '
+    '--pid "$3" >&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
+)
+_FILES = {
+    "status": 'cat "$1/status"', "limits": 'cat "$1/limits"', "fd": 'ls -l "$1/fd"', "maps": 'cat "$1/maps"',
+    "strace": 'command -v strace >/dev/null || { echo "strace is not in this image" >&2; exit 44; }; '
+              'timeout 10 strace -f -tt -p "$2" 2>&1; :',
+}  # fmt: skip
+
+
+class Xray:
+    """Looks into the processes of jobs of one cluster."""
+
+    def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
+        """`run` runs a command in a pod with that input; the cluster's own exec unless given."""
+        self._cluster = cluster
+        self._run = run or self._exec
+        self.reports: dict[tuple[str, str], HangReport] = {}
+        """The last report of each job."""
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        self.reports.clear()
+
+    async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        from console.kube import exec as executing
+
+        client = self._cluster.changing(f"look into pod {pod.name}").client
+        container = pod.main.name if pod.main else ""
+        what = f"the look at its processes in pod {pod.name}"
+        return await executing.run(
+            client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin, what=what
+        )
+
+    async def job(
+        self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
+    ) -> HangReport:
+        """Where every process of a job is. `answered` hears how many of how many pods have been asked.
+
+        NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
+        where every pod refuses. What fails in one pod is in the report.
+        """
+        every = self._running(namespace, name)
+        self._cluster.changing(f"look into {name}")
+        room, done, together = asyncio.Semaphore(AT_ONCE), 0, 0
+        refusals: list[Refused] = []
+        ras_pods = {rank.number for rank in every[:1]}
+
+        async def one(rank: Rank) -> tuple[Rank, PodAnswer | str]:
+            nonlocal done, together
+            async with room:
+                try:
+                    said = await self._probe(rank, *(("ras",) if rank.number in ras_pods else ()))
+                    together += len(said)
+                    if together > MOST_TOGETHER:
+                        raise Unreadable(f"The pods of {name} say more than {MOST_TOGETHER >> 20} MiB together.")
+                    answer: PodAnswer | str = read_answer(said)
+                except ConsoleError as error:
+                    refusals.extend([error] if isinstance(error, Refused) else [])
+                    answer = error.message
+            done += 1
+            answered(done, len(every))
+            return rank, answer
+
+        answers = await asyncio.gather(*map(one, every))
+        if len(refusals) == len(every):
+            raise refusals[0]
+        pods, processes = _put_together(answers)
+        ras, problem = await self._ras(answers)
+        absent = self._absent(namespace, name, every)
+        pid_or_none = (None,) if ras.of_all(len(processes)) else ()
+        nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
+        report = HangReport(name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent)
+        self.reports[namespace, name] = report
+        return report
+
+    def _running(self, namespace: str, name: str) -> list[Rank]:
+        fleet = self._cluster.fleet
+        found = find_job(fleet, namespace, name)
+        every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
+        if not every:
+            raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to look into.", f"a4 why {name}")
+        return every
+
+    def _absent(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
+        """Pods of the same parts of the job that have ended, or are not there."""
+        found, parts = self._cluster.fleet.jobsets.get((namespace, name)), {rank.replicated_job for rank in running}
+        every = ranks(found, self._cluster.fleet) if found else ()
+        return tuple(
+            (rank.number, rank.status) for rank in every if rank.replicated_job in parts and rank.phase != "Running"
+        )
+
+    async def _ask(self, rank: Rank, *what: str) -> PodAnswer | str:
+        """The answer of a pod, or why there is none."""
+        try:
+            return read_answer(await self._probe(rank, *what))
+        except ConsoleError as error:
+            return error.message
+
+    async def _probe(self, rank: Rank, *what: str) -> bytes:
+        """What the probe prints in a pod; raises as `_said` does."""
+        assert rank.pod is not None
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
+        return await self._said(rank.pod, argv, probe, LIMIT, flow=FLOW)
+
+    async def _said(
+        self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
+    ) -> bytes:
+        """What a command writes to its output; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
+        from console.kube.exec import bounded
+
+        async with bounded(pod.name, most=most, limit=limit, flow=flow) as said:
+            code = await self._run(pod, argv, stdin, said.take)
+        if code:
+            told = said.errors.decode(errors="replace").splitlines()
+            last = next((line for line in reversed(told) if line.strip()), "")
+            raise ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
+        return bytes(said.output)
+
+    async def _ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
+        """What NCCL says: as the first pod answered, else as the next ones do."""
+        problem = ""
+        for rank, answer in [each for each in answers if not isinstance(each[1], str)][:RAS_TRIES]:
+            found = answer.ras if isinstance(answer, PodAnswer) and answer.ras else None
+            if found is None:
+                again = await self._ask(rank, "ras")
+                found = again.ras if isinstance(again, PodAnswer) else None
+            if found is not None and found.text:
+                from console.hang.nccl_ras import parse_ras
+
+                first = parse_ras(found.text)
+                return await self._ras_again(rank, first) if first.behind else first, ""
+            problem = problem or (found.why if found else "")
+        return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
+
+    async def _ras_again(self, rank: Rank, first: RasReport) -> RasReport:
+        """What NCCL says a moment later, once no py-spy holds a rank up: who is behind by chance has moved on."""
+        from console.hang.nccl_ras import parse_ras
+
+        await asyncio.sleep(RAS_PAUSE)
+        answer = await self._ask(rank, "ras-only")
+        text = answer.ras.text if isinstance(answer, PodAnswer) and answer.ras else ""
+        return parse_ras(text).since(first) if text else first
+
+    # what changes or takes long
+
+    async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
+        """Put py-spy into these pods: this machine's, else by pip; for each why that failed, or nothing."""
+        self._cluster.changing(f"install py-spy in {name}")
+        wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(pod: Pod) -> str:
+            async with room:
+                try:
+                    if program:
+                        await self._said(pod, ("sh", "-c", _COPY, "sh", str(len(program))), program, INSTALL_LIMIT)
+                    else:
+                        await self._said(pod, ("sh", "-c", _INSTALL), b"", INSTALL_LIMIT)
+                except ConsoleError as error:
+                    return error.message if program else f"{error.message}; and this machine's py-spy runs on no A4"
+            return ""
+
+        program = await asyncio.to_thread(own_py_spy)
+        return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
+
+    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
+        """Record a process and save that here: a flame graph as SVG, or for a place that ends in .json for speedscope.
+
+        Its size in bytes. Whole or not at all. Raises BadInput if the file is there or cannot be written, ProgramFailed
+        if py-spy could not record.
+        """
+        form = "speedscope" if place.suffix.lower() == ".json" else "flamegraph"
+        if await asyncio.to_thread(lambda: place.expanduser().exists()):
+            raise BadInput(f"{place} is there already.", "Choose another name.")
+        if process.pid is None:
+            raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
+        if process.program:
+            raise BadInput(
+                f"Rank {process.rank} of {name} is {process.program}, which is no Python: py-spy cannot record it.",
+                "What the kernel says of it: --proc status, or P in the Hang tab.",
+            )
+        pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
+        if pod is None:
+            raise NotFound(f"Pod {process.pod} runs no more.")
+        argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
+        try:
+            recorded = await self._said(pod, argv, b"", seconds + LIMIT, most=MOST_RECORDED)
+        except ProgramFailed as error:
+            raise ProgramFailed(
+                f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
+            ) from error
+        if not recorded.rstrip().endswith(b"</svg>" if form == "flamegraph" else b"}"):
+            raise ProgramFailed(f"The recording of rank {process.rank} came incomplete.", "Try again.")
+        await asyncio.to_thread(write_new, place, recorded)
+        return len(recorded)
+
+    async def facts(self, namespace: str, name: str, process: Traced, what: str) -> str:
+        """A file of /proc of a process (FACTS), or ten seconds of strace."""
+        pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
+        if pod is None or process.pid is None:
+            raise NotFound(f"Rank {process.rank} of {name} has no process.")
+        script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
+        said = await self._said(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
+        return said.decode(errors="replace")
+
+
+def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[Traced]]:
+    """Pods and processes, each with its rank over the whole job."""
+    pods: list[PodTrace] = []
+    found: list[tuple[Rank, list[Traced]]] = []
+    for rank, answer in answers:
+        trace = PodTrace(rank.number, rank.name, rank.node)
+        if isinstance(answer, str):
+            pods.append(replace(trace, failure=answer if answer.endswith(".") else f"{answer}."))
+            continue
+        pods.append(answer.of(trace))
+        found.append((rank, traced(rank, answer)))
+    a_pod = max((len(each) for _, each in found), default=0)
+    working = {rank.replicated_job for rank, several in found if several}
+    processes: list[Traced] = []
+    for rank, several in found:
+        known = {each.local_rank for each in several}
+        processes += [_numbered(each, rank, a_pod) for each in several]
+        if (a_pod > 1 or not several) and rank.replicated_job in working:
+            # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
+            processes += [
+                Traced(rank.number * a_pod + local, rank.number, rank.name, rank.node, local_rank=local,
+                       problem="There is no process for it any more.")
+                for local in range(a_pod) if local not in known
+            ]  # fmt: skip
+    return pods, processes
+
+
+def _numbered(process: Traced, rank: Rank, a_pod: int) -> Traced:
+    return process if process.rank >= 0 else replace(process, rank=rank.number * a_pod + process.local_rank)

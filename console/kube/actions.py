@@ -1,0 +1,181 @@
+"""What can be done to single objects: cordon, delete, look at, ask for rights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+import yaml
+
+from console.errors import BadInput, NotFound, Refused, Unreadable
+from console.kube.kinds import KINDS, Kind
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.meta import UNREADABLE, Wire
+
+if TYPE_CHECKING:
+    from console.kube.client import Client
+    from console.kube.discovery import Catalogue
+
+_MERGE = "application/merge-patch+json"
+_ALSO_SHOWN = ("secrets", "configmaps", "services", "persistentvolumeclaims", "persistentvolumes", "namespaces")
+_CLUSTER_WIDE = frozenset({"namespaces", "persistentvolumes"})
+_MASK = "(hidden)"
+
+
+class _Verdict(Wire):
+    allowed: bool = False
+
+
+class _Review(Wire):
+    status: _Verdict | None = None
+
+
+def _object(collection: str, name: str) -> str:
+    return f"{collection}/{quote(name, safe='')}"
+
+
+def pod_path(namespace: str, name: str, sub: str = "") -> str:
+    """URL path of a pod, or of one of its subresources."""
+    return _object(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (f"/{sub}" if sub else "")
+
+
+async def may(
+    client: Client, verb: str, resource: str, group: str, namespace: str, name: str, subresource: str
+) -> bool:
+    """Whether the account may do this; subresource goes beside its resource, as in `get pods/exec`."""
+    asked = {
+        "verb": verb,
+        "resource": resource,
+        "group": group,
+        "namespace": namespace,
+        "name": name,
+        "subresource": subresource,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
+    }
+    body = await client.request(
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        doing="ask what the account may do",
+        body=msgspec.json.encode(review),
+    )
+    try:
+        verdict = msgspec.json.decode(body, type=_Review).status
+    except UNREADABLE as error:
+        raise Unreadable(f"The API server's answer about rights cannot be read: {error}.") from error
+    return bool(verdict and verdict.allowed)
+
+
+class _User(Wire):
+    username: str | None = None
+
+
+class _WhoStatus(Wire):
+    user_info: _User | None = None
+
+
+class _Who(Wire):
+    status: _WhoStatus | None = None
+
+
+async def whoami(client: Client) -> str:
+    """What the API server calls the account; empty where it does not tell (before Kubernetes 1.28)."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    try:
+        body = await client.request("POST", path, doing="ask whose account this is", body=msgspec.json.encode(review))
+        status = msgspec.json.decode(body, type=_Who).status
+    except (Refused, *UNREADABLE):
+        return ""
+    return (status.user_info.username or "") if status and status.user_info else ""
+
+
+async def label(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
+    """Set labels of a node; None takes one away."""
+    await client.request(
+        "PATCH",
+        _object("/api/v1/nodes", node),
+        doing=f"label node {node}",
+        body=msgspec.json.encode({"metadata": {"labels": labels}}),
+        content=_MERGE,
+    )
+
+
+async def cordon(client: Client, node: str, *, on: bool) -> None:
+    """Keep new pods off a node, or let them on again."""
+    await client.request(
+        "PATCH",
+        _object("/api/v1/nodes", node),
+        doing=f"{'cordon' if on else 'uncordon'} node {node}",
+        body=msgspec.json.encode({"spec": {"unschedulable": True if on else None}}),
+        content=_MERGE,
+    )
+
+
+async def delete_pod(client: Client, namespace: str, name: str) -> None:
+    """Ask a pod to go, with its usual grace."""
+    await client.request("DELETE", pod_path(namespace, name), doing=f"delete pod {name}")
+
+
+async def _path(catalogue: Catalogue, word: str, namespace: str, name: str) -> str:
+    """URL path of an object whose kind is named in singular or plural, in any case."""
+    wanted = word.lower()
+    names = {wanted, f"{wanted}s", f"{wanted}es", f"{wanted.removesuffix('y')}ies"}
+    kind = next((each for each in KINDS if each.plural in names), None)
+    if kind is None:
+        plural = next((each for each in _ALSO_SHOWN if each in names), None)
+        if plural is None:
+            raise BadInput(f"{word} is no kind that can be shown.")
+        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE, KINDS[0].reader)
+    version = await catalogue.version(kind)
+    if not version:
+        raise NotFound(f"This cluster does not serve {kind.plural}.", status=404)
+    return _object(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
+
+
+async def manifest(client: Client, catalogue: Catalogue, word: str, namespace: str, name: str) -> str:
+    """The live object as YAML, without managedFields and with the data of a Secret hidden."""
+    path = await _path(catalogue, word, namespace, name)
+    body = await client.request("GET", path, doing=f"show {word} {name}")
+    try:
+        data = msgspec.json.decode(body, type=dict[str, Any])
+    except UNREADABLE as error:
+        raise Unreadable(f"The object {name} cannot be read: {error}.") from error
+    return yaml.safe_dump(_shown(data), sort_keys=False, allow_unicode=True, width=120)
+
+
+def _shown(data: dict[str, Any]) -> dict[str, Any]:
+    metadata = data.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    if data.get("kind") == "Secret":
+        for field in ("data", "stringData"):
+            if isinstance(data.get(field), Mapping):
+                data[field] = dict.fromkeys(data[field], _MASK)
+        if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
+            metadata["annotations"].pop("kubectl.kubernetes.io/last-applied-configuration", None)
+    return data
+
+
+async def read_jobset(client: Client, catalogue: Catalogue, namespace: str, name: str) -> JobSet:
+    """The JobSet as it is now; NotFound if there is none."""
+    kind = next(each for each in KINDS if each.plural == "jobsets")
+    path = await _path(catalogue, "jobsets", namespace, name)
+    body = await client.request("GET", path, doing=f"look at JobSet {name}")
+    made, odd = kind.reader.models(kind.reader.page(b'{"items":[' + body + b"]}").items)
+    found = made.get((namespace, name))
+    if not isinstance(found, JobSet):
+        raise Unreadable(f"The JobSet {name} cannot be read: {next(iter(odd.values()), 'it has another name')}.")
+    return found
+
+
+async def delete_jobset(client: Client, catalogue: Catalogue, namespace: str, name: str) -> None:
+    """Ask a JobSet to go after its Jobs and pods have gone (foreground)."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+    path = await _path(catalogue, "jobsets", namespace, name)
+    await client.request("DELETE", path, doing=f"stop JobSet {name}", body=msgspec.json.encode(options))

@@ -1,0 +1,472 @@
+"""Run a command in a container: its output as it comes, its input, its exit code.
+
+Over a WebSocket, which needs the right to `get` pods/exec (kubectl's older SPDY needed `create`). v5 can close the
+command's input; v4, for older servers, cannot.
+
+A shell in a container on this process's own terminal: every key goes there, its size too.
+
+Whoever draws on the terminal has to stop doing so first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import sys
+import termios
+import tty
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+
+from console.errors import BadInput, ProgramFailed, Unreachable, Unreadable
+from console.kube.actions import pod_path
+from console.kube.objects.meta import UNREADABLE, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.kube.client import Client
+
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+
+LONGEST_ANSWER = 1 << 20
+"""Bytes that a command which is asked something short may print."""
+ANSWER_LIMIT = 30.0
+"""Seconds that such a command may be silent."""
+FLOW = 6.0
+"""Seconds from the first byte of such an answer to its last: it is printed at once."""
+
+Output = Callable[[int, bytes], None]
+"""Called with 1 (output) or 2 (errors) and the bytes."""
+
+
+class _Cause(Wire):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Details(Wire):
+    causes: list[_Cause] | None = None
+
+
+class _Outcome(Wire):
+    status: str | None = None
+    message: str | None = None
+    reason: str | None = None
+    details: _Details | None = None
+
+
+class Process:
+    """A command that runs in a container."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
+        self._socket = socket
+        self._what = what
+        self.code: int | None = None
+        """Exit code; None until it has ended."""
+
+    async def write(self, data: bytes) -> None:
+        """Send input; nothing if the command has ended."""
+        with suppress(ConnectionError, aiohttp.ClientError):
+            await self._socket.send_bytes(bytes([STDIN]) + data)
+
+    async def close_input(self) -> None:
+        """Tell the command that no more input comes, where the protocol can say so."""
+        if self._socket.protocol == PROTOCOLS[0]:
+            with suppress(ConnectionError, aiohttp.ClientError):
+                await self._socket.send_bytes(bytes([CLOSE, STDIN]))
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell the command's terminal its size."""
+        size = msgspec.json.encode({"Width": columns, "Height": rows})
+        with suppress(ConnectionError, aiohttp.ClientError):
+            await self._socket.send_bytes(bytes([RESIZE]) + size)
+
+    async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
+        """1 (output) or 2 (errors) and the bytes, as they come; then `code` is its exit code.
+
+        Who takes them slowly slows the command down. Raises ProgramFailed if it could not run, Unreachable if the
+        connection broke off.
+        """
+        status = b""
+        async for message in self._socket:
+            data = message.data.encode() if message.type is aiohttp.WSMsgType.TEXT else message.data
+            if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY) or not data:
+                continue
+            if data[0] in (STDOUT, STDERR) and len(data) > 1:
+                yield data[0], data[1:]
+            elif data[0] == STATUS:
+                status += data[1:]
+        if not status:
+            raise Unreachable(
+                f"The connection to {self._what} broke off before it ended.", "What it did until then is done."
+            )
+        self.code = exit_code(status, self._what)
+
+    async def wait(self, on_output: Output) -> int:
+        """Pass on the output until the command ends; its exit code. Raises as `output` does."""
+        async for channel, data in self.output():
+            on_output(channel, data)
+        return self.code or 0
+
+
+_EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
+
+
+def exit_code(status: bytes, what: str) -> int:
+    """Exit code in the Status that ends an exec; ProgramFailed if the command could not be run at all."""
+    try:
+        outcome = msgspec.json.decode(status, type=_Outcome)
+    except UNREADABLE:
+        outcome = _Outcome(message=status.decode(errors="replace"))
+    if outcome.status == "Success":
+        return 0
+    for cause in (outcome.details.causes or ()) if outcome.details else ():
+        if cause.reason == "ExitCode" and (cause.message or "").isdecimal():
+            return int(cause.message or 0)
+    told = outcome.message or outcome.reason or "no reason given"
+    found = _EXIT_STATUS.search(told)  # some kubelets send the code in words only
+    if found:
+        return int(found[1])
+    raise ProgramFailed(
+        f"Could not run {what}: {told.rstrip('.')}.", "Look whether the program is in the image.", code=126
+    )
+
+
+def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> list[tuple[str, str]]:
+    """Query of an exec request."""
+    flags = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+    params = [("command", each) for each in argv]
+    params += [(name, "true") for name, on in flags.items() if on]
+    return params + ([("container", container)] if container else [])
+
+
+@asynccontextmanager
+async def started(
+    client: Client,
+    namespace: str,
+    pod: str,
+    argv: Sequence[str],
+    *,
+    container: str = "",
+    stdin: bytes | AsyncIterator[bytes] | None = None,
+    what: str = "",
+) -> AsyncIterator[Process]:
+    """A command that runs, fed with `stdin`; leaving the block ends it. Raises Refused and its kin, Unreachable.
+
+    `what` names it in errors, where the command itself says too little or too much.
+    """
+    what = what or f"`{' '.join(argv)}` in pod {pod}"
+    async with client.websocket(
+        pod_path(namespace, pod, "exec"),
+        doing=f"run {what}",
+        params=exec_params(container, argv, tty=False, stdin=stdin is not None),
+        protocols=PROTOCOLS,
+    ) as socket:
+        process = Process(socket, what)
+        feeding = asyncio.create_task(_feed(process, stdin)) if stdin is not None else None
+        if feeding:
+            feeding.add_done_callback(lambda fed: _stop_starving(fed, socket))
+        try:
+            yield process
+        finally:
+            if feeding:
+                feeding.cancel()
+                with suppress(asyncio.CancelledError):
+                    await feeding
+
+
+async def run(
+    client: Client,
+    namespace: str,
+    pod: str,
+    argv: Sequence[str],
+    on_output: Output,
+    *,
+    container: str = "",
+    stdin: bytes | AsyncIterator[bytes] | None = None,
+    what: str = "",
+) -> int:
+    """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable.
+
+    `what` names it in errors, as `started` has it.
+
+    An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
+    """
+    own: list[OSError] = []
+
+    def passed_on(channel: int, data: bytes) -> None:
+        try:
+            on_output(channel, data)
+        except OSError as error:
+            own.append(error)
+            raise
+
+    try:
+        async with started(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
+            return await process.wait(passed_on)
+    except Unreachable:
+        if own:  # it is no trouble of the API server's
+            raise own[0] from None
+        raise
+
+
+class Said:
+    """What a command has printed so far; see `bounded`."""
+
+    def __init__(self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout) -> None:
+        self.output, self.errors = bytearray(), bytearray()
+        self._pod, self._most, self._flow, self._clock = pod, most, flow, clock
+        self._limit = clock.when()
+        self.begun = False
+
+    def take(self, channel: int, data: bytes) -> None:
+        """Keep what comes; Unreadable once it is too much."""
+        if self._flow is not None and not self.begun and channel == STDOUT:
+            end = asyncio.get_running_loop().time() + self._flow
+            self._clock.reschedule(end if self._limit is None else min(self._limit, end))
+            self.begun = True
+        kept = self.output if channel == STDOUT else self.errors
+        kept += data
+        if len(self.output) + len(self.errors) > self._most:
+            raise Unreadable(f"Pod {self._pod} has printed more than {size_words(self._most)}: the command was ended.")
+
+    def clear(self) -> None:
+        """What was printed has been used: the next part of the answer has as much room and time."""
+        self.output.clear()
+        self.errors.clear()
+        if self.begun:
+            self._clock.reschedule(self._limit)
+            self.begun = False
+
+
+def size_words(size: int) -> str:
+    """Bytes in words."""
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+@asynccontextmanager
+async def bounded(
+    pod: str, *, most: int = LONGEST_ANSWER, limit: float = ANSWER_LIMIT, flow: float | None = FLOW
+) -> AsyncIterator[Said]:
+    """Keeps what a command prints that is run in the block: `run(..., said.take)`.
+
+    The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
+    byte of its output and the end; with Unreachable after `limit` seconds.
+    """
+    said: Said | None = None
+    try:
+        async with asyncio.timeout(limit) as clock:
+            said = Said(pod, most, flow, clock)
+            yield said
+    except TimeoutError as error:
+        if said is not None and said.begun:
+            raise Unreadable(
+                f"Pod {pod} has been printing for {flow:g} s without an end: the command was ended."
+            ) from error
+        raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
+
+
+async def answer(
+    client: Client,
+    namespace: str,
+    pod: str,
+    argv: Sequence[str],
+    *,
+    container: str = "",
+    stdin: bytes | None = None,
+    most: int = LONGEST_ANSWER,
+    limit: float = ANSWER_LIMIT,
+    what: str = "",
+) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of a command that says little; raises as `run` and `bounded` do."""
+    async with bounded(pod, most=most, limit=limit) as said:
+        code = await run(client, namespace, pod, argv, said.take, container=container, stdin=stdin, what=what)
+    return code, bytes(said.output), bytes(said.errors)
+
+
+def _stop_starving(fed: asyncio.Task[None], socket: aiohttp.ClientWebSocketResponse) -> None:
+    """A command whose input cannot be read any further would wait for it for ever."""
+    if not fed.cancelled() and fed.exception() is not None:
+        asyncio.ensure_future(socket.close())  # noqa: RUF006 - the socket is closed by its owner at the latest
+
+
+async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:
+    if isinstance(stdin, bytes):
+        for start in range(0, len(stdin), 1 << 15):
+            await process.write(stdin[start : start + (1 << 15)])
+    else:
+        async for data in stdin:
+            await process.write(data)
+    await process.close_input()
+
+
+ASKED = 1.0
+"""Seconds that the tmux around this terminal has to tell its prefix."""
+_BEGIN = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
+_TMUX = 'command -v tmux >/dev/null && [ -z "$TMUX" ] && {} && exit; '
+_SESSION = "a4"
+_PREFIX = "C-b"
+_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
+_TITLE, _TITLE_BACK = "\x1b[22;2t\x1b]2;{}\x07", "\x1b[23;2t"
+_SANE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m\r\n"
+"""What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
+
+
+def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
+    """Tmux's session `a4` if the container has tmux, so that it outlives the connection; else bash, else sh.
+
+    Its status line tells where it is and how to leave it; `nested`: the keys go through another tmux with its prefix.
+    """
+    return "/bin/sh", "-c", _BEGIN + (_TMUX.format(shlex.join(_tmux(name, nested=nested))) if tmux else "") + _SHELL
+
+
+def _tmux(name: str, *, nested: bool) -> Iterator[str]:
+    yield from ("tmux", "-u", "new-session", "-A", "-s", _SESSION)
+    leave = f"{'ctrl-b ctrl-b d' if nested else 'ctrl-b d'} leaves it running, exit ends it"
+    left, right = f" {_literal(name)}  ", f" {leave} "
+    options = {"status": "on", "status-left-length": "60", "status-right-length": "60", "status-left": left,
+               "status-right": right}  # fmt: skip
+    for option, value in options.items():
+        yield from (";", "set-option", "-t", _SESSION, option, value)
+
+
+def _literal(text: str) -> str:
+    """As tmux shows it: neither a format nor a time of its own."""
+    return "".join(each for each in text if each.isprintable()).replace("#", "##").replace("%", "%%")
+
+
+async def is_nested() -> bool:
+    """Whether this terminal is in a tmux that takes the same prefix for itself; its default unless it tells another."""
+    if not os.environ.get("TMUX"):
+        return False
+    asks = ("tmux", "show-options", "-gv", "prefix")
+    try:
+        process = await asyncio.create_subprocess_exec(*asks, stdout=PIPE, stderr=DEVNULL, stdin=DEVNULL)
+        async with asyncio.timeout(ASKED):
+            told, _ = await process.communicate()
+    except (OSError, TimeoutError):
+        return True
+    return told.decode(errors="replace").strip() in ("", _PREFIX)
+
+
+async def shell(
+    client: Client,
+    namespace: str,
+    pod: str,
+    *,
+    container: str = "",
+    argv: Sequence[str] = (),
+    tmux: bool = True,
+    name: str = "",
+) -> int:
+    """Run a shell (or `argv`) until it ends; its exit code. BadInput without a terminal; else as `exec.run`.
+
+    The terminal is as it was afterwards, however the shell ended. `name` is what the window is called meanwhile.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
+    name = name or f"pod {pod}"
+    argv = argv or best_shell(tmux=tmux, name=name, nested=tmux and await is_nested())
+    async with client.websocket(
+        pod_path(namespace, pod, "exec"),
+        doing=f"open a shell in {name}",
+        params=exec_params(container, argv, tty=True, stdin=True),
+        protocols=PROTOCOLS,
+    ) as socket:
+        process = Process(socket, f"the shell in {name}")
+        screen = sys.stdout.fileno()
+        with _raw(sys.stdin.fileno()), _titled(screen, name):
+            try:
+                return await _converse(process, sys.stdin.fileno(), screen)
+            except BaseException:
+                _write(screen, _SANE.encode())
+                raise
+
+
+@contextmanager
+def _titled(screen: int, name: str) -> Iterator[None]:
+    """The window's title, and the one from before afterwards."""
+    plain = "".join(each for each in f"a4: {name}" if each.isprintable())
+    _write(screen, _TITLE.format(plain).encode())
+    try:
+        yield
+    finally:
+        _write(screen, _TITLE_BACK.encode())
+
+
+async def _converse(process: Process, keys: int, screen: int) -> int:
+    """Carry keys there, output here and the size there, until the shell ends."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def read() -> None:
+        data = os.read(keys, 1 << 14)
+        typed.put_nowait(data or None)
+        if not data:
+            loop.remove_reader(keys)
+
+    async def send_keys() -> None:
+        while data := await typed.get():
+            await process.write(data)
+        await process.close_input()
+
+    async def send_size() -> None:
+        size = os.get_terminal_size(screen)
+        await process.resize(size.columns, size.lines)
+
+    sizes: set[asyncio.Task[None]] = set()
+
+    def resized() -> None:
+        task = asyncio.ensure_future(send_size())
+        sizes.add(task)
+        task.add_done_callback(sizes.discard)
+
+    loop.add_reader(keys, read)
+    sending = asyncio.create_task(send_keys())
+    try:
+        with _on_resize(loop, resized):
+            await send_size()
+            return await process.wait(lambda _, data: _write(screen, data))
+    finally:
+        loop.remove_reader(keys)
+        for task in (sending, *sizes):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _write(screen: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(screen, data) :]
+
+
+@contextmanager
+def _raw(keys: int) -> Iterator[None]:
+    """Every key as it is typed, Ctrl-C too; the terminal as it was afterwards."""
+    before = termios.tcgetattr(keys)
+    try:
+        tty.setraw(keys)
+        yield
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _on_resize(loop: asyncio.AbstractEventLoop, resized: Callable[[], None]) -> Iterator[None]:
+    """Call `resized` when the terminal's size changes."""
+    before = signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(resized))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

@@ -1,0 +1,248 @@
+"""Status objects: the API server's way of saying no.
+
+Answers of the API server, whichever library asked: what is common to them, and what a refusal says.
+
+Why the operating system or TLS gave no connection, in plain words; needs no library of the network.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import ssl
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from console.errors import (
+    TRY_AGAIN,
+    BadKubeconfig,
+    Conflict,
+    Gone,
+    NotAllowed,
+    NotFound,
+    NotLoggedIn,
+    Refused,
+    Unreachable,
+)
+from console.kube.objects.meta import UNREADABLE, Wire
+from console.kube.objects.pod import AFTER_THE_END
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from console.errors import ConsoleError
+
+
+class DetailsWire(Wire):
+    """What the refusal is about."""
+
+    kind: str | None = None
+    name: str | None = None
+    retry_after_seconds: int | None = None
+
+
+class StatusWire(Wire):
+    """A Status object, as an error body or as the object of an ERROR event."""
+
+    kind: str | None = None
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: DetailsWire | None = None
+
+
+_LONGEST_WAIT = 86_400
+"""Seconds: no server asks for more."""
+_STATUS = msgspec.json.Decoder(StatusWire)
+_KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
+_FORBIDDEN = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
+)
+
+
+_NOT_RUNNING = re.compile(
+    r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
+    r"|container .{0,120} is not (?:running|created or running)|not in running state"
+)
+"""What a kubelet says of a container in which nothing can be done; it answers 500, as if the server were ill."""
+
+
+def read_status(body: bytes) -> StatusWire:
+    """The Status in an error body; a plain text body is its message."""
+    try:
+        return _STATUS.decode(body)
+    except UNREADABLE:
+        text = " ".join(body[:400].decode(errors="replace").split())
+        return StatusWire(message="" if text.startswith("<") else text)
+
+
+def _hint(code: int, message: str) -> str:
+    """What to do next."""
+    if code == HTTPStatus.FORBIDDEN:
+        found = _FORBIDDEN.search(message)
+        if not found:
+            return "Ask the cluster's administrator for the right."
+        group = f".{found['group']}" if found["group"] else ""
+        where = f" in namespace {found['namespace']}" if found["namespace"] else ""
+        return f"Ask for `{found['verb']} {found['resource']}{group}`{where}."
+    if code == HTTPStatus.UNAUTHORIZED:
+        return "Log in again (for GKE: gcloud auth login), or choose another context."
+    if code == HTTPStatus.CONFLICT:
+        return "Look at the object again and repeat."
+    return ""
+
+
+def _reason(code: int) -> str:
+    try:
+        return HTTPStatus(code).phrase
+    except ValueError:
+        return "unknown status"
+
+
+def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0) -> Refused | Unreachable:
+    """The error that an HTTP status and its body stand for; `doing` starts the sentence ("list pods").
+
+    500 and above is Unreachable: what asked may simply ask again.
+    """
+    status = body if isinstance(body, StatusWire) else read_status(body)
+    why = (status.message or status.reason or _reason(code)).strip()
+    message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
+    if code == HTTPStatus.INTERNAL_SERVER_ERROR and (gone := _NOT_RUNNING.search(why)):
+        name = f"container {gone['name']}" if gone["name"] else "its container"
+        return Unreachable(f"Could not {doing}: {name} has ended, or has not started yet.", AFTER_THE_END)
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
+        return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN)
+    seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _LONGEST_WAIT)
+    return _KINDS.get(code, Refused)(
+        message, _hint(code, why), status=code, reason=status.reason or "", retry_after=float(seconds)
+    )
+
+
+MOST_OF_REFUSAL = 1 << 16
+"""Bytes of a refusal that are read; the sentence in it is a few hundred."""
+
+
+class AnyAnswer(Protocol):
+    """An answer of either library."""
+
+    @property
+    def status(self) -> int:
+        """Of HTTP."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By their names in lower case, if not in any."""
+
+    def close(self) -> None:
+        """Ask for no more of it."""
+
+
+async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
+    """The beginning of an answer: all of it, or a little more than `most` bytes."""
+    found = bytearray()
+    async for piece in pieces:
+        found += piece
+        if len(found) > most:
+            break
+    return bytes(found)
+
+
+async def refused(answer: AnyAnswer, pieces: AsyncIterator[bytes], doing: str) -> ConsoleError:
+    """What a refusal says; the answer is closed then. A redirect is one: the login is for this server alone."""
+    try:
+        after, said = answer.headers.get("retry-after", ""), await first_bytes(pieces, MOST_OF_REFUSAL)
+    finally:
+        answer.close()
+    if answer.status < HTTPStatus.BAD_REQUEST:
+        return Refused(
+            f"Could not {doing}: the API server answers {answer.status}, which refers to another address.",
+            "Write that address into the kubeconfig if it is the right one.",
+            status=answer.status,
+        )
+    return refusal(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
+
+
+NO_NAME = "its name cannot be resolved"
+_LATE = "it did not answer in time"
+_WORDS = {
+    errno.ECONNREFUSED: "nothing answers there (connection refused)",
+    errno.ECONNRESET: "the connection was reset",
+    errno.EPIPE: "the connection was closed",
+    errno.ENETUNREACH: "the network is unreachable",
+    errno.EHOSTUNREACH: "there is no route to it",
+    errno.ETIMEDOUT: _LATE,
+}
+CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
+_NAMES = re.compile(r"//[^/\s]*@")
+"""Of an address: who asks, and a password perhaps."""
+CHECK = "Check the network, a VPN, and the address in the kubeconfig."
+
+
+def certificate(error: Exception) -> tuple[str, str]:
+    """Why a server's certificate is refused, and what to do about it."""
+    reason = getattr(error, "verify_message", "") or str(error)
+    if "has expired" in reason:
+        return "its certificate has expired", "Ask the cluster's administrator to renew it."
+    if "not yet valid" in reason:
+        return "its certificate is not valid yet", "Check this machine's clock."
+    if "self-signed" in reason or "self signed" in reason or "local issuer" in reason:
+        return "its certificate is not from the authority in the kubeconfig", "Write the kubeconfig again."
+    return f"its certificate is refused ({reason})", "Write the kubeconfig again."
+
+
+def proxy_refuses(status: str) -> tuple[str, str]:
+    """What a proxy said that does not connect, and what to do about it."""
+    return f"the proxy on the way refuses ({status})", CHECK_PROXY
+
+
+def proxy_away(reason: str) -> tuple[str, str]:
+    """Why there is no way to the proxy, and what to do about it: nobody has asked the server yet."""
+    return f"the proxy on the way cannot be reached: {reason}", CHECK_PROXY
+
+
+def late(*, proxied: bool) -> tuple[str, str]:
+    """No connection came about in time; through a proxy that may be either's fault."""
+    return ("no answer came through the proxy in time", CHECK_PROXY) if proxied else (_LATE, CHECK)
+
+
+def system(error: OSError) -> str:
+    """Why the system says there is no connection."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or 'handshake'})".replace("_", " ").lower().replace("tls", "TLS")
+    if error.errno in _WORDS:
+        return _WORDS[error.errno]
+    refused = "Connect call failed" in str(error) and "111" in str(error)  # several addresses, each refused
+    return _WORDS[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
+
+
+def why(error: BaseException) -> tuple[str, str]:
+    """Why there is no answer, and what to do about it."""
+    import socket
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return certificate(error)
+    if isinstance(error, socket.gaierror):
+        return NO_NAME, CHECK
+    if isinstance(error, TimeoutError):
+        return late(proxied=False)
+    if isinstance(error, OSError):
+        return system(error), CHECK if isinstance(error, ConnectionRefusedError) else TRY_AGAIN
+    return str(error).strip() or type(error).__name__, TRY_AGAIN
+
+
+def unreachable(server: str, doing: str, reason: str, hint: str) -> Unreachable:
+    """The error that says so, whichever way the server was asked; no name and password of an address is in it."""
+    said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
+    return Unreachable(_without_names(said), hint)
+
+
+def _without_names(said: str) -> str:
+    return _NAMES.sub("//", said)
+
+
+def no_address(server: str) -> BadKubeconfig:
+    """The error that says that nothing can be asked there."""
+    return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is no URL."), "Correct it.")

@@ -1,0 +1,76 @@
+"""Finding a job by its name, and saying truly why it is not found: not there, not known yet, or not to be seen.
+
+Commands that a sentence tells a person to type, so that they reach the namespace they are about (pure).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.errors import NotAllowed, NotFound, Unreachable
+from console.kube.snapshot import LinkState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+
+
+def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
+    """The JobSet of that name; NotFound names those there are, NotAllowed and Unreachable where none can be seen."""
+    job = fleet.jobsets.get((namespace, name))
+    if job is None:
+        require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+        known = sorted(other for where, other in fleet.jobsets if where == namespace)
+        there = (
+            f"There are: {', '.join(known)}." if known else "There are none; a4 jobs -A lists those of all namespaces."
+        )
+        raise NotFound(f"There is no job {name} in namespace {namespace}.", elsewhere(fleet, namespace, name) or there)
+    return job
+
+
+def elsewhere(fleet: Fleet, namespace: str, name: str) -> str:
+    """In which other namespaces there is a job of that name, as far as they may be listed; empty: in none."""
+    return elsewhere_words(sorted(where for where, other in fleet.jobsets if other == name and where != namespace))
+
+
+def elsewhere_words(namespaces: Sequence[str]) -> str:
+    """The same, from those namespaces."""
+    if not namespaces:
+        return ""
+    noun = "namespace" if len(namespaces) == 1 else "namespaces"
+    return f"A job of that name is in {noun} {', '.join(namespaces)}: add -n {namespaces[0]}."
+
+
+def require_jobs(fleet: Fleet, what: str) -> None:
+    """NotAllowed or Unreachable if the JobSets cannot be seen; `what` is what can then not be known."""
+    require_seen(fleet, "jobsets", what)
+
+
+def require_seen(fleet: Fleet, kind: str, what: str) -> None:
+    """The same for any watched kind, named by its plural."""
+    link = fleet.links.get(kind)
+    if link is None:
+        return
+    if link.state is LinkState.FORBIDDEN:
+        raise NotAllowed(f"{what} cannot be known: {link.why}", link.hint, status=403)
+    if link.state is LinkState.STALE and not getattr(fleet, kind):
+        raise Unreachable(f"{what} is not known: {link.why}", link.hint)
+    if link.state is LinkState.ABSENT:
+        raise NotFound(link.why, link.hint, status=404)
+
+
+_VERBS = (
+    "alarms", "code", "cp", "doctor", "exec", "facts", "forward", "gpus", "hang", "jobs", "launch", "logs",
+    "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "rollback", "shell", "ssh", "stop",
+    "store-logs", "training", "upgrade", "wait", "why", "workloads",
+)  # fmt: skip
+"""Those that look in one namespace."""
+_COMMAND = re.compile(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --leftovers))")
+
+
+def in_namespace(text: str, namespace: str) -> str:
+    """The text, its commands with `-n NAMESPACE`; an empty namespace is the one that a command takes by itself."""
+    return _COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text

@@ -1,0 +1,488 @@
+"""Answers that go on, such as logs: as many as there are ranks at once, over a few HTTP/2 connections.
+
+By libcurl, because aiohttp knows HTTP/1.1 only. There each log has a TLS connection of its own, and a line that all of
+128 ranks print is 128 records to be decrypted in 128 turns of the loop; here they come in a few of each. A server
+without HTTP/2, such as the practice cluster, is asked over HTTP/1.1.
+
+One answer that goes on: libcurl brings its bytes, and whoever reads takes them or has them poured.
+
+What libcurl says of a connection, in plain words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import pycurl
+
+from console.errors import TRY_AGAIN
+from console.kube.failures import (
+    CHECK,
+    NO_NAME,
+    certificate,
+    late,
+    no_address,
+    proxy_away,
+    proxy_refuses,
+    system,
+    unreachable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+
+    from console.kube.login import Login
+
+
+_HTTP2_STREAM = 92
+"""CURLE_HTTP2_STREAM, to which pycurl gives no name."""
+_BROKE_OFF = frozenset({
+    pycurl.E_PARTIAL_FILE, pycurl.E_GOT_NOTHING, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR,
+    pycurl.E_HTTP2, _HTTP2_STREAM,
+})  # fmt: skip
+_NO_NAME = frozenset({pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY})
+_NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
+
+
+class _ProxyRefusesError(ConnectionError):
+    """A proxy's answer to CONNECT: its status."""
+
+
+def explained(error: BaseException | None, curl: pycurl.Curl) -> BaseException | None:
+    """The proxy's or the system's error where libcurl has but a number of it: it is gone with the transfer."""
+    if not isinstance(error, pycurl.error):
+        return error
+    if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
+        return _ProxyRefusesError(status)
+    if error.args[0] == pycurl.E_COULDNT_CONNECT:
+        number = int(curl.getinfo(pycurl.OS_ERRNO))
+        return OSError(number, os.strerror(number)) if number else error
+    return error
+
+
+def _cause(error: pycurl.error | OSError, *, proxied: bool) -> tuple[str, str]:
+    """Why there is no answer, and what to do about it."""
+    if isinstance(error, OSError):
+        return _system_cause(error, proxied=proxied)
+    code, said = error.args[0], str(error.args[-1])
+    if code in _BROKE_OFF:
+        return "the connection broke off", TRY_AGAIN
+    if code in _NO_NAME:
+        return proxy_away(NO_NAME) if proxied else (NO_NAME, CHECK)
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        return late(proxied=proxied)
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        return certificate(Exception(said))
+    return said, TRY_AGAIN
+
+
+def _system_cause(error: OSError, *, proxied: bool) -> tuple[str, str]:
+    if isinstance(error, _ProxyRefusesError):
+        return proxy_refuses(str(error))
+    if proxied and error.errno:
+        return proxy_away(system(error))
+    return late(proxied=False) if isinstance(error, TimeoutError) else (system(error), CHECK)
+
+
+@contextmanager
+def told(login: Login, doing: str) -> Iterator[None]:
+    """Turn what libcurl raises into Unreachable (or BadKubeconfig for an address that is none)."""
+    try:
+        yield
+    except (pycurl.error, OSError) as error:
+        if isinstance(error, pycurl.error) and error.args[0] in _NO_URL:
+            raise no_address(login.server) from error
+        raise unreachable(login.server, doing, *_cause(error, proxied=bool(login.proxy))) from error
+
+
+HELD = 1 << 18
+"""Bytes of an answer that are held for who reads it; the server is kept waiting with more."""
+
+
+class Answer:
+    """One answer: its status and headers, and its bytes as they come."""
+
+    def __init__(self, curl: pycurl.Curl, silence: float, holds: Callable[[Answer], None]) -> None:
+        """`silence`: seconds that it may say nothing; `holds` is called when it has bytes to be passed on."""
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        """By name, as HTTP/2 spells them: in lower case."""
+        self._curl = curl
+        self._loop = asyncio.get_running_loop()
+        self._silence = silence
+        self._holds = holds
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_at(self._heard + silence, self._look)
+        self._begun = False
+        self._over: asyncio.Future[pycurl.Curl] | None = None
+        self._finished = False
+        """Whether it has ended, and `_error` says how. `_over` is done a turn of the loop earlier."""
+        self._error: BaseException | None = None
+        self._to: Callable[[bytes], None] | None = None
+        self._failed = False
+        """Whether whom the bytes are poured into has failed."""
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._paused = False
+        self._waiting: asyncio.Future[None] | None = None
+        curl.setopt(pycurl.HEADERFUNCTION, self._header)
+        curl.setopt(pycurl.WRITEFUNCTION, self._piece)
+
+    def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
+        """It is on its way; `over` is done when it has ended."""
+        self._over = over
+        over.add_done_callback(self._ended)
+
+    # what libcurl calls, from where nothing may be started or ended
+
+    def _header(self, line: bytes) -> None:
+        name, colon, value = line.decode("latin-1").partition(":")
+        if not colon and name.startswith("HTTP/"):
+            self.status, self.headers = int(name.split()[1]), {}
+        elif colon:
+            self.headers[name.strip().lower()] = value.strip()
+        elif self.status >= 200:  # below, another head follows
+            self._begun = True
+            self._wake()
+
+    def _piece(self, piece: bytes) -> int | None:
+        if self._held > HELD:
+            self._paused = True
+            return pycurl.WRITEFUNC_PAUSE
+        self._heard = self._loop.time()
+        self._held += len(piece)
+        self._pieces.append(piece)
+        if self._to is not None:
+            self._holds(self)
+        elif self._waiting is not None:
+            self._wake()
+        return None
+
+    # its end
+
+    def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
+        self._timer.cancel()
+        self._finished = True
+        if self._error is None:
+            closed = pycurl.error(pycurl.E_RECV_ERROR, "closed")
+            self._error = closed if over.cancelled() else explained(over.exception(), self._curl)
+        self._curl.close()
+        self.pass_on()
+        self._wake()
+
+    def _look(self) -> None:
+        """Whether it has said nothing for too long; an answer that is kept waiting cannot."""
+        waits = self._silence if self._paused else self._heard + self._silence - self._loop.time()
+        if waits > 0:
+            self._timer = self._loop.call_later(waits, self._look)
+        else:
+            self._error = TimeoutError()
+            self._end()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        if self._over is not None:
+            self._over.cancel()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # who reads
+
+    async def begun(self) -> None:
+        """Wait for status and headers."""
+        while not self._begun:
+            await self._news()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether it has ended well."""
+        return self._finished and self._error is None
+
+    async def _news(self) -> None:
+        """Wait until there is more; raises what it ended with."""
+        if self._finished:
+            raise self._error or pycurl.error(pycurl.E_GOT_NOTHING, "no answer")
+        self._waiting = self._loop.create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Its bytes as they come."""
+        while True:
+            if self._pieces:
+                piece = self._taken()
+                self._go_on()
+                yield piece
+            elif self._is_over:
+                return
+            else:
+                await self._news()
+
+    def _taken(self) -> bytes:
+        pieces, self._pieces, self._held = self._pieces, [], 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _go_on(self) -> None:
+        """There is room for more."""
+        if self._paused and not self._finished:
+            self._paused, self._heard = False, self._loop.time()
+            try:
+                self._curl.pause(pycurl.PAUSE_CONT)
+            except pycurl.error as error:
+                self._error = error
+                self._end()
+
+    async def pour(self, to: Callable[[bytes], None]) -> None:
+        """Its bytes into `to` as they come, until it ends; what `to` raises ends it too.
+
+        A call for each answer, where `pieces` takes a turn of the loop: it is for answers of which many have something
+        at the same moment.
+        """
+        self._to = to
+        self.pass_on()
+        while not self._is_over:
+            await self._news()
+
+    def pass_on(self) -> None:
+        """Give away what is held, if somebody wants it poured."""
+        if self._to is None or not self._pieces or self._failed:
+            return
+        try:
+            self._to(self._taken())
+        except Exception as error:  # noqa: BLE001  # raised by `pour`, which waits for the end
+            self._failed, self._error = True, error
+            self._end()
+        else:
+            self._go_on()
+
+    def close(self) -> None:
+        """Ask for no more of it; what is held is given to nobody."""
+        self._to = None
+        self._end()
+
+
+__all__ = ["Answer", "Multiplex", "told"]
+
+TURN = 0.01
+"""Seconds for which bytes are passed on before others get their turn."""
+STREAMS = 16
+"""Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
+many as API servers allow) cost a third more processor time where each has something at another moment.
+"""
+DEAD = 30
+"""Seconds after which a connection whose other end confirms nothing is taken for cut."""
+_SUPPRESS_CONNECT_HEADERS = 265
+"""CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name."""
+
+
+def _connections() -> pycurl.AsyncCurlMulti:
+    made = pycurl.AsyncCurlMulti()
+    made.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
+    made.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS)
+    return made
+
+
+def _gives_up(fd: int, purpose: int) -> int:
+    """Let the system, where it can (Linux), give a dead connection up sooner than after a quarter of an hour."""
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        with socket.socket(fileno=os.dup(fd)) as same:
+            same.setsockopt(socket.IPPROTO_TCP, option, 1000 * DEAD)
+    return 0
+
+
+class Multiplex:
+    """Connections to one API server, each shared by many answers."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._connections = _connections()
+        self._retired: list[pycurl.AsyncCurlMulti] = []
+        """Connections that answer nothing any more, with what still waits on them."""
+        self._shares: bool | None = None
+        """Whether the server has HTTP/2; None: that is to be asked (again)."""
+        self._probe: asyncio.Task[bool] | None = None
+        """Asks that."""
+        self._reached = asyncio.Event()
+        """Whether the server answered when it was asked last."""
+        self._reached.set()
+        self._full: dict[Answer, None] = {}
+        """Answers that hold bytes to be passed on."""
+        self._rests_until = 0.0
+
+    async def close(self) -> None:
+        """Close all connections; whoever still reads is told that they broke off."""
+        if self._probe is not None:
+            self._probe.cancel()
+        for each in (*self._retired, self._connections):
+            await each.aclose()
+
+    async def get(self, url: str, headers: Mapping[str, str], *, connect: float, silence: float) -> Answer:
+        """Ask, and wait for status and headers. `connect` and `silence` are how long (s) it may take, and say nothing.
+
+        Raises pycurl.error and OSError, which `told` puts into words, and BadKubeconfig.
+        """
+        try:
+            answer = await self._get(url, headers, connect, silence)
+        except (pycurl.error, OSError):
+            self.doubt()
+            self._reached.clear()
+            raise
+        self._reached.set()
+        return answer
+
+    def doubt(self) -> None:
+        """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
+        self._shares = None
+
+    async def _get(self, url: str, headers: Mapping[str, str], connect: float, silence: float) -> Answer:
+        shares = await self._learned(headers, connect)
+        curl = await self._prepare(url, headers, connect)
+        # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
+        curl.setopt(pycurl.PIPEWAIT, int(shares))
+        answer = Answer(curl, silence, self._holds)
+        try:
+            answer.follow(self._connections.add_handle(curl))
+            await answer.begun()
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    async def rest(self, seconds: float) -> None:
+        """Wait so long, but where the server cannot be reached no longer than until it has answered anybody."""
+        if self._reached.is_set():
+            await asyncio.sleep(seconds)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._reached.wait()
+
+    def _holds(self, answer: Answer) -> None:
+        """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
+        if not self._full:
+            asyncio.get_running_loop().call_soon(self._pass_on)
+        self._full[answer] = None
+
+    def rest_until(self, moment: float) -> None:
+        """Pass nothing on until then, by the loop's clock: servers are kept waiting meanwhile."""
+        self._rests_until = moment
+
+    def _pass_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._rests_until > loop.time():
+            loop.call_at(self._rests_until, self._pass_on)
+            return
+        until = loop.time() + TURN
+        while self._full:
+            answer = next(iter(self._full))
+            del self._full[answer]
+            answer.pass_on()
+            if self._full and loop.time() > until:
+                loop.call_soon(self._pass_on)
+                return
+
+    async def _learned(self, headers: Mapping[str, str], connect: float) -> bool:
+        """Whether the server has HTTP/2: asked once for all who want to know."""
+        if self._shares is None:
+            if self._probe is None:
+                self._probe = asyncio.create_task(self._learn(headers, connect), name="multiplex:probe")
+                self._probe.add_done_callback(self._probed)
+            self._shares = await asyncio.shield(self._probe)
+        return self._shares
+
+    def _probed(self, probe: asyncio.Task[bool]) -> None:
+        self._probe = None
+        if not probe.cancelled():
+            probe.exception()  # whoever waits raises it; there may be nobody any more
+
+    async def _learn(self, headers: Mapping[str, str], connect: float) -> bool:
+        """Asked by something that every server answers at once, as a log may not."""
+        if not self._login.server.startswith("https:"):
+            return False
+        curl = await self._prepare(f"{self._login.server}/version", headers, connect)
+        curl.setopt(pycurl.TIMEOUT_MS, int(1000 * connect))
+        curl.setopt(pycurl.WRITEFUNCTION, len)
+        try:
+            await self._connections.perform(curl)
+            return bool(curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2)
+        except pycurl.error as error:
+            if error.args[0] == pycurl.E_OPERATION_TIMEDOUT:
+                await self._retire()
+            raise explained(error, curl) or error from error
+        finally:
+            curl.close()
+
+    async def _retire(self) -> None:
+        """Ask nothing over these connections any more: they may be cut where nobody tells, and libcurl would go on."""
+        self._retired.append(self._connections)
+        self._connections = _connections()
+        for each in [each for each in self._retired if not each.futures()]:
+            self._retired.remove(each)
+            await each.aclose()
+
+    async def _prepare(self, url: str, headers: Mapping[str, str], connect: float) -> pycurl.Curl:
+        curl = pycurl.Curl()
+        self._reach(curl, url, headers, connect)
+        await self._trust(curl)
+        return curl
+
+    def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str], connect: float) -> None:
+        """Where to, and by which way."""
+        login, parts = self._login, urlsplit(url)
+        if login.server_name and parts.scheme == "https":
+            # libcurl looks in the certificate for the name in the address: it gets that one, and is sent to the other.
+            port = parts.port or 443
+            curl.setopt(pycurl.CONNECT_TO, [f"{login.server_name}:{port}:{_host(parts.netloc)}:{port}"])
+            headers = {"Host": parts.netloc, **headers}
+            url = urlunsplit(parts._replace(netloc=f"{login.server_name}:{port}"))
+        curl.setopt(pycurl.URL, url)
+        curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * connect))
+        curl.setopt(pycurl.TCP_KEEPALIVE, 1)
+        curl.setopt(pycurl.TCP_KEEPIDLE, DEAD)
+        curl.setopt(pycurl.TCP_KEEPINTVL, DEAD // 3)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, _gives_up)
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
+        curl.setopt(pycurl.PROXY, login.proxy)  # an empty one too: unless both are set, libcurl asks the environment
+        curl.setopt(pycurl.NOPROXY, "")
+
+    async def _trust(self, curl: pycurl.Curl) -> None:
+        """Whom to trust, and what to show for oneself."""
+        if not self._login.server.startswith("https:"):
+            return
+        given = await self._login.certificates()
+        if given.authority:
+            curl.setopt(pycurl.CAINFO_BLOB, given.authority.encode())
+        else:
+            usual = ssl.get_default_verify_paths()
+            if usual.cafile:
+                curl.setopt(pycurl.CAINFO, usual.cafile)
+            if usual.capath:
+                curl.setopt(pycurl.CAPATH, usual.capath)
+        if given.client:
+            curl.setopt(pycurl.SSLCERT_BLOB, given.client.encode())
+            curl.setopt(pycurl.SSLKEY_BLOB, given.client.encode())
+        if given.insecure:
+            curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+            curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+
+
+def _host(netloc: str) -> str:
+    """Host of an address without its port; an IPv6 one in its brackets."""
+    host = netloc.rpartition("@")[2]
+    return host if host.endswith("]") else host.rpartition(":")[0] or host

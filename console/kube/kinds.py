@@ -1,0 +1,228 @@
+"""Lists and watch lines of any kind, straight from bytes.
+
+One object that cannot be read costs that object alone: it is named in `unreadable`, and the rest of its page stays.
+
+The kinds that are watched: where they are served and how they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from console.errors import Unreadable
+from console.kube.failures import StatusWire
+from console.kube.objects.event import EventWire, parse_event
+from console.kube.objects.flavor import AdmissionCheckWire, FlavorWire, parse_admission_check, parse_flavor
+from console.kube.objects.jobset import JobSetWire, JobWire, parse_job, parse_jobset
+from console.kube.objects.meta import UNREADABLE, Meta, ObjectWire, Wire
+from console.kube.objects.node import NodeWire, parse_node
+from console.kube.objects.pod import PodWire, parse_pod
+from console.kube.objects.queue import (
+    ClusterQueueWire,
+    CohortWire,
+    LocalQueueWire,
+    parse_cluster_queue,
+    parse_cohort,
+    parse_local_queue,
+)
+from console.kube.objects.topology import TopologyWire, parse_topology
+from console.kube.objects.workload import WorkloadWire, parse_workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+W = TypeVar("W", bound=ObjectWire)
+M = TypeVar("M")
+Key = tuple[str, str]
+
+
+class ListMetaWire(Wire):
+    """metadata of a list; `continue` names the next page."""
+
+    resource_version: str | None = None
+    next: str | None = msgspec.field(default=None, name="continue")
+
+
+class ListWire(Wire, Generic[W]):
+    """A list, or one page of it."""
+
+    metadata: ListMetaWire | None = None
+    items: list[W] | None = None
+
+
+class RawListWire(Wire):
+    """The same list with its items left as bytes, for when one of them cannot be read."""
+
+    metadata: ListMetaWire | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+class LineWire(Wire):
+    """A watch event."""
+
+    type: str | None = None
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[W]):
+    """One page, decoded but not yet made into models."""
+
+    items: list[W]
+    next: str
+    """Token of the next page; empty on the last."""
+    version: str
+    """resourceVersion to watch from."""
+    unreadable: Mapping[Key, str] = field(default_factory=dict)
+    """Objects that could not be decoded, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[M]):
+    """One watch event; which fields are set follows from `type`."""
+
+    type: str
+    """ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow."""
+    key: Key = ("", "")
+    version: str = ""
+    model: M | None = None
+    status: StatusWire | None = None
+    unreadable: str = ""
+
+
+_META = msgspec.json.Decoder(ObjectWire)
+_LINE = msgspec.json.Decoder(LineWire)
+_STATUS = msgspec.json.Decoder(StatusWire)
+
+
+def key_of(meta: Meta) -> Key:
+    """Namespace and name."""
+    return meta.namespace or "", meta.name or ""
+
+
+class Reader(Generic[W, M]):
+    """Reads one kind: its wire type, and the function that makes the model."""
+
+    def __init__(self, wire: type[W], parse: Callable[[W], M]) -> None:
+        self._wire = wire
+        self._parse = parse
+
+    # Decoders are made on first use: building all of them would cost every start, also of commands that need one.
+
+    @cached_property
+    def _objects(self) -> msgspec.json.Decoder[W]:
+        return msgspec.json.Decoder(self._wire)
+
+    @cached_property
+    def _lists(self) -> msgspec.json.Decoder[ListWire[W]]:
+        return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]  # mypy takes no type out of a variable
+
+    def page(self, body: bytes) -> Page[W]:
+        """A list response; Unreadable if it is no list at all."""
+        try:
+            listed = self._lists.decode(body)
+        except UNREADABLE:
+            return self._page_piecewise(body)
+        meta = listed.metadata or ListMetaWire()
+        return Page(listed.items or [], meta.next or "", meta.resource_version or "")
+
+    def _page_piecewise(self, body: bytes) -> Page[W]:
+        try:
+            listed = msgspec.json.decode(body, type=RawListWire)
+        except UNREADABLE as error:
+            raise Unreadable(f"The API server's list cannot be read: {error}.") from error
+        items, unreadable = [], {}
+        for raw in listed.items or ():
+            try:
+                items.append(self._objects.decode(raw))
+            except UNREADABLE as error:
+                unreadable[_key(raw)] = str(error)
+        meta = listed.metadata or ListMetaWire()
+        return Page(items, meta.next or "", meta.resource_version or "", unreadable)
+
+    def models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
+        """Models by key, and why an object could not be made into one."""
+        made, unreadable = {}, {}
+        for wire in items:
+            key = key_of(wire.metadata)
+            try:
+                made[key] = self._model(key, wire)
+            except Unreadable as error:
+                unreadable[key] = error.message
+        return made, unreadable
+
+    def _model(self, key: Key, wire: W) -> M:
+        if not key[1]:
+            raise Unreadable("its name is missing.")
+        return self._parse(wire)
+
+    def line(self, text: bytes) -> Line[M]:
+        """A watch event; Unreadable if it is none at all, for instance cut off."""
+        try:
+            event = _LINE.decode(text)
+            if event.type == "ERROR":
+                return Line("ERROR", status=_STATUS.decode(event.object))
+            meta = _META.decode(event.object).metadata
+        except UNREADABLE as error:
+            raise Unreadable(f"The API server's watch sent what cannot be read: {error}.") from error
+        key, kind, version = key_of(meta), event.type or "", meta.resource_version or ""
+        if kind not in {"ADDED", "MODIFIED"}:
+            return Line(kind, key, version)
+        try:
+            return Line(kind, key, version, self._model(key, self._objects.decode(event.object)))
+        except UNREADABLE as error:
+            return Line(kind, key, version, unreadable=str(error))
+        except Unreadable as error:
+            return Line(kind, key, version, unreadable=error.message)
+
+
+def _key(raw: msgspec.Raw) -> Key:
+    """Whose object it is, as far as that can be told."""
+    try:
+        return key_of(_META.decode(raw).metadata)
+    except UNREADABLE:
+        return "", ""
+
+
+JOBSET = "jobset.x-k8s.io"
+KUEUE = "kueue.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of API object."""
+
+    plural: str
+    group: str
+    versions: tuple[str, ...]
+    """Versions that can be read, best first."""
+    namespaced: bool
+    reader: Reader[Any, Any]
+
+    def path(self, version: str, namespace: str = "") -> str:
+        """URL path of the list; over all namespaces unless one is named."""
+        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
+
+
+_QUEUES = ("v1beta2", "v1beta1", "v1alpha1")
+
+KINDS: tuple[Kind, ...] = (
+    Kind("nodes", "", ("v1",), False, Reader(NodeWire, parse_node)),
+    Kind("pods", "", ("v1",), True, Reader(PodWire, parse_pod)),
+    Kind("events", "", ("v1",), True, Reader(EventWire, parse_event)),
+    Kind("jobsets", JOBSET, ("v1alpha2",), True, Reader(JobSetWire, parse_jobset)),
+    Kind("jobs", "batch", ("v1",), True, Reader(JobWire, parse_job)),
+    Kind("clusterqueues", KUEUE, _QUEUES, False, Reader(ClusterQueueWire, parse_cluster_queue)),
+    Kind("localqueues", KUEUE, _QUEUES, True, Reader(LocalQueueWire, parse_local_queue)),
+    Kind("workloads", KUEUE, _QUEUES, True, Reader(WorkloadWire, parse_workload)),
+    Kind("resourceflavors", KUEUE, _QUEUES, False, Reader(FlavorWire, parse_flavor)),
+    Kind("topologies", KUEUE, _QUEUES, False, Reader(TopologyWire, parse_topology)),
+    Kind("cohorts", KUEUE, _QUEUES, False, Reader(CohortWire, parse_cohort)),
+    Kind("admissionchecks", KUEUE, _QUEUES, False, Reader(AdmissionCheckWire, parse_admission_check)),
+)

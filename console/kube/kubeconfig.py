@@ -1,0 +1,404 @@
+"""The kubeconfig: one file, a KUBECONFIG list, or the account of the pod this runs in.
+
+Files of a list are merged as kubectl merges them: the first to name a cluster, user, context or current context wins,
+and paths inside a file are relative to it.
+
+A cluster's entry in a kubeconfig: one of three parts, put beside what is there, and nothing else of it changed.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from console.errors import BadKubeconfig
+from console.folders import make_private
+from console.kube.safe_yaml import load_yaml
+from console.kube.snapshot import ContextName
+from console.kube.target import Cluster, Target, User
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PRACTICE = "a4.practice"
+"""The extension by which a practice cluster's entry tells what it is."""
+_GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`."
+
+
+class Masked(msgspec.Struct, rename="kebab"):
+    """Something that may hold a secret: it never shows what it holds."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # crash reports print what locals hold
+        return []
+
+
+class _ClusterWire(Masked):
+    """How to reach an API server, as it is written."""
+
+    server: str = ""
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool | None = None
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+    extensions: list[dict[str, Any]] | None = None
+
+
+class _UserWire(Masked):
+    """How to prove who one is, as it is written."""
+
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    token: str | None = None
+    token_file: str | None = msgspec.field(default=None, name="tokenFile")
+    username: str | None = None
+    password: str | None = None
+    exec: dict[str, Any] | None = None
+    auth_provider: dict[str, Any] | None = None
+
+
+class Context(Masked):
+    """A cluster, a user and a namespace."""
+
+    cluster: str = ""
+    user: str | None = None
+    namespace: str | None = None
+
+
+class _NamedCluster(Masked):
+    name: str
+    cluster: _ClusterWire | None = None
+
+
+class _NamedUser(Masked):
+    name: str
+    user: _UserWire | None = None
+
+
+class _NamedContext(Masked):
+    name: str
+    context: Context | None = None
+
+
+class _File(Masked):
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
+    contexts: list[_NamedContext] | None = None
+    current_context: str | None = None
+
+
+class Kubeconfig:
+    """What the files say, merged."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, Cluster] = {}
+        self.users: dict[str, User] = {}
+        self.contexts: dict[str, Context] = {}
+        self.current = ""
+        self.source = ""
+
+    def merge(self, path: Path) -> None:
+        """Add what a file says and no file before it said."""
+        read = _read(path)
+        for cluster in read.clusters or ():
+            self.clusters.setdefault(cluster.name, _absolute(_cluster(cluster.cluster, path.parent), path.parent))
+        for user in read.users or ():
+            self.users.setdefault(user.name, _absolute(_user(user.user), path.parent))
+        for context in read.contexts or ():
+            self.contexts.setdefault(context.name, context.context or Context())
+        self.current = self.current or read.current_context or ""
+
+    def names(self, chosen: str) -> tuple[ContextName, ...]:
+        """All contexts, in the order of the files; `chosen` is the one in use."""
+        return tuple(
+            ContextName(name, each.cluster, each.namespace or "", current=name == chosen)
+            for name, each in self.contexts.items()
+        )
+
+    def target(self, name: str = "") -> Target:
+        """The context of that name, or the current one."""
+        chosen = name or self.current
+        known = f"It has: {', '.join(self.contexts)}." if self.contexts else "It has no contexts."
+        if not chosen:
+            raise BadKubeconfig(f"The kubeconfig {self.source} names no current context.", f"Give --context. {known}")
+        context = self.contexts.get(chosen)
+        if context is None:
+            raise BadKubeconfig(f'The kubeconfig {self.source} has no context "{chosen}".', known)
+        cluster = self.clusters.get(context.cluster)
+        if cluster is None or not cluster.server:
+            missing = "has no server" if cluster else "is not in it"
+            raise BadKubeconfig(
+                f'The context "{chosen}" of {self.source} names the cluster "{context.cluster}", which {missing}.',
+                "Choose another context, or write the kubeconfig again.",
+            )
+        try:
+            named = "@" in urlsplit(cluster.server).netloc
+        except ValueError:
+            raise BadKubeconfig(
+                f'The server of context "{chosen}" of {self.source} is no address.', "Write it as https://HOST:PORT."
+            ) from None
+        if named:
+            raise BadKubeconfig(
+                f'The server of context "{chosen}" of {self.source} has a user or a password in its address.',
+                "Write them as username and password of a user of the kubeconfig.",
+            )
+        user = self.users.get(context.user or "")
+        if user is None and context.user:
+            raise BadKubeconfig(
+                f'The context "{chosen}" of {self.source} names the user "{context.user}", which is not in it.',
+                "Choose another context, or write the kubeconfig again.",
+            )
+        return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
+
+
+def _cluster(wire: _ClusterWire | None, folder: Path) -> Cluster:
+    written = msgspec.structs.asdict(wire) if wire else {}
+    practice = any(each.get("name") == PRACTICE for each in written.pop("extensions", None) or ())
+    return Cluster(**written, practice_folder=folder if practice else None)
+
+
+def _user(wire: _UserWire | None) -> User:
+    return User(**msgspec.structs.asdict(wire)) if wire else User()
+
+
+def _absolute(entry: Any, folder: Path) -> Any:
+    """The same entry with its file names made absolute."""
+    for name in ("certificate_authority", "client_certificate", "client_key", "token_file"):
+        written = getattr(entry, name, None)
+        if written:
+            setattr(entry, name, str(folder / Path(written).expanduser()))
+    return entry
+
+
+def _read(path: Path) -> _File:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _GET_ONE) from error
+    except UnicodeDecodeError as error:
+        raise BadKubeconfig(f"The kubeconfig {path} is no text.", _GET_ONE) from error
+    try:
+        data = load_yaml(text)
+        # A broken file may hold secrets, so only the place and the kind of the mistake are repeated, never its text.
+        return msgspec.convert(data if data is not None else {}, _File, strict=False)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise BadKubeconfig(
+            f"The kubeconfig {path} is no valid YAML: {place}{error.problem or 'syntax error'}.", _GET_ONE
+        ) from None
+    except yaml.YAMLError:
+        raise BadKubeconfig(f"The kubeconfig {path} is no valid YAML.", _GET_ONE) from None
+    except msgspec.ValidationError as error:
+        raise BadKubeconfig(f"The kubeconfig {path} is not written as one: {error}.", _GET_ONE) from None
+
+
+def _in_cluster(folder: Path) -> Kubeconfig:
+    """The service account of the pod this runs in."""
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    found = Kubeconfig()
+    found.source = "of the pod's service account"
+    found.current = "in-cluster"
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    found.clusters["in-cluster"] = Cluster(server=server, certificate_authority=str(folder / "ca.crt"))
+    found.users["service-account"] = User(token_file=str(folder / "token"))
+    namespace = folder / "namespace"
+    found.contexts["in-cluster"] = Context(
+        "in-cluster", "service-account", namespace.read_text().strip() if namespace.exists() else None
+    )
+    return found
+
+
+def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Kubeconfig:
+    """That file; without one, those of KUBECONFIG, else ~/.kube/config, else the pod's service account.
+
+    Blocking: call it in a thread. Raises BadKubeconfig.
+    """
+    listed = [Path(each).expanduser() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    home = Path.home() / ".kube" / "config"
+    paths = [path.expanduser()] if path else [each for each in listed if each.exists()] or ([] if listed else [home])
+    if path and not paths[0].exists():
+        raise BadKubeconfig(f"The kubeconfig {paths[0]} does not exist.", _GET_ONE)
+    if not path and not any(each.exists() for each in paths):
+        if "KUBERNETES_SERVICE_HOST" in os.environ and (service_account / "token").exists():
+            return _in_cluster(service_account)
+        named = ", ".join(map(str, listed))
+        why = f"KUBECONFIG names {named}, which does not exist" if listed else f"{home} does not exist"
+        raise BadKubeconfig(f"No kubeconfig was found: {why}.", _GET_ONE)
+    found = Kubeconfig()
+    found.source = ", ".join(map(str, paths))
+    for each in paths:
+        found.merge(each)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A cluster, its user and its context, all of one name; log-in is by a program, so there is no secret in it."""
+
+    name: str
+    server: str
+    authority: str
+    """Base64 of PEM; empty: a certificate that everybody trusts."""
+    command: str
+    arguments: tuple[str, ...] = ()
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """List of the kubeconfig -> what is put into it."""
+        cluster = {"server": self.server}
+        if self.authority:
+            cluster["certificate-authority-data"] = self.authority
+        program: dict[str, Any] = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": self.command,
+            "interactiveMode": "IfAvailable",
+            "provideClusterInfo": True,
+        }
+        if self.arguments:
+            program["args"] = list(self.arguments)
+        return {
+            "clusters": {"name": self.name, "cluster": cluster},
+            "users": {"name": self.name, "user": {"exec": program}},
+            "contexts": {"name": self.name, "context": {"cluster": self.name, "user": self.name}},
+        }
+
+
+def usual_file() -> Path:
+    """The file that kubectl would write to."""
+    listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    return Path(listed[0]).expanduser() if listed else Path.home() / ".kube" / "config"
+
+
+def write(path: Path, entry: Entry) -> bool:
+    """Put the entry in, in place of one of the same name, and make it current where nothing is; whether it was there.
+
+    Blocking. The file is replaced in one step and only its owner can read it. Raises BadKubeconfig.
+    """
+    path = path.expanduser().resolve()  # a link stays a link
+    text = _read_entry(path)
+    config = _parsed(path, text)
+    replaced = False
+    for plural, part in entry.parts().items():
+        listed = config.setdefault(plural, [])
+        if listed is None:
+            listed = config[plural] = []
+        if not isinstance(listed, list):
+            raise BadKubeconfig(f"In the kubeconfig {path}, {plural} is no list.", "Mend it, or name another file.")
+        at = next(
+            (n for n, each in enumerate(listed) if isinstance(each, dict) and each.get("name") == entry.name), None
+        )
+        if at is None:
+            listed.insert(0, part)
+        else:
+            replaced = True
+            listed[at] = _kept(plural, listed[at], part)
+    config["current-context"] = config.get("current-context") or entry.name
+    edited = _edited(text, entry)
+    same = edited is not None and load_yaml(edited) == config
+    _replace(path, edited if edited and same else _dumped(config))
+    return replaced
+
+
+def _dumped(config: Any) -> str:
+    return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def _edited(text: str, entry: Entry) -> str | None:
+    """The text with the entry in it and every other letter as it was; None for a text of another shape."""
+    if not text.strip():
+        return None
+    cuts: list[tuple[int, int, str]] = []
+    root = yaml.compose(text)
+    keys = {key.value: value for key, value in root.value} if isinstance(root, yaml.MappingNode) else {}
+    for plural, part in entry.parts().items():
+        found = keys.get(plural)
+        if not isinstance(found, yaml.SequenceNode) or found.flow_style or not found.value:
+            return None
+        cuts.append(_cut(text, found, plural, part))
+    if "current-context" not in keys:
+        cuts.append((len(text), len(text), ("" if text.endswith("\n") else "\n") + f"current-context: {entry.name}\n"))
+    elif not keys["current-context"].value:
+        node = keys["current-context"]
+        cuts.append((node.start_mark.index, node.end_mark.index, entry.name))
+    for start, end, new in sorted(cuts, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]) -> tuple[int, int, str]:
+    """Where a list's text changes, and to what: the entry of that name, else a new one before the first."""
+    column = listed.start_mark.column
+    for node in listed.value:
+        old = load_yaml(yaml.serialize(node))
+        if isinstance(old, dict) and old.get("name") == part["name"]:
+            start, end = node.start_mark.index, node.end_mark.index
+            lines = text[start:end].rstrip().split("\n")
+            while len(lines) > 1 and not lines[-1].split("#")[0].strip():
+                lines.pop()
+            new = _dumped(_kept(plural, old, part)).rstrip()
+            return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
+    start = listed.start_mark.index
+    margin = " " * column
+    return start, start, _dumped([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
+
+
+def _kept(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The new part, with what the person had set in a context: its namespace."""
+    inside = old.get("context")
+    if plural == "contexts" and isinstance(inside, dict):
+        return {**old, "context": {**inside, **new["context"]}}
+    return new
+
+
+def _read_entry(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {why}.", "Name another file.") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        config = load_yaml(text)
+    except yaml.YAMLError:
+        # The text may hold secrets, so none of it is repeated.
+        raise BadKubeconfig(
+            f"The kubeconfig {path} is no valid YAML; it is left as it is.", "Mend it, or name another file."
+        ) from None
+    if config is None:
+        return {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
+    if not isinstance(config, dict):
+        raise BadKubeconfig(f"The file {path} is no kubeconfig; it is left as it is.", "Name another file.")
+    return config
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        make_private(path.parent)
+        handle, name = tempfile.mkstemp(prefix=".config-", dir=path.parent)  # 0600
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BadKubeconfig(
+            f"The kubeconfig {path} cannot be written: {error.strerror}.", "Name another file."
+        ) from None

@@ -1,0 +1,373 @@
+"""Who we are to one API server: TLS, and a header that is renewed before it runs out.
+
+Static credentials (certificate, token, token file, password) are read here, programs are run by `credential_program`;
+auth providers are asked through `plugin`, which is imported only then.
+
+Exec credential programs of a kubeconfig (GKE, EKS, OIDC log-ins): run one, read what it gives.
+
+Not through `kubernetes`, whose import takes half a second, which every `ssh` to a rank would wait for, and whose runner
+lets the program read the terminal and leaves it running when its time is over.
+Source: client.authentication.k8s.io, v1 and v1beta1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import ssl
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from console.errors import BadKubeconfig, NotLoggedIn, Unreadable
+from console.kube.objects.meta import parse_time
+from console.kube.proxies import is_here, proxy_of
+from console.kube.target import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from console.kube.target import Cluster, Target, User
+
+
+LIMIT = 60.0
+"""Seconds a credential plugin may take."""
+AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
+_LONGEST = 300
+"""Characters of a program's complaint that are shown."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Credential:
+    """What a log-in gave; its repr shows nothing of it."""
+
+    authorization: str = ""
+    certificate: str = ""
+    """Client certificate and key, PEM."""
+    key: str = ""
+    expires: float = 0.0
+    """When it has to be asked for again; 0.0 if it did not say."""
+
+
+async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
+    """Run the exec credential program of a kubeconfig user for that cluster; raises NotLoggedIn."""
+    program = str(spec.get("command") or "")
+    if not program or not spec.get("apiVersion"):
+        missing = "apiVersion" if program else "command"
+        raise NotLoggedIn(f"The kubeconfig's credential plugin has no {missing}.", "Write the kubeconfig again.")
+    if spec.get("interactiveMode") == "Always":
+        raise NotLoggedIn(f"The credential plugin {program} insists on a terminal of its own.", AGAIN)
+    try:
+        async with asyncio.timeout(LIMIT):
+            code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], _environment(spec, cluster))
+    except FileNotFoundError as error:
+        hint = str(spec.get("installHint") or "").strip() or f"Install {program}, or put it on the PATH."
+        raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig is not installed.", hint) from error
+    except PermissionError as error:
+        raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig may not be run.") from error
+    except TimeoutError as error:
+        raise NotLoggedIn(f"The credential plugin {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
+    if code:
+        words = " ".join(complaint.decode(errors="replace").split())[-_LONGEST:].rstrip(".")
+        said = f": {words}" if words else ""
+        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{said}.", AGAIN)
+    return _credential(program, out, str(spec["apiVersion"]))
+
+
+async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
+    """Exit code, output, complaints; the program is ended with whoever waits for it."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,  # the terminal is the console's
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, complaint = await process.communicate()
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):  # it has just ended
+            process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, out, complaint
+
+
+def _environment(spec: Mapping[str, Any], cluster: Cluster) -> dict[str, str]:
+    asked: dict[str, Any] = {"interactive": False}
+    if spec.get("provideClusterInfo"):
+        told = {
+            "server": cluster.server,
+            "tls-server-name": cluster.tls_server_name,
+            "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+            "certificate-authority-data": cluster.certificate_authority_data,
+            "proxy-url": cluster.proxy_url,
+        }
+        asked["cluster"] = {name: value for name, value in told.items() if value is not None}
+    info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": asked}
+    more = {str(each["name"]): str(each["value"]) for each in spec.get("env") or ()}
+    return {**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+
+
+def _credential(program: str, out: bytes, version: str) -> Credential:
+    try:
+        answer = json.loads(out)
+        status, said = answer["status"], answer.get("apiVersion")
+        token, certificate, key = (
+            Secret(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
+        )
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        # Without the cause: it would carry the output, and so perhaps a token, into a traceback.
+        raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", AGAIN) from None
+    if said != version:
+        raise NotLoggedIn(f"The credential plugin {program} speaks {said}; the kubeconfig expects {version}.", AGAIN)
+    if not token and not (certificate and key):
+        raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", AGAIN)
+    try:
+        expires = parse_time(status.get("expirationTimestamp"))
+    except Unreadable:
+        expires = 0.0
+    return Credential(f"Bearer {token}" if token else "", certificate, key, expires)
+
+
+RENEW_BEFORE = 120.0
+"""Seconds before its end at which a token is renewed."""
+REREAD_AFTER = 60.0
+"""Seconds after which a token file is read again: the kubelet replaces it while it is in use."""
+ASK_AGAIN_AFTER = 600.0
+"""Seconds after which a plug-in is asked again that did not say how long its token lives."""
+ASK_AT_MOST_EVERY = 10.0
+"""Seconds between two runs of a plug-in whose tokens are about to end."""
+
+
+@dataclass(frozen=True, repr=False)
+class Certificates:
+    """What TLS needs, each PEM; empty if there is none."""
+
+    authority: str
+    """Whom to trust; empty: those whom this machine trusts."""
+    client: Secret
+    """Certificate and key."""
+    insecure: bool
+    """Whether the server may show any certificate."""
+
+
+class Login:
+    """Credentials for one context; its repr shows none of them."""
+
+    def __init__(self, target: Target, *, clock: Callable[[], float] = time.time) -> None:
+        self.target = target
+        self.server = target.cluster.server.rstrip("/")
+        self._clock = clock
+        self._authorization = Secret()
+        self._expires = float("inf")
+        self._certificate = Secret()
+        self._tls: ssl.SSLContext | None = None
+        self._certificates: Certificates | None = None
+        self._renewing = asyncio.Lock()
+        self._ready = False
+
+    def __repr__(self) -> str:
+        return f"<Login {self.target.context} {self.server}>"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        return is_here(urlsplit(self.server).hostname or "")
+
+    @property
+    def unverified(self) -> bool:
+        """Whether the server may show any certificate."""
+        return bool(self.target.cluster.insecure_skip_tls_verify) and self.server.startswith("https:")
+
+    @property
+    def server_name(self) -> str | None:
+        """Name the server's certificate has to carry, if not the host's."""
+        return self.target.cluster.tls_server_name
+
+    @cached_property
+    def proxy(self) -> Secret:
+        """Proxy to go through, for whichever library asks; empty: none. Raises BadKubeconfig."""
+        return proxy_of(self.server, self.target.cluster.proxy_url)
+
+    async def headers(self) -> dict[str, str]:
+        """Headers that say who asks; renewed if they are about to run out; none over plain HTTP.
+
+        Raises NotLoggedIn, BadKubeconfig.
+        """
+        if not self.server.startswith("https:"):
+            return {}  # as kubectl: whoever is on the way could read them
+        async with self._renewing:
+            if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
+                await self._obtain()
+                self._check()
+        return {"Authorization": self._authorization} if self._authorization else {}
+
+    def _check(self) -> None:
+        """A line end in a token would end the header, and what is behind it would be another one."""
+        if not (self._authorization.isascii() and self._authorization.isprintable()):
+            self._ready = False
+            raise BadKubeconfig(
+                f'The token or password of user "{self.target.user_name}" has a character that no header may hold.',
+                "Write the kubeconfig again.",
+            )
+
+    async def renew(self, refused: dict[str, str]) -> bool:
+        """Get new credentials after these were refused; False if there is no other to be had."""
+        user = self.target.user
+        if not (user.exec or user.auth_provider or user.token_file or user.source):
+            return False
+        async with self._renewing:
+            if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
+                before = (self._authorization, self._certificate)
+                await self._obtain()
+                self._check()
+                return before != (self._authorization, self._certificate)
+        return True
+
+    async def tls(self) -> ssl.SSLContext | None:
+        """TLS settings; None for plain HTTP. Raises BadKubeconfig."""
+        if self._tls is None and self.server.startswith("https:"):
+            self._tls = await asyncio.to_thread(self._make_tls)
+        return self._tls
+
+    async def certificates(self) -> Certificates:
+        """The same for a library that does not take Python's TLS settings. Raises BadKubeconfig."""
+        if self._certificates is None:
+            self._certificates = await asyncio.to_thread(self._read_certificates)
+        return self._certificates
+
+    async def _obtain(self) -> None:
+        user = self.target.user
+        if user.source:
+            token, ends = await user.source()
+            self._authorization = Secret(f"Bearer {token}")
+            self._expires = max(ends, self._clock() + RENEW_BEFORE + ASK_AT_MOST_EVERY)
+        elif user.exec or user.auth_provider:
+            await self._ask_plugin(user)
+        elif user.token_file:
+            self._authorization = Secret("Bearer " + await asyncio.to_thread(_read_secret, user.token_file))
+            self._expires = self._clock() + REREAD_AFTER + RENEW_BEFORE
+        elif user.token:
+            self._authorization = Secret(f"Bearer {user.token.strip()}")
+        elif user.username and user.password is not None:
+            pair = f"{user.username}:{user.password}".encode()
+            self._authorization = Secret("Basic " + base64.b64encode(pair).decode())
+        self._ready = True
+
+    async def _ask_plugin(self, user: User) -> None:
+        given: Credential
+        if user.exec:
+            given = await run_program(user.exec, self.target.cluster)
+        else:
+            given = await (await asyncio.to_thread(_import_plugin)).ask_provider(user.auth_provider or {})
+        self._authorization = Secret(given.authorization)
+        now = self._clock()
+        lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
+        # A token that is handed out shortly before its end must not make every request run the program.
+        self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
+        if given.certificate and given.certificate + given.key != self._certificate:
+            self._certificate = Secret(given.certificate + given.key)
+            self._tls = self._certificates = None
+
+    def _read_certificates(self) -> Certificates:
+        cluster = self.target.cluster
+        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        if authority and cluster.insecure_skip_tls_verify:
+            raise BadKubeconfig(
+                f'Context "{self.target.context}" names a certificate authority and says that it is not to be asked.',
+                "Take insecure-skip-tls-verify out of the kubeconfig, or the authority.",
+            )
+        return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
+
+    def _make_tls(self) -> ssl.SSLContext:
+        given = self._read_certificates()
+        try:
+            context = ssl.create_default_context(cadata=given.authority or None)
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for
+            if given.client:
+                _load_pair(context, given.client)
+        except (ssl.SSLError, ValueError, TypeError) as error:
+            what = getattr(error, "reason", "") or "not a certificate"
+            raise BadKubeconfig(
+                f'The certificates of context "{self.target.context}" cannot be used: {what}.',
+                "Write the kubeconfig again.",
+            ) from None
+        if given.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _client_certificate(self) -> Secret:
+        """Client certificate and key, PEM; empty if there are none."""
+        if self._certificate:
+            return self._certificate
+        user = self.target.user
+        certificate = _pem(user.client_certificate_data, user.client_certificate, "client certificate")
+        key = _pem(user.client_key_data, user.client_key, "client key")
+        return Secret(f"{certificate}\n{key}" if certificate and key else "")
+
+    async def expired(self) -> NotLoggedIn | None:
+        """Whether the client certificate has run out, which the server only calls "Unauthorized"."""
+        until = await asyncio.to_thread(self._certificate_end)
+        if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
+            return None
+        return NotLoggedIn(
+            f'The client certificate of user "{self.target.user_name}" expired on {until:%Y-%m-%d %H:%M} UTC.',
+            "Get a new kubeconfig (for GKE: `a4 clusters connect NAME --write-kubeconfig`).",
+            status=401,
+        )
+
+    def _certificate_end(self) -> datetime | None:
+        certificate = self._client_certificate()
+        if not certificate:
+            return None
+        from cryptography import x509  # only an account that was refused needs it
+
+        try:
+            return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+        except ValueError:
+            return None
+
+
+def _import_plugin() -> ModuleType:
+    from console.kube import auth_provider
+
+    return auth_provider
+
+
+def _read_secret(path: str) -> Secret:
+    try:
+        return Secret(Path(path).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "no text"
+        raise BadKubeconfig(f"The file {path} that the kubeconfig names cannot be read: {why}.") from None
+
+
+def _pem(data: str | None, path: str | None, what: str) -> Secret:
+    """PEM text from base64 data, else from a file; empty if neither is given."""
+    if not data:
+        return _read_secret(path) if path else Secret()
+    try:
+        return Secret(base64.b64decode("".join(data.split()), validate=True).decode("ascii"))
+    except (binascii.Error, UnicodeDecodeError):
+        raise BadKubeconfig(f"The {what} in the kubeconfig is no base64.", "Write the kubeconfig again.") from None
+
+
+def _load_pair(context: ssl.SSLContext, pem: str) -> None:
+    """OpenSSL reads a client certificate from files only, so it lies in one (0600) for that moment."""
+    import tempfile  # costs 5 ms, and many accounts have no certificate
+
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name)

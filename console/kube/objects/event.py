@@ -1,0 +1,90 @@
+"""Events: what controllers report about an object.
+
+Event objects (v1), written by the old recorder and by the new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.kube.objects.meta import ObjectWire, Wire, parse_time, shared
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One Event object; equal events are counted rather than repeated."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    kind: str = ""
+    """Kind, name and uid of the object it is about."""
+    object_name: str = ""
+    object_uid: str = ""
+    type: str = "Normal"
+    """Normal or Warning."""
+    reason: str = ""
+    message: str = ""
+    count: int = 1
+    first: float = 0.0
+    last: float = 0.0
+    source: str = ""
+
+
+class ReferenceWire(Wire):
+    """The object an event is about."""
+
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class SourceWire(Wire):
+    """Who reported it, in the old recorder's words."""
+
+    component: str | None = None
+
+
+class SeriesWire(Wire):
+    """How often it happened, in the new recorder's words."""
+
+    count: int | None = None
+    last_observed_time: str | None = None
+
+
+class EventWire(ObjectWire):
+    """An Event."""
+
+    involved_object: ReferenceWire | None = None
+    type: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: SeriesWire | None = None
+    source: SourceWire | None = None
+    reporting_component: str | None = None
+
+
+def parse_event(wire: EventWire) -> Event:
+    """An event; one that names no time happened when its object was made."""
+    meta, about, series = wire.metadata, wire.involved_object or ReferenceWire(), wire.series or SeriesWire()
+    first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
+    source = (wire.source.component if wire.source else None) or wire.reporting_component
+    return Event(
+        namespace=shared(meta.namespace),
+        name=meta.name or "",
+        uid=meta.uid or "",
+        kind=shared(about.kind),
+        object_name=shared(about.name),
+        object_uid=shared(about.uid),
+        type=shared(wire.type) or "Normal",
+        reason=shared(wire.reason),
+        message=wire.message or "",
+        count=series.count or wire.count or 1,
+        first=first,
+        last=parse_time(series.last_observed_time) or parse_time(wire.last_timestamp) or first,
+        source=shared(source),
+    )

@@ -1,0 +1,337 @@
+"""JobSets and the Jobs they make.
+
+Job objects (batch/v1).
+
+JobSet objects (jobset.x-k8s.io).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from console.kube.objects.meta import (
+    JOBSET,
+    KUEUE,
+    OURS,
+    Condition,
+    ConditionWire,
+    Meta,
+    ObjectWire,
+    Wire,
+    annotations_of,
+    condition,
+    conditions_of,
+    holds,
+    labels_of,
+    number,
+    owner_in,
+    parse_time,
+    shared,
+)
+from console.kube.objects.pod import TemplateWire, gpus_of
+
+
+class JobState(StrEnum):
+    """Where a JobSet is in its life."""
+
+    PENDING = "pending"
+    """Suspended: its Workload waits for quota."""
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch Job, usually a child of a JobSet."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    jobset: str = ""
+    jobset_uid: str = ""
+    replicated_job: str = ""
+    job_index: int = -1
+    attempt: int = 0
+    parallelism: int = 1
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    suspended: bool = False
+    conditions: tuple[Condition, ...] = ()
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedJob:
+    """One group of equal Jobs in a JobSet: what it asks for, and how far it is."""
+
+    name: str
+    replicas: int = 1
+    """Jobs in this group."""
+    pods_per_job: int = 1
+    gpus_per_pod: int = 0
+    ready: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    suspended: int = 0
+
+    @property
+    def pods(self) -> int:
+        """Pods of the whole group when it runs."""
+        return self.replicas * self.pods_per_job
+
+
+@dataclass(frozen=True, slots=True)
+class JobSet:
+    """One JobSet: a release of ours, or anybody's."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    queue: str = ""
+    """LocalQueue it was submitted to; empty if Kueue does not manage it."""
+    recipe: str = ""
+    release: str = ""
+    """Helm release that made it; empty if none did."""
+    owner: str = ""
+    """Who launched it, as a short name; empty where nothing on it tells."""
+    priority_class: str = ""
+    suspended: bool = False
+    deleting_since: float = 0.0
+    restarts: int = 0
+    max_restarts: int = 0
+    ttl: int | None = None
+    """Seconds after its end in which it is removed (ttlSecondsAfterFinished); None: it stays."""
+    terminal_state: str = ""
+    conditions: tuple[Condition, ...] = ()
+    groups: tuple[ReplicatedJob, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all its pods when it runs."""
+        return sum(group.pods * group.gpus_per_pod for group in self.groups)
+
+    @property
+    def ranks(self) -> int:
+        """Pods of all its groups when it runs; a rank here is a node rank."""
+        return sum(group.pods for group in self.groups)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended for good."""
+        return self.state in {JobState.SUCCEEDED, JobState.FAILED}
+
+    @property
+    def finished_at(self) -> float:
+        """When it ended, 0.0 while it has not."""
+        ends = (condition(self.conditions, kind) for kind in ("Completed", "Failed"))
+        return next((end.since for end in ends if end and end.is_true), 0.0)
+
+    @property
+    def removed_at(self) -> float:
+        """When it is removed by itself, with its pods and their logs; 0.0 while that is not known, or if it stays."""
+        return self.finished_at + self.ttl if self.ttl is not None and self.finished_at else 0.0
+
+    @property
+    def failure(self) -> str:
+        """The controller's message when it failed."""
+        end = condition(self.conditions, "Failed")
+        return end.message if end and end.is_true else ""
+
+    @property
+    def state(self) -> JobState:
+        """Where it is, from what its controllers say; whether its pods are up is `starting` against `running`."""
+        if self.deleting_since:
+            return JobState.STOPPING
+        if self.terminal_state == "Completed" or holds(self.conditions, "Completed"):
+            return JobState.SUCCEEDED
+        if self.terminal_state == "Failed" or holds(self.conditions, "Failed"):
+            return JobState.FAILED
+        if self.suspended:
+            return JobState.PENDING
+        if holds(self.conditions, "RestartingJobSet"):
+            return JobState.RESTARTING
+        if self.groups and all(group.ready + group.succeeded >= group.replicas for group in self.groups):
+            return JobState.RUNNING
+        return JobState.RESTARTING if self.restarts else JobState.STARTING
+
+
+class JobSpecWire(Wire):
+    """spec of a Job, or of the Job template in a JobSet."""
+
+    parallelism: int | None = None
+    suspend: bool | None = None
+    template: TemplateWire | None = None
+
+
+class JobStatusWire(Wire):
+    """Status of a Job."""
+
+    active: int | None = None
+    ready: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    conditions: list[ConditionWire] | None = None
+
+
+class JobWire(ObjectWire):
+    """A Job."""
+
+    spec: JobSpecWire | None = None
+    status: JobStatusWire | None = None
+
+
+def parse_job(wire: JobWire) -> Job:
+    """A Job, with its place in a JobSet from its labels."""
+    meta, spec, status = wire.metadata, wire.spec or JobSpecWire(), wire.status or JobStatusWire()
+    labels = labels_of(meta)
+    return Job(
+        namespace=shared(meta.namespace),
+        name=meta.name or "",
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        jobset=shared(labels.get(JOBSET + "jobset-name")),
+        jobset_uid=shared(labels.get(JOBSET + "jobset-uid")),
+        replicated_job=shared(labels.get(JOBSET + "replicatedjob-name")),
+        job_index=number(labels, JOBSET + "job-index", -1),
+        attempt=number(labels, JOBSET + "restart-attempt", 0),
+        parallelism=1 if spec.parallelism is None else spec.parallelism,
+        active=status.active or 0,
+        ready=status.ready or 0,
+        succeeded=status.succeeded or 0,
+        failed=status.failed or 0,
+        suspended=bool(spec.suspend),
+        conditions=conditions_of(status.conditions),
+        queue=shared(labels.get(KUEUE + "queue-name")),
+    )
+
+
+class JobTemplateWire(Wire):
+    """template of a replicated job."""
+
+    spec: JobSpecWire | None = None
+
+
+class ReplicatedJobWire(Wire):
+    """An entry of replicatedJobs."""
+
+    name: str | None = None
+    replicas: int | None = None
+    template: JobTemplateWire | None = None
+
+
+class FailurePolicyWire(Wire):
+    """What JobSet does after a failure."""
+
+    max_restarts: int | None = None
+
+
+class JobSetSpecWire(Wire):
+    """spec of a JobSet."""
+
+    replicated_jobs: list[ReplicatedJobWire] | None = None
+    failure_policy: FailurePolicyWire | None = None
+    suspend: bool | None = None
+    ttl_seconds_after_finished: int | None = None
+
+
+class ReplicatedJobStatusWire(Wire):
+    """An entry of replicatedJobsStatus."""
+
+    name: str | None = None
+    ready: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    active: int | None = None
+    suspended: int | None = None
+
+
+class JobSetStatusWire(Wire):
+    """Status of a JobSet."""
+
+    conditions: list[ConditionWire] | None = None
+    restarts: int | None = None
+    terminal_state: str | None = None
+    replicated_jobs_status: list[ReplicatedJobStatusWire] | None = None
+
+
+class JobSetWire(ObjectWire):
+    """A JobSet."""
+
+    spec: JobSetSpecWire | None = None
+    status: JobSetStatusWire | None = None
+
+
+def _template(wire: ReplicatedJobWire) -> tuple[JobSpecWire, TemplateWire]:
+    job = (wire.template.spec if wire.template else None) or JobSpecWire()
+    return job, job.template or TemplateWire()
+
+
+def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> ReplicatedJob:
+    job, template = _template(wire)
+    return ReplicatedJob(
+        name=shared(wire.name),
+        replicas=1 if wire.replicas is None else wire.replicas,
+        pods_per_job=1 if job.parallelism is None else job.parallelism,
+        gpus_per_pod=gpus_of(template.spec),
+        ready=status.ready or 0,
+        active=status.active or 0,
+        succeeded=status.succeeded or 0,
+        failed=status.failed or 0,
+        suspended=status.suspended or 0,
+    )
+
+
+def _release(meta: Meta) -> str:
+    """The Helm release that made the object, if one did."""
+    labels = labels_of(meta)
+    named = annotations_of(meta).get("meta.helm.sh/release-name", "")
+    if named or labels.get("app.kubernetes.io/managed-by") != "Helm":
+        return named
+    return labels.get("app.kubernetes.io/instance", "")
+
+
+def _priority_class(labels_class: str | None, groups: list[ReplicatedJobWire]) -> str:
+    """Kueue's label, else the priority class of the pods."""
+    specs = (_template(each)[1].spec for each in groups)
+    return labels_class or next((each.priority_class_name for each in specs if each and each.priority_class_name), "")
+
+
+def parse_jobset(wire: JobSetWire) -> JobSet:
+    """A JobSet with its groups; the counts of a group are of its Jobs."""
+    meta, spec, status = wire.metadata, wire.spec or JobSetSpecWire(), wire.status or JobSetStatusWire()
+    labels, wires = labels_of(meta), spec.replicated_jobs or []
+    told = {each.name: each for each in status.replicated_jobs_status or ()}
+    return JobSet(
+        namespace=shared(meta.namespace),
+        name=meta.name or "",
+        uid=shared(meta.uid),
+        created=parse_time(meta.creation_timestamp),
+        queue=shared(labels.get(KUEUE + "queue-name")),
+        recipe=shared(labels.get(OURS + "recipe")),
+        release=_release(meta),
+        owner=shared(owner_in(labels, annotations_of(meta))),
+        priority_class=shared(_priority_class(labels.get(KUEUE + "priority-class"), wires)),
+        suspended=bool(spec.suspend),
+        deleting_since=parse_time(meta.deletion_timestamp),
+        restarts=status.restarts or 0,
+        max_restarts=(spec.failure_policy.max_restarts or 0) if spec.failure_policy else 0,
+        ttl=spec.ttl_seconds_after_finished,
+        terminal_state=status.terminal_state or "",
+        conditions=conditions_of(status.conditions),
+        groups=tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires),
+    )

@@ -1,0 +1,230 @@
+"""What all API objects share: metadata, owners, conditions.
+
+Conditions: what controllers say of their objects, always picked by type, never by position.
+
+Whose something is: the name that a person is known by in a cluster, and where objects of others tell it.
+
+RFC 3339 timestamps to seconds since the epoch.
+
+Kubernetes quantities: "8", "500m", "1Ti", "1e3".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from functools import lru_cache
+from sys import intern
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.errors import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of an object."""
+
+    type: str
+    status: str
+    """"True", "False" or "Unknown"."""
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the controller says yes."""
+        return self.status == "True"
+
+
+def condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The condition of that type, if the object has one."""
+    return next((each for each in conditions if each.type == type_), None)
+
+
+def holds(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition of that type is there and true."""
+    found = condition(conditions, type_)
+    return found is not None and found.is_true
+
+
+OWNER = "a4.console/owner"
+"""Label with the short name of who launched it, and annotation with the whole one."""
+YOU = "you"
+"""Stands for the name of whoever looks."""
+_TELLING = ("owner", "user", "username", "creator", "created-by", "submitted-by", "launched-by")
+"""Last part of labels and annotations in which other tools say who launched something."""
+_TOOLS = frozenset({"app.kubernetes.io/created-by"})
+"""A key of that kind that names programs, not people."""
+_LONGEST = 63
+_ELSE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def short_name(name: str) -> str:
+    """The name as the value of a label: of an e-mail address what stands before the @."""
+    return _ELSE.sub("-", name.partition("@")[0])[:_LONGEST].strip("-._")
+
+
+def owner_in(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Who launched the object with these, as a short name; empty where nothing tells."""
+    if named := labels.get(OWNER) or annotations.get(OWNER):
+        return short_name(named)
+    found = {
+        key.rpartition("/")[2]: value
+        for marks in (annotations, labels)
+        for key, value in marks.items()
+        if key not in _TOOLS
+    }
+    return next((short for key in _TELLING if (short := short_name(found.get(key, "")))), "")
+
+
+@lru_cache(maxsize=8192)
+def parse_time(text: str | None) -> float:
+    """Seconds since the epoch (UTC); 0.0 for none or an empty text. Digits beyond microseconds are dropped."""
+    if not text:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Unreadable(f"{text!r} is no timestamp.") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def format_time(moment: float) -> str:
+    """RFC 3339 with microseconds, as the API server takes it."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+GPU = "nvidia.com/gpu"
+
+
+JOBSET = "jobset.sigs.k8s.io/"
+"""Prefix of the labels that JobSet puts on Jobs and pods."""
+KUEUE = "kueue.x-k8s.io/"
+OURS = "a4.console/"
+
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What reading JSON raises that is none, has another form, is no UTF-8, or is nested without end."""
+
+
+class Wire(msgspec.Struct, rename="camel", gc=False):
+    """An API object, or a part of one, with the fields that are used; fields that are missing or null are None."""
+
+
+class OwnerWire(Wire):
+    """An entry of ownerReferences."""
+
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
+class Meta(Wire):
+    """ObjectMeta."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerWire] | None = None
+
+
+class ConditionWire(Wire):
+    """An entry of status.conditions; core kinds and CRDs spell it alike."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class ObjectWire(Wire):
+    """The base of every kind's wire type."""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
+def shared(text: str | None) -> str:
+    """The same text, kept once however many objects carry it: for values that repeat, such as node names."""
+    return intern(text) if text else ""
+
+
+def labels_of(meta: Meta) -> Mapping[str, str]:
+    """Labels, empty if there are none."""
+    return meta.labels or {}
+
+
+def annotations_of(meta: Meta) -> Mapping[str, str]:
+    """Annotations, empty if there are none."""
+    return meta.annotations or {}
+
+
+def owner_of(meta: Meta) -> OwnerWire:
+    """The controlling owner, else the first, else an empty one."""
+    owners = meta.owner_references or []
+    return next((each for each in owners if each.controller), owners[0] if owners else OwnerWire())
+
+
+def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
+    """Conditions that have a type."""
+    return tuple(
+        Condition(
+            type=shared(each.type),
+            status=shared(each.status) or "Unknown",
+            reason=shared(each.reason),
+            message=each.message or "",
+            since=parse_time(each.last_transition_time),
+        )
+        for each in wires or ()
+        if each.type
+    )
+
+
+def number(labels: Mapping[str, str], name: str, default: int) -> int:
+    """A label that holds a count; the default if it is missing or no number."""
+    text = labels.get(name, "")
+    return int(text) if text.isdecimal() else default
+
+
+_SUFFIXES = {
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
+    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12), "P": Decimal(10**15),
+    "E": Decimal(10**18), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(text: str | int | float) -> Decimal:
+    """The exact value of a quantity; Unreadable if it is none."""
+    written = str(text).strip()
+    number = written.rstrip("KMGTPEkmnui")
+    suffix = written[len(number) :]
+    try:
+        value = Decimal(number) * _SUFFIXES[suffix]
+    except (InvalidOperation, KeyError) as error:
+        raise Unreadable(f"{written!r} is no quantity.") from error
+    if not value.is_finite():
+        raise Unreadable(f"{written!r} is no quantity.")
+    return value
+
+
+@lru_cache(maxsize=4096)
+def parse_amount(resource: str, text: str | int | float) -> int:
+    """How much of a resource, rounded up: CPU in millicores, memory in bytes, everything else counted."""
+    value = parse_quantity(text)
+    return int((value * 1000 if resource == "cpu" else value).to_integral_value(ROUND_CEILING))

@@ -1,0 +1,349 @@
+"""A machine of the cluster, as its Node object describes it.
+
+Node objects, with GKE's labels for pools, placement, provisioning, maintenance and faults.
+
+Maintenance windows in words (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.errors import Unreadable
+from console.kube.objects.meta import (
+    GPU,
+    ConditionWire,
+    Meta,
+    ObjectWire,
+    Wire,
+    labels_of,
+    parse_amount,
+    parse_time,
+    shared,
+)
+from console.kube.objects.pod import Amounts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Provisioning(StrEnum):
+    """How the machine was obtained."""
+
+    RESERVATION = "reservation"
+    SPOT = "spot"
+    FLEX_START = "flex-start"
+    QUEUED = "queued"
+    ON_DEMAND = "on demand"
+
+
+YOUNG = 900.0
+"""Seconds after it was made in which a machine that was never ready is starting."""
+NOT_REPORTED = "the node has not reported yet"
+"""Why a node is not ready of which no kubelet has said anything."""
+_FIRST_WORD = 120.0
+"""Seconds in which a new kubelet says for the first time that it is not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFault:
+    """One thing that is wrong with a node."""
+
+    words: str
+    by: str = ""
+    """Who reported it."""
+    since: float = 0.0
+    """Since when; 0.0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: its pool, place in the network, GPUs and health."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    pool: str = ""
+    """Label cloud.google.com/gke-nodepool; empty on clusters that have no pools."""
+    machine_type: str = ""
+    zone: str = ""
+    accelerator: str = ""
+    provisioning: Provisioning = Provisioning.ON_DEMAND
+    reservation: str = ""
+    block: str = ""
+    subblock: str = ""
+    host: str = ""
+    gpus: int = 0
+    """Allocatable nvidia.com/gpu; says nothing of GPUs in use, which come from the requests of pods."""
+    gpu_capacity: int = 0
+    ready: bool = False
+    not_ready_reason: str = ""
+    """Reason and message of the Ready condition while it is not true."""
+    not_ready_since: float = 0.0
+    """When it became so; 0.0: it is ready, or has not reported yet."""
+    cordoned: bool = False
+    taints: tuple[str, ...] = ()
+    """key=value:effect, or key:effect."""
+    maintenance_at: float = 0.0
+    """When maintenance is scheduled to start; 0.0 if none is."""
+    maintenance_active: bool = False
+    terminating: bool = False
+    """GCE has announced the end of this machine (impending-node-termination)."""
+    fault: str = ""
+    """Label cloud.google.com/fault-behavior: the host was reported as faulty."""
+    fault_by: str = ""
+    """The program that set that label, as the API server noted it."""
+    fault_since: float = 0.0
+    """When it did."""
+    repair: str = ""
+    """Label cloud.google.com/report-and-replace-status: how far the repair of a reported host is."""
+    last_busbw: float | None = None
+    """GB/s, from the health scanner's label (aiinfra/nccl-healthcheck-bandwidth)."""
+    scan_result: str = ""
+    """The health scanner's verdict on NCCL: "pass", "fail", … ."""
+    version: str = ""
+    internal_ip: str = ""
+
+    @property
+    def never_ready(self) -> bool:
+        """Whether it has not been ready since it was made."""
+        if self.ready or not self.not_ready_since:
+            return not self.ready and self.not_ready_reason == NOT_REPORTED
+        return self.not_ready_since - self.created < _FIRST_WORD
+
+    def starts(self, now: float) -> bool:
+        """Whether it is on its way: made a while ago, and never ready so far."""
+        return self.never_ready and bool(self.created) and now - self.created < YOUNG
+
+    def faults(self, now: float) -> tuple[str, ...]:
+        """What is wrong with this node, in the API's own words; empty when it is fit for work, or starts."""
+        return tuple(each.words for each in self.reports(now))
+
+    def reports(self, now: float) -> tuple[NodeFault, ...]:
+        """The same, with who reported it and since when."""
+        found = []
+        if not self.ready and not self.starts(now):
+            never = "never ready since it was made: " if self.never_ready and self.created else ""
+            since = self.created if never else self.not_ready_since
+            found.append(
+                NodeFault(f"{never}{self.not_ready_reason or 'not ready'}", "the node's Ready condition", since)
+            )
+        if self.terminating:
+            found.append(NodeFault("termination announced", "Compute Engine"))
+        if self.fault:
+            by = self.fault_by or "label cloud.google.com/fault-behavior"
+            found.append(NodeFault(f"reported faulty: {self.fault}", by, self.fault_since))
+        if self.repair:
+            found.append(NodeFault(f"repair: {self.repair}", "GKE"))
+        if self.maintenance_active:
+            found.append(NodeFault("maintenance under way", "GKE"))
+        if self.scan_result.lower() in {"fail", "failed"}:
+            found.append(NodeFault("failed the last NCCL health scan", "the cluster's health scanner"))
+        return tuple(found)
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether the scheduler may place a GPU pod here now."""
+        return self.ready and not self.cordoned and not self.terminating and not self.maintenance_active
+
+
+GKE = "cloud.google.com/"
+"""Prefix of most of GKE's labels and taints."""
+_SCAN = "aiinfra/nccl-healthcheck-"
+
+
+class TaintWire(Wire):
+    """A taint."""
+
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class NodeSpecWire(Wire):
+    """spec of a node."""
+
+    unschedulable: bool | None = None
+    taints: list[TaintWire] | None = None
+
+
+class AddressWire(Wire):
+    """An entry of status.addresses."""
+
+    type: str | None = None
+    address: str | None = None
+
+
+class NodeInfoWire(Wire):
+    """What the kubelet says of itself."""
+
+    kubelet_version: str | None = None
+
+
+class NodeStatusWire(Wire):
+    """Status of a node."""
+
+    capacity: Amounts | None = None
+    allocatable: Amounts | None = None
+    conditions: list[ConditionWire] | None = None
+    addresses: list[AddressWire] | None = None
+    node_info: NodeInfoWire | None = None
+
+
+class ManagedWire(Wire):
+    """An entry of metadata.managedFields: who set which fields last, and when."""
+
+    manager: str | None = None
+    time: str | None = None
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+
+
+class NodeMeta(Meta):
+    """metadata of a node."""
+
+    managed_fields: list[ManagedWire] | None = None
+
+
+class NodeWire(ObjectWire):
+    """A Node."""
+
+    metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
+    spec: NodeSpecWire | None = None
+    status: NodeStatusWire | None = None
+
+
+def _provisioning(labels: Mapping[str, str]) -> Provisioning:
+    """How the machine was obtained; a queued machine is flex-start too, so the narrower word wins."""
+
+    def said(name: str) -> bool:
+        return labels.get(GKE + name) == "true"
+
+    word = labels.get(GKE + "gke-provisioning", "")
+    if said("gke-queued"):
+        return Provisioning.QUEUED
+    if word == "flex-start" or said("gke-flex-start"):
+        return Provisioning.FLEX_START
+    if word in {"spot", "preemptible"} or said("gke-spot"):
+        return Provisioning.SPOT
+    return Provisioning.RESERVATION if labels.get(GKE + "reservation-name") else Provisioning.ON_DEMAND
+
+
+def _maintenance_at(labels: Mapping[str, str]) -> float:
+    """GKE writes seconds since the epoch, for a label cannot hold colons; anything else is no date we know."""
+    text = labels.get(GKE + "scheduled-maintenance-time", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        return parse_time(text)
+    except Unreadable:
+        return 0.0
+
+
+def _busbw(labels: Mapping[str, str]) -> float | None:
+    """The scanner's figure, None where the label is missing or holds a word such as "none"."""
+    try:
+        return float(labels[_SCAN + "bandwidth"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _not_ready(ready: ConditionWire | None) -> str:
+    if ready is None:
+        return NOT_REPORTED
+    if ready.status == "True":
+        return ""
+    return ": ".join(text for text in (ready.reason, ready.message) if text)
+
+
+def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
+    """Who set a label last, and when, as far as the API server noted it."""
+    key = f'"f:{label}"'.encode()
+    entry = next((each for each in meta.managed_fields or () if key in bytes(each.fields_v1)), None)
+    return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
+
+
+def taint_words(wire: TaintWire) -> str:
+    """A taint as the models write it: key=value:effect, or key:effect."""
+    value = f"={wire.value}" if wire.value else ""
+    return shared(f"{wire.key or ''}{value}:{wire.effect or ''}")
+
+
+def parse_node(wire: NodeWire) -> Node:
+    """A node; GPUs are what it can allocate, whoever has them."""
+    meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
+    labels, taints = labels_of(meta), spec.taints or []
+    ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
+    fault_by, fault_since = _label_set(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
+    tainted = {each.key for each in taints}
+    active = labels.get(GKE + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}
+    addresses = {each.type: each.address for each in status.addresses or ()}
+    capacity, allocatable = status.capacity or {}, status.allocatable or {}
+    return Node(
+        name=shared(meta.name),
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        pool=shared(labels.get(GKE + "gke-nodepool")),
+        machine_type=shared(labels.get("node.kubernetes.io/instance-type")),
+        zone=shared(labels.get("topology.kubernetes.io/zone")),
+        accelerator=shared(labels.get(GKE + "gke-accelerator")),
+        provisioning=_provisioning(labels),
+        reservation=shared(labels.get(GKE + "reservation-name")),
+        block=shared(labels.get(GKE + "gce-topology-block")),
+        subblock=shared(labels.get(GKE + "gce-topology-subblock")),
+        host=shared(labels.get(GKE + "gce-topology-host")),
+        gpus=parse_amount(GPU, allocatable.get(GPU, 0)),
+        gpu_capacity=parse_amount(GPU, capacity.get(GPU, 0)),
+        ready=ready is not None and ready.status == "True",
+        not_ready_reason=_not_ready(ready),
+        not_ready_since=parse_time(ready.last_transition_time) if ready and ready.status != "True" else 0.0,
+        cordoned=bool(spec.unschedulable),
+        taints=tuple(taint_words(each) for each in taints),
+        maintenance_at=_maintenance_at(labels),
+        maintenance_active=active or GKE + "maintenance-window-started" in tainted,
+        terminating=GKE + "impending-node-termination" in tainted,
+        fault=shared(labels.get(GKE + "fault-behavior")),
+        fault_by=fault_by,
+        fault_since=fault_since,
+        repair=shared(labels.get(GKE + "report-and-replace-status")),
+        last_busbw=_busbw(labels),
+        scan_result=shared(labels.get(_SCAN + "result")),
+        version=shared(status.node_info.kubelet_version if status.node_info else None),
+        internal_ip=addresses.get("InternalIP") or "",
+    )
+
+
+_DAYS = {
+    "MO": "Mondays", "TU": "Tuesdays", "WE": "Wednesdays", "TH": "Thursdays", "FR": "Fridays", "SA": "Saturdays",
+    "SU": "Sundays",
+}  # fmt: skip
+_PACE = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
+
+
+def window_words(recurrence: str, start: float, end: float) -> str:
+    """When maintenance may happen: "Saturdays and Sundays, 02:00 to 08:00 UTC"; `recurrence` is an RFC 5545 rule."""
+    rule = dict(part.split("=", 1) for part in recurrence.removeprefix("RRULE:").split(";") if "=" in part)
+    days = [_DAYS.get(day, day) for day in rule.get("BYDAY", "").split(",") if day]
+    named = " and ".join(filter(None, (", ".join(days[:-1]), days[-1]))) if days else ""
+    pace = named or _PACE.get(rule.get("FREQ", ""), recurrence)
+    known = {"FREQ", "BYDAY", "WKST"}
+    rest = f" ({recurrence})" if set(rule) - known else ""
+    return f"{pace}, {_hour(start)} to {_hour(end)} UTC{rest}"
+
+
+def exclusion_words(name: str, start: float, end: float) -> str:
+    """When there is none: "none from 26 Nov to 3 Dec (big-run)"."""
+    return f"none from {_day(start)} to {_day(end)} ({name})"
+
+
+def _hour(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%H:%M}"
+
+
+def _day(moment: float) -> str:
+    when = datetime.fromtimestamp(moment, UTC)
+    return f"{when.day} {when:%b}"

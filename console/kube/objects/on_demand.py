@@ -1,0 +1,198 @@
+"""Objects that are looked at once, on demand, and never watched: agents, drivers, networks, policies, claims."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from console.errors import Unreadable
+from console.kube.objects.meta import UNREADABLE, ConditionWire, ObjectWire, Wire
+
+_T = TypeVar("_T")
+
+
+class BuildWire(Wire):
+    """The answer of /version."""
+
+    git_version: str | None = None
+
+
+class NamedWire(ObjectWire):
+    """Anything of which the name is enough."""
+
+
+class NamesWire(Wire):
+    """A list of it."""
+
+    items: list[NamedWire] | None = None
+
+
+class ImageWire(Wire):
+    """A container."""
+
+    name: str | None = None
+    image: str | None = None
+
+
+class PodWire(Wire):
+    """A pod's spec."""
+
+    containers: list[ImageWire] | None = None
+
+
+class PodObjectWire(ObjectWire):
+    """A pod."""
+
+    spec: PodWire | None = None
+
+
+class TemplateWire(Wire):
+    """A pod's template."""
+
+    spec: PodWire | None = None
+
+
+class AgentSpecWire(Wire):
+    """spec of a DaemonSet or a Deployment."""
+
+    template: TemplateWire | None = None
+
+
+class AgentStatusWire(Wire):
+    """status of a DaemonSet or a Deployment."""
+
+    desired_number_scheduled: int | None = None
+    number_ready: int | None = None
+    available_replicas: int | None = None
+    conditions: list[ConditionWire] | None = None
+
+
+class AgentWire(ObjectWire):
+    """A DaemonSet or a Deployment."""
+
+    spec: AgentSpecWire | None = None
+    status: AgentStatusWire | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.metadata.name or ""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Images of its containers."""
+        pod = self.spec.template.spec if self.spec and self.spec.template else None
+        return tuple(each.image for each in (pod.containers if pod else None) or () if each.image)
+
+    @property
+    def wanted(self) -> int:
+        """Of a DaemonSet: nodes it should run on."""
+        return (self.status.desired_number_scheduled if self.status else None) or 0
+
+    @property
+    def ready(self) -> int:
+        """Of a DaemonSet: nodes where it is ready."""
+        return (self.status.number_ready if self.status else None) or 0
+
+    @property
+    def available(self) -> bool:
+        """Of a Deployment: whether its condition Available is true."""
+        conditions = (self.status.conditions if self.status else None) or ()
+        return any(each.type == "Available" and each.status == "True" for each in conditions)
+
+
+class AgentsWire(Wire):
+    """A list of them."""
+
+    items: list[AgentWire] | None = None
+
+
+class VersionWire(Wire):
+    """A version of an API group."""
+
+    version: str | None = None
+
+
+class GroupWire(Wire):
+    """An API group, as discovery tells it."""
+
+    versions: list[VersionWire] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its versions, the preferred one first."""
+        return tuple(each.version for each in self.versions or () if each.version)
+
+
+class ClaimStatusWire(Wire):
+    """status of a PersistentVolumeClaim."""
+
+    phase: str | None = None
+    capacity: dict[str, str] | None = None
+
+
+class ClaimWire(ObjectWire):
+    """A PersistentVolumeClaim."""
+
+    status: ClaimStatusWire | None = None
+
+
+class SelectorWire(Wire):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[dict[str, object]] | None = None
+
+
+class PortWire(Wire):
+    """A port of a rule; a name counts as none that is ours."""
+
+    port: int | str | None = None
+    end_port: int | None = None
+    protocol: str | None = None
+
+
+class PeerWire(Wire):
+    """Who may come in: only whether it is pods of the same namespace matters."""
+
+    pod_selector: SelectorWire | None = None
+    namespace_selector: SelectorWire | None = None
+    ip_block: dict[str, object] | None = None
+
+
+class RuleWire(Wire, rename={"from_": "from"}):
+    """One way that is open: into the pods, or out of them."""
+
+    ports: list[PortWire] | None = None
+    from_: list[PeerWire] | None = None
+    to: list[PeerWire] | None = None
+
+
+class PolicySpecWire(Wire):
+    """spec of a NetworkPolicy."""
+
+    pod_selector: SelectorWire | None = None
+    ingress: list[RuleWire] | None = None
+    egress: list[RuleWire] | None = None
+    policy_types: list[str] | None = None
+
+
+class PolicyWire(ObjectWire):
+    """A NetworkPolicy."""
+
+    spec: PolicySpecWire | None = None
+
+
+class PoliciesWire(Wire):
+    """A list of them."""
+
+    items: list[PolicyWire] | None = None
+
+
+def read_found(body: bytes, type_: type[_T]) -> _T:
+    """The object or list in an answer; Unreadable if it is something else."""
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except UNREADABLE as error:
+        raise Unreadable(f"The API server's answer cannot be read: {error}.") from error

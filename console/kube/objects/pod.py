@@ -1,0 +1,374 @@
+"""A pod and its containers, with its place in a JobSet.
+
+What a pod asks for: of a pod itself, or of the template in a Job, JobSet or Workload.
+
+Pod objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.kube.objects.meta import (
+    GPU,
+    JOBSET,
+    KUEUE,
+    ConditionWire,
+    ObjectWire,
+    Wire,
+    annotations_of,
+    labels_of,
+    number,
+    owner_of,
+    parse_amount,
+    parse_time,
+    shared,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+AFTER_THE_END = (
+    "l, or a4 logs, shows its log; what it left on shared storage can be copied (u, or a4 cp) from a pod that runs."
+)
+"""What can be done with a container that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container's state."""
+
+    name: str
+    state: str = "waiting"
+    """waiting, running or terminated."""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    """None until it has ended."""
+    ready: bool = False
+    restarts: int = 0
+    started: float = 0.0
+    finished: float = 0.0
+    init: bool = False
+    last_exit_code: int | None = None
+    """How the run before a restart ended."""
+    last_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod; the fields of a JobSet are empty or -1 when it belongs to none."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    node: str = ""
+    ip: str = ""
+    gpus: int = 0
+    """nvidia.com/gpu requested by its containers."""
+    containers: tuple[Container, ...] = ()
+    started: float = 0.0
+    deleting_since: float = 0.0
+    """When deletion was asked for; 0.0 while nobody did."""
+    gated: tuple[str, ...] = ()
+    """Scheduling gates that still hold it back."""
+    disruption: str = ""
+    """Why somebody takes it away that is none of its own, such as EvictionByEvictionAPI; empty: nobody does."""
+    disruption_message: str = ""
+    disrupted_at: float = 0.0
+    unschedulable: str = ""
+    """The scheduler's message while it finds no node."""
+    ready: bool = False
+    job: str = ""
+    jobset: str = ""
+    jobset_uid: str = ""
+    replicated_job: str = ""
+    job_index: int = -1
+    completion_index: int = -1
+    """Node rank inside its Job."""
+    attempt: int = 0
+    """JobSet restart attempt this pod belongs to."""
+    workload: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its containers have ended for good."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def holds_gpus(self) -> int:
+        """GPUs of its node that nobody else can have: those requested, while it is placed and not finished."""
+        return self.gpus if self.node and not self.finished else 0
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of its containers since the pod was made."""
+        return sum(each.restarts for each in self.containers if not each.init)
+
+    @property
+    def main(self) -> Container | None:
+        """The container that does the work: the first that is no init container."""
+        return next((each for each in self.containers if not each.init), None)
+
+    def ended_words(self, container: str = "") -> str:
+        """That nothing runs any more in that container (the main one unless named), and how it ended; empty: it may."""
+        if self.finished:
+            return f"{self.name} has ended ({self.status})"
+        found = next((each for each in self.containers if each.name == container), None) if container else self.main
+        if found is None or found.state != "terminated":
+            return ""
+        code = f", exit code {found.exit_code}" if found.exit_code else ""
+        return f"Container {found.name} of {self.name} has ended ({found.reason or 'Terminated'}{code})"
+
+    @property
+    def status(self) -> str:
+        """One word (or reason) for where it is, the way `kubectl get pods` would say it."""
+        if self.deleting_since:
+            return "Terminating"
+        if self.reason:
+            return self.reason
+        for each in self.containers:
+            if each.init and each.state == "terminated" and each.exit_code:
+                return f"Init:{each.reason or 'Error'}"
+            if each.init and each.state == "waiting" and each.reason not in {"", "PodInitializing"}:
+                return f"Init:{each.reason}"
+        for each in self.containers:
+            if not each.init and each.state in {"waiting", "terminated"} and each.reason:
+                return each.reason
+        if self.gated:
+            return "SchedulingGated"
+        if self.unschedulable:
+            return "Unschedulable"
+        return self.phase
+
+
+Amounts = dict[str, str | int | float]
+"""Resource -> quantity; inside custom resources a quantity may be a bare number."""
+
+
+class ResourcesWire(Wire):
+    """requests and limits of a container."""
+
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class ContainerSpecWire(Wire):
+    """A container of a pod spec."""
+
+    name: str | None = None
+    resources: ResourcesWire | None = None
+    restart_policy: str | None = None
+
+
+class NamedWire(Wire):
+    """Anything with a name, such as a scheduling gate."""
+
+    name: str | None = None
+
+
+class PodSpecWire(Wire):
+    """spec of a pod or of a pod template."""
+
+    node_name: str | None = None
+    containers: list[ContainerSpecWire] | None = None
+    init_containers: list[ContainerSpecWire] | None = None
+    scheduling_gates: list[NamedWire] | None = None
+    priority_class_name: str | None = None
+
+
+class TemplateWire(Wire):
+    """A pod template."""
+
+    spec: PodSpecWire | None = None
+
+
+def _asked(container: ContainerSpecWire) -> dict[str, int]:
+    """Requests of one container; where only a limit is given, that is the request."""
+    resources = container.resources
+    if resources is None:
+        return {}
+    return {
+        name: parse_amount(name, amount)
+        for name, amount in {**(resources.limits or {}), **(resources.requests or {})}.items()
+    }
+
+
+def _sum(all_asked: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for asked in all_asked:
+        for name, amount in asked.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
+    """Resource -> amount for the pod: its containers together, or one init container if that needs more."""
+    if spec is None:
+        return {}
+    total = _sum(_asked(each) for each in spec.containers or ())
+    sidecars: dict[str, int] = {}
+    for each in spec.init_containers or ():
+        asked = _asked(each)
+        if each.restart_policy == "Always":  # runs beside the containers for the pod's whole life
+            sidecars = _sum((sidecars, asked))
+            total = _sum((total, asked))
+            continue
+        for name, amount in _sum((sidecars, asked)).items():
+            total[name] = max(total.get(name, 0), amount)
+    return total
+
+
+def gpus_of(spec: PodSpecWire | None) -> int:
+    """nvidia.com/gpu the pod asks for."""
+    return requests_of(spec).get(GPU, 0) if spec else 0
+
+
+class StateWire(Wire):
+    """What a container waits for, since when it runs, or how it ended."""
+
+    reason: str | None = None
+    message: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    exit_code: int | None = None
+
+
+class StatesWire(Wire):
+    """state or lastState of a container: one of the three is there."""
+
+    waiting: StateWire | None = None
+    running: StateWire | None = None
+    terminated: StateWire | None = None
+
+
+class ContainerStatusWire(Wire):
+    """An entry of containerStatuses."""
+
+    name: str | None = None
+    ready: bool | None = None
+    restart_count: int | None = None
+    state: StatesWire | None = None
+    last_state: StatesWire | None = None
+
+
+class PodStatusWire(Wire):
+    """Status of a pod."""
+
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    start_time: str | None = None
+    conditions: list[ConditionWire] | None = None
+    container_statuses: list[ContainerStatusWire] | None = None
+    init_container_statuses: list[ContainerStatusWire] | None = None
+
+
+class PodWire(ObjectWire):
+    """A Pod."""
+
+    spec: PodSpecWire | None = None
+    status: PodStatusWire | None = None
+
+
+def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
+    state = wire.state or StatesWire()
+    name, now = next(
+        ((name, each) for name in ("running", "terminated", "waiting") if (each := getattr(state, name)) is not None),
+        ("waiting", StateWire()),
+    )
+    before = wire.last_state.terminated if wire.last_state else None
+    return Container(
+        name=shared(wire.name),
+        state=name,
+        reason=shared(now.reason),
+        message=now.message or "",
+        exit_code=now.exit_code,
+        ready=bool(wire.ready),
+        restarts=wire.restart_count or 0,
+        started=parse_time(now.started_at),
+        finished=parse_time(now.finished_at),
+        init=init,
+        last_exit_code=before.exit_code if before else None,
+        last_reason=shared(before.reason) if before else "",
+    )
+
+
+def _containers(spec: PodSpecWire, status: PodStatusWire) -> Iterator[Container]:
+    """Init containers first; one without a status yet waits."""
+    for specs, statuses, init in (
+        (spec.init_containers, status.init_container_statuses, True),
+        (spec.containers, status.container_statuses, False),
+    ):
+        told = {each.name: each for each in statuses or ()}
+        for each in specs or ():
+            found = told.pop(each.name, None)
+            yield _container(found, init=init) if found else Container(name=shared(each.name), init=init)
+        for left in told.values():
+            yield _container(left, init=init)
+
+
+def parse_pod(wire: PodWire) -> Pod:
+    """A pod, with its place in a JobSet from the labels JobSet gave it."""
+    meta, spec, status = wire.metadata, wire.spec or PodSpecWire(), wire.status or PodStatusWire()
+    labels, owner = labels_of(meta), owner_of(meta)
+    conditions = {each.type: each for each in status.conditions or ()}
+    scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
+    taken = conditions.get("DisruptionTarget")
+    if taken is None or taken.status != "True":
+        taken = ConditionWire()
+    unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+    return Pod(
+        namespace=shared(meta.namespace),
+        name=meta.name or "",
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        phase=shared(status.phase) or "Pending",
+        reason=shared(status.reason),
+        message=status.message or "",
+        node=shared(spec.node_name),
+        ip=status.pod_ip or "",
+        gpus=gpus_of(spec),
+        containers=tuple(_containers(spec, status)),
+        started=parse_time(status.start_time),
+        deleting_since=parse_time(meta.deletion_timestamp),
+        gated=tuple(shared(each.name) for each in spec.scheduling_gates or ()),
+        disruption=shared(taken.reason),
+        disruption_message=taken.message or "",
+        disrupted_at=parse_time(taken.last_transition_time),
+        unschedulable=shared(scheduled.message) if scheduled and unschedulable else "",
+        ready=ready is not None and ready.status == "True",
+        job=shared(labels.get("batch.kubernetes.io/job-name")),
+        jobset=shared(labels.get(JOBSET + "jobset-name")),
+        jobset_uid=shared(labels.get(JOBSET + "jobset-uid")),
+        replicated_job=shared(labels.get(JOBSET + "replicatedjob-name")),
+        job_index=number(labels, JOBSET + "job-index", -1),
+        completion_index=_completion_index(wire),
+        attempt=number(labels, JOBSET + "restart-attempt", 0),
+        workload=shared(annotations_of(meta).get(KUEUE + "workload")),
+        owner_kind=shared(owner.kind),
+        owner_name=shared(owner.name),
+    )
+
+
+def _completion_index(wire: PodWire) -> int:
+    """From the label (Kubernetes 1.28 and later), else the annotation of the same name."""
+    name = "batch.kubernetes.io/job-completion-index"
+    by_label = number(labels_of(wire.metadata), name, -1)
+    return by_label if by_label >= 0 else number(annotations_of(wire.metadata), name, -1)

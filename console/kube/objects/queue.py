@@ -1,0 +1,450 @@
+"""Kueue's queues and what they hand out.
+
+Quota and usage, spelled alike in ClusterQueues, LocalQueues and Cohorts.
+
+ClusterQueue objects, v1beta1 and v1beta2.
+
+LocalQueue objects, v1beta1 and v1beta2.
+
+Cohort objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.kube.objects.matching import Requirement
+from console.kube.objects.meta import (
+    GPU,
+    Condition,
+    ConditionWire,
+    ObjectWire,
+    Wire,
+    condition,
+    conditions_of,
+    parse_amount,
+    parse_time,
+    shared,
+)
+from console.kube.objects.pod import NamedWire
+
+if TYPE_CHECKING:
+    from console.kube.objects.matching import Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a ClusterQueue may use of one resource in one flavor: GPUs, bytes of memory, thousandths of a CPU."""
+
+    flavor: str
+    resource: str
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    """None: may borrow all that the cohort has."""
+    lending_limit: int | None = None
+    """None: lends all that it does not use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is in use of one resource in one flavor."""
+
+    flavor: str
+    resource: str
+    total: int = 0
+    borrowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """When a ClusterQueue may evict others' workloads for its own."""
+
+    within_queue: str = "Never"
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: str = "Never"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """A pool of quota that LocalQueues draw on."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    cohort: str = ""
+    strategy: str = "BestEffortFIFO"
+    stop_policy: str = "None"
+    preemption: Preemption = Preemption()
+    quotas: tuple[Quota, ...] = ()
+    reserved: tuple[Usage, ...] = ()
+    """Quota held by workloads with a reservation (flavorsReservation)."""
+    used: tuple[Usage, ...] = ()
+    """Quota held by admitted workloads (flavorsUsage)."""
+    pending: int = 0
+    reserving: int = 0
+    admitted: int = 0
+    checks: tuple[str, ...] = ()
+    """AdmissionChecks every workload has to pass."""
+    namespaces: tuple[Requirement, ...] | None = ()
+    """Labels of the namespaces whose workloads it takes; empty: of all; None: of none."""
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def inactive_reason(self) -> str:
+        """Why it admits nothing, in the controller's words; empty while it is active."""
+        active = condition(self.conditions, "Active")
+        return "" if active is None or active.is_true else (active.message or active.reason or "not active")
+
+    def nominal(self, resource: str = GPU) -> int:
+        """Quota of its own, over all flavors."""
+        return sum(quota.nominal for quota in self.quotas if quota.resource == resource)
+
+    def in_use(self, resource: str = GPU) -> int:
+        """Reserved or used, over all flavors; may exceed `nominal` by what is borrowed."""
+        return sum(usage.total for usage in self.reserved if usage.resource == resource)
+
+    def borrowed(self, resource: str = GPU) -> int:
+        """What it uses beyond its own quota."""
+        return sum(usage.borrowed for usage in self.reserved if usage.resource == resource)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """A namespace's door to a ClusterQueue."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    cluster_queue: str = ""
+    stop_policy: str = "None"
+    reserved: tuple[Usage, ...] = ()
+    used: tuple[Usage, ...] = ()
+    pending: int = 0
+    reserving: int = 0
+    admitted: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def inactive_reason(self) -> str:
+        """Why it admits nothing, in the controller's words; empty while it is active."""
+        active = condition(self.conditions, "Active")
+        return "" if active is None or active.is_true else (active.message or active.reason or "not active")
+
+    def in_use(self, resource: str = GPU) -> int:
+        """Reserved by its workloads, over all flavors."""
+        return sum(usage.total for usage in self.reserved if usage.resource == resource)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFlavor:
+    """A kind of machine that quota is given for."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    node_labels: tuple[tuple[str, str], ...] = ()
+    topology: str = ""
+    taints: tuple[str, ...] = ()
+    """key=value:effect, or key:effect: pods that do not put up with them do not get this flavor."""
+    tolerations: tuple[Toleration, ...] = ()
+    """What pods put up with once they have this flavor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The levels of the network that placement may ask for, widest first (node labels)."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """ClusterQueues that lend to each other; quota may also sit on the cohort itself."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    parent: str = ""
+    quotas: tuple[Quota, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """A second condition for admission, such as a provisioning request."""
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    controller: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+Amount = str | int | float
+
+
+class QuotaWire(Wire):
+    """Quota for one resource of a flavor."""
+
+    name: str | None = None
+    nominal_quota: Amount | None = None
+    borrowing_limit: Amount | None = None
+    lending_limit: Amount | None = None
+
+
+class FlavorQuotasWire(Wire):
+    """A flavor with its quotas."""
+
+    name: str | None = None
+    resources: list[QuotaWire] | None = None
+
+
+class ResourceGroupWire(Wire):
+    """Resources that are given out together."""
+
+    flavors: list[FlavorQuotasWire] | None = None
+
+
+class ResourceUsageWire(Wire):
+    """Usage of one resource of a flavor."""
+
+    name: str | None = None
+    total: Amount | None = None
+    borrowed: Amount | None = None
+
+
+class FlavorUsageWire(Wire):
+    """A flavor with its usage."""
+
+    name: str | None = None
+    resources: list[ResourceUsageWire] | None = None
+
+
+def _limit(resource: str, amount: Amount | None) -> int | None:
+    return None if amount is None else parse_amount(resource, amount)
+
+
+def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
+    """Quotas over all groups and flavors, in the order written, which is the order Kueue tries them in."""
+    return tuple(
+        Quota(
+            flavor=shared(flavor.name),
+            resource=shared(each.name),
+            nominal=parse_amount(each.name or "", each.nominal_quota or 0),
+            borrowing_limit=_limit(each.name or "", each.borrowing_limit),
+            lending_limit=_limit(each.name or "", each.lending_limit),
+        )
+        for group in groups or ()
+        for flavor in group.flavors or ()
+        for each in flavor.resources or ()
+    )
+
+
+def usages_of(flavors: list[FlavorUsageWire] | None) -> tuple[Usage, ...]:
+    """Usage over all flavors."""
+    return tuple(
+        Usage(
+            flavor=shared(flavor.name),
+            resource=shared(each.name),
+            total=parse_amount(each.name or "", each.total or 0),
+            borrowed=parse_amount(each.name or "", each.borrowed or 0),
+        )
+        for flavor in flavors or ()
+        for each in flavor.resources or ()
+    )
+
+
+class BorrowWithinCohortWire(Wire):
+    """When a borrowing queue may preempt others of its cohort."""
+
+    policy: str | None = None
+
+
+class PreemptionWire(Wire):
+    """The preemption policies."""
+
+    within_cluster_queue: str | None = None
+    reclaim_within_cohort: str | None = None
+    borrow_within_cohort: BorrowWithinCohortWire | None = None
+
+
+class ChecksStrategyWire(Wire):
+    """Admission checks with the flavors they are for."""
+
+    admission_checks: list[NamedWire] | None = None
+
+
+class RequirementWire(Wire):
+    """A match expression."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class SelectorWire(Wire):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[RequirementWire] | None = None
+
+
+class ClusterQueueSpecWire(Wire):
+    """spec; `cohort` and `admission_checks` are v1beta1, `cohort_name` is v1beta2."""
+
+    cohort: str | None = None
+    cohort_name: str | None = None
+    queueing_strategy: str | None = None
+    namespace_selector: SelectorWire | None = None
+    stop_policy: str | None = None
+    preemption: PreemptionWire | None = None
+    resource_groups: list[ResourceGroupWire] | None = None
+    admission_checks: list[str] | None = None
+    admission_checks_strategy: ChecksStrategyWire | None = None
+
+
+class ClusterQueueStatusWire(Wire):
+    """Status of a ClusterQueue."""
+
+    flavors_reservation: list[FlavorUsageWire] | None = None
+    flavors_usage: list[FlavorUsageWire] | None = None
+    pending_workloads: int | None = None
+    reserving_workloads: int | None = None
+    admitted_workloads: int | None = None
+    conditions: list[ConditionWire] | None = None
+
+
+class ClusterQueueWire(ObjectWire):
+    """A ClusterQueue."""
+
+    spec: ClusterQueueSpecWire | None = None
+    status: ClusterQueueStatusWire | None = None
+
+
+def _preemption(wire: PreemptionWire | None) -> Preemption:
+    wire = wire or PreemptionWire()
+    borrow = wire.borrow_within_cohort or BorrowWithinCohortWire()
+    return Preemption(
+        within_queue=shared(wire.within_cluster_queue) or "Never",
+        reclaim_within_cohort=shared(wire.reclaim_within_cohort) or "Never",
+        borrow_within_cohort=shared(borrow.policy) or "Never",
+    )
+
+
+def _checks(spec: ClusterQueueSpecWire) -> tuple[str, ...]:
+    strategy = (spec.admission_checks_strategy or ChecksStrategyWire()).admission_checks or []
+    names = [*(spec.admission_checks or ()), *(each.name for each in strategy if each.name)]
+    return tuple(dict.fromkeys(names))
+
+
+def _namespaces(wire: SelectorWire | None) -> tuple[Requirement, ...] | None:
+    if wire is None:
+        return None
+    labels = [Requirement(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]
+    expressions = [Requirement(each.key or "", each.operator or "In", tuple(each.values or ()))
+                   for each in wire.match_expressions or ()]  # fmt: skip
+    return (*labels, *expressions)
+
+
+def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
+    """A ClusterQueue with its quota and what is taken of it."""
+    meta, spec = wire.metadata, wire.spec or ClusterQueueSpecWire()
+    status = wire.status or ClusterQueueStatusWire()
+    return ClusterQueue(
+        name=shared(meta.name),
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        cohort=shared(spec.cohort_name or spec.cohort),
+        strategy=shared(spec.queueing_strategy) or "BestEffortFIFO",
+        stop_policy=shared(spec.stop_policy) or "None",
+        preemption=_preemption(spec.preemption),
+        quotas=quotas_of(spec.resource_groups),
+        reserved=usages_of(status.flavors_reservation),
+        used=usages_of(status.flavors_usage),
+        pending=status.pending_workloads or 0,
+        reserving=status.reserving_workloads or 0,
+        admitted=status.admitted_workloads or 0,
+        checks=_checks(spec),
+        namespaces=_namespaces(spec.namespace_selector),
+        conditions=conditions_of(status.conditions),
+    )
+
+
+class LocalQueueSpecWire(Wire):
+    """spec of a LocalQueue."""
+
+    cluster_queue: str | None = None
+    stop_policy: str | None = None
+
+
+class LocalQueueStatusWire(Wire):
+    """Status; `flavor_usage` is v1beta1, `flavors_usage` is v1beta2."""
+
+    flavors_reservation: list[FlavorUsageWire] | None = None
+    flavors_usage: list[FlavorUsageWire] | None = None
+    flavor_usage: list[FlavorUsageWire] | None = None
+    pending_workloads: int | None = None
+    reserving_workloads: int | None = None
+    admitted_workloads: int | None = None
+    conditions: list[ConditionWire] | None = None
+
+
+class LocalQueueWire(ObjectWire):
+    """A LocalQueue."""
+
+    spec: LocalQueueSpecWire | None = None
+    status: LocalQueueStatusWire | None = None
+
+
+def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
+    """A LocalQueue; an empty stop policy is none."""
+    meta, spec, status = wire.metadata, wire.spec or LocalQueueSpecWire(), wire.status or LocalQueueStatusWire()
+    return LocalQueue(
+        namespace=shared(meta.namespace),
+        name=shared(meta.name),
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        cluster_queue=shared(spec.cluster_queue),
+        stop_policy=shared(spec.stop_policy) or "None",
+        reserved=usages_of(status.flavors_reservation),
+        used=usages_of(status.flavors_usage or status.flavor_usage),
+        pending=status.pending_workloads or 0,
+        reserving=status.reserving_workloads or 0,
+        admitted=status.admitted_workloads or 0,
+        conditions=conditions_of(status.conditions),
+    )
+
+
+class CohortSpecWire(Wire):
+    """spec; `parent` is the older spelling of `parent_name`."""
+
+    parent: str | None = None
+    parent_name: str | None = None
+    resource_groups: list[ResourceGroupWire] | None = None
+
+
+class CohortWire(ObjectWire):
+    """A Cohort."""
+
+    spec: CohortSpecWire | None = None
+
+
+def parse_cohort(wire: CohortWire) -> Cohort:
+    """A cohort with quota of its own, if it has any."""
+    meta, spec = wire.metadata, wire.spec or CohortSpecWire()
+    return Cohort(
+        name=shared(meta.name),
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        parent=shared(spec.parent_name or spec.parent),
+        quotas=quotas_of(spec.resource_groups),
+    )

@@ -1,0 +1,285 @@
+"""A Kueue Workload: one job's claim on quota, and what became of it.
+
+Workload objects, v1beta1 and v1beta2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from console.kube.objects.meta import (
+    KUEUE,
+    Condition,
+    ConditionWire,
+    ObjectWire,
+    Wire,
+    condition,
+    conditions_of,
+    holds,
+    labels_of,
+    owner_of,
+    parse_time,
+    shared,
+)
+from console.kube.objects.pod import NamedWire, TemplateWire, requests_of
+from console.kube.objects.topology import AssignmentWire, TopologyDomain, domains_of
+
+
+class WorkloadState(StrEnum):
+    """Where a Workload is between submission and end."""
+
+    PENDING = "pending"
+    RESERVED = "reserved"
+    """Has quota, still waits for its admission checks."""
+    ADMITTED = "admitted"
+    EVICTED = "evicted"
+    """Lost its quota and waits to be queued again."""
+    DEACTIVATED = "deactivated"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """A group of equal pods, and what admission gave it."""
+
+    name: str
+    count: int = 1
+    requests: tuple[tuple[str, int], ...] = ()
+    """Resource -> amount per pod."""
+    required_topology: str = ""
+    """Node label whose single value all pods must share."""
+    preferred_topology: str = ""
+    unconstrained_topology: bool = False
+    flavors: tuple[tuple[str, str], ...] = ()
+    """Resource -> flavor, once quota is reserved."""
+    topology_levels: tuple[str, ...] = ()
+    domains: tuple[TopologyDomain, ...] = ()
+
+    def total(self, resource: str) -> int:
+        """Amount of that resource over all pods of the group."""
+        return self.count * dict(self.requests).get(resource, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckState:
+    """How one AdmissionCheck of a Workload stands: Pending, Ready, Retry or Rejected."""
+
+    name: str
+    state: str
+    message: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One Workload with its claim and its state."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    queue: str = ""
+    cluster_queue: str = ""
+    """Set once quota is reserved; a pending Workload's comes from its LocalQueue."""
+    priority: int = 0
+    priority_class: str = ""
+    active: bool = True
+    owner_kind: str = ""
+    owner_name: str = ""
+    owner_uid: str = ""
+    pod_sets: tuple[PodSet, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    checks: tuple[CheckState, ...] = ()
+    requeue_at: float = 0.0
+    requeue_count: int = 0
+    evictions: tuple[tuple[str, int], ...] = ()
+    """Reason -> how often."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    def total(self, resource: str) -> int:
+        """Amount of that resource over all its pods."""
+        return sum(group.total(resource) for group in self.pod_sets)
+
+    @property
+    def state(self) -> WorkloadState:
+        """Where it is; conditions are read by type and status, so unknown reasons still count."""
+        if holds(self.conditions, "Finished"):
+            return WorkloadState.FINISHED
+        if not self.active:
+            return WorkloadState.DEACTIVATED
+        if holds(self.conditions, "Admitted"):
+            return WorkloadState.ADMITTED
+        if holds(self.conditions, "QuotaReserved"):
+            return WorkloadState.RESERVED
+        if holds(self.conditions, "Evicted"):
+            return WorkloadState.EVICTED
+        return WorkloadState.PENDING
+
+    @property
+    def waits(self) -> bool:
+        """Whether it stands in a queue."""
+        return self.state in {WorkloadState.PENDING, WorkloadState.EVICTED}
+
+    @property
+    def queued_since(self) -> float:
+        """When its present wait began: the last eviction or requeue, else its creation."""
+        requeued = condition(self.conditions, "Requeued")
+        evicted = condition(self.conditions, "Evicted")
+        return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
+
+
+class TopologyRequestWire(Wire):
+    """What a pod set asks of the network: one of the three."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+
+
+class PodSetWire(Wire):
+    """An entry of podSets."""
+
+    name: str | None = None
+    count: int | None = None
+    template: TemplateWire | None = None
+    topology_request: TopologyRequestWire | None = None
+
+
+class WorkloadSpecWire(Wire):
+    """spec; `priority_class_name` is v1beta1, `priority_class_ref` is v1beta2."""
+
+    queue_name: str | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    priority_class_ref: NamedWire | None = None
+    active: bool | None = None
+    pod_sets: list[PodSetWire] | None = None
+
+
+class PodSetAssignmentWire(Wire):
+    """What admission gave a pod set."""
+
+    name: str | None = None
+    flavors: dict[str, str] | None = None
+    count: int | None = None
+    topology_assignment: AssignmentWire | None = None
+
+
+class AdmissionWire(Wire):
+    """The reservation."""
+
+    cluster_queue: str | None = None
+    pod_set_assignments: list[PodSetAssignmentWire] | None = None
+
+
+class RequeueStateWire(Wire):
+    """When an evicted Workload is queued again, and how often it was."""
+
+    count: int | None = None
+    requeue_at: str | None = None
+
+
+class CheckStateWire(Wire):
+    """State of one admission check."""
+
+    name: str | None = None
+    state: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class EvictionWire(Wire):
+    """How often one reason evicted it."""
+
+    reason: str | None = None
+    count: int | None = None
+
+
+class SchedulingStatsWire(Wire):
+    """What happened to it so far."""
+
+    evictions: list[EvictionWire] | None = None
+
+
+class WorkloadStatusWire(Wire):
+    """Status of a Workload."""
+
+    conditions: list[ConditionWire] | None = None
+    admission: AdmissionWire | None = None
+    requeue_state: RequeueStateWire | None = None
+    admission_checks: list[CheckStateWire] | None = None
+    scheduling_stats: SchedulingStatsWire | None = None
+
+
+class WorkloadWire(ObjectWire):
+    """A Workload."""
+
+    spec: WorkloadSpecWire | None = None
+    status: WorkloadStatusWire | None = None
+
+
+def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
+    asked, placed = wire.topology_request or TopologyRequestWire(), given.topology_assignment
+    return PodSet(
+        name=shared(wire.name),
+        count=1 if wire.count is None else wire.count,
+        requests=tuple(sorted(requests_of(wire.template.spec if wire.template else None).items())),
+        required_topology=shared(asked.required),
+        preferred_topology=shared(asked.preferred),
+        unconstrained_topology=bool(asked.unconstrained),
+        flavors=tuple(sorted((given.flavors or {}).items())),
+        topology_levels=tuple(map(shared, placed.levels or ())) if placed else (),
+        domains=domains_of(placed),
+    )
+
+
+def _check(wire: CheckStateWire) -> CheckState:
+    return CheckState(
+        name=shared(wire.name),
+        state=shared(wire.state) or "Pending",
+        message=wire.message or "",
+        since=parse_time(wire.last_transition_time),
+    )
+
+
+def _evictions(stats: SchedulingStatsWire | None) -> tuple[tuple[str, int], ...]:
+    """Summed over underlying causes."""
+    counted: Counter[str] = Counter()
+    for each in (stats.evictions or ()) if stats else ():
+        counted[shared(each.reason)] += each.count or 0
+    return tuple(counted.items())
+
+
+def parse_workload(wire: WorkloadWire) -> Workload:
+    """A Workload: what it asks for, what it was given, and why not."""
+    meta, spec, status = wire.metadata, wire.spec or WorkloadSpecWire(), wire.status or WorkloadStatusWire()
+    owner, admission = owner_of(meta), status.admission or AdmissionWire()
+    requeue = status.requeue_state or RequeueStateWire()
+    given = {each.name: each for each in admission.pod_set_assignments or ()}
+    priority_class = spec.priority_class_ref.name if spec.priority_class_ref else spec.priority_class_name
+    return Workload(
+        namespace=shared(meta.namespace),
+        name=meta.name or "",
+        uid=meta.uid or "",
+        created=parse_time(meta.creation_timestamp),
+        queue=shared(spec.queue_name),
+        cluster_queue=shared(admission.cluster_queue),
+        priority=spec.priority or 0,
+        priority_class=shared(priority_class),
+        active=spec.active is not False,
+        owner_kind=shared(owner.kind),
+        owner_name=shared(owner.name),
+        owner_uid=shared(owner.uid) or labels_of(meta).get(KUEUE + "job-uid", ""),
+        pod_sets=tuple(_pod_set(each, given.get(each.name) or PodSetAssignmentWire()) for each in spec.pod_sets or ()),
+        conditions=conditions_of(status.conditions),
+        checks=tuple(map(_check, status.admission_checks or ())),
+        requeue_at=parse_time(requeue.requeue_at),
+        requeue_count=requeue.count or 0,
+        evictions=_evictions(status.scheduling_stats),
+    )

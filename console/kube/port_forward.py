@@ -1,0 +1,296 @@
+"""Byte pipes to ports of pods over WebSockets: one per connection, so that none can wedge another.
+
+Usually in the two channels of protocol v4, which cost a byte per message; where a server refuses that, in SPDY/3.1
+streams inside the messages, as kubectl does. Only SPDY can close one direction. Nothing is kept here: a reader that
+is slow makes the sender wait, in both directions, by not reading from the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
+
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.kube.locate_rank import Outdated
+from console.kube.raw_connection import Answer, outdated, refusal_of
+
+if TYPE_CHECKING:
+    from console.kube.login import Login
+    from console.kube.raw_connection import Wire
+    from console.kube.websocket import WebSocket
+
+CHANNELS = "v4.channel.k8s.io"
+TUNNEL = "SPDY/3.1+portforward.k8s.io"
+DATA, ERROR = 0, 1
+_PORT = 2
+"""Bytes with which each channel begins: the port number, for a request may ask for several."""
+PIECE = 1 << 16
+"""Most bytes in one message: a kubelet holds each as a whole."""
+REASON = 1.0
+"""Seconds for which the end of a data stream waits for the error stream to say why."""
+_spoken: dict[str, str] = {}
+"""Protocol that a server took, by its address, where it was not the first."""
+
+
+class Receiver(Protocol):
+    """Who takes what a pipe brings."""
+
+    def data(self, data: bytes) -> None:
+        """Bytes have come."""
+
+    def full(self, on: bool) -> None:
+        """Whether to wait with writing."""
+
+    def end(self, why: str) -> None:
+        """The pod's side has ended; `why` is empty when it just closed the connection."""
+
+
+class Pipe:
+    """A connection to one port of a pod; `read` it by hand, or give it a receiver of its own."""
+
+    def __init__(self, socket: WebSocket, what: str) -> None:
+        self._socket = socket
+        self._what = what
+        self._receiver: Receiver | None = None
+        self._parts: list[memoryview | bytes] = []
+        self._said = bytearray()
+        """What the error channel says."""
+        self.closed = False
+
+    def attach(self, receiver: Receiver) -> None:
+        """Begin; everything goes to the receiver, from within the event loop."""
+        self._receiver = receiver
+        self._socket.listen(self)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, at once; heed `full`."""
+        for at in range(0, len(data), PIECE):
+            self._socket.send(b"\x00", data[at : at + PIECE])
+
+    def finish(self) -> None:
+        """Say that no more will be written, if the protocol can."""
+
+    def pause(self) -> None:
+        """Let nothing more come for now."""
+        self._socket.pause()
+
+    def resume(self) -> None:
+        """Let it come again."""
+        self._socket.resume()
+
+    def ask(self) -> None:
+        """Find out whether the connection still stands."""
+        self._socket.ask()
+
+    def close(self) -> None:
+        """End it."""
+        self.closed = True
+        self._forget()
+        self._receiver = None
+        self._socket.close()
+
+    def _forget(self) -> None:
+        """Nothing is waited for any more."""
+
+    # what the WebSocket calls
+
+    def begin(self) -> None:
+        """A message begins."""
+
+    def feed(self, data: memoryview) -> None:
+        """A part of a message."""
+
+    def flushed(self) -> None:
+        """All that came together has been fed."""
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Pass on what came, in one piece: the parts are views that are good for this moment only."""
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            if self._receiver:
+                self._receiver.data(data)
+
+    def full(self, on: bool) -> None:
+        """Pass it on."""
+        if self._receiver:
+            self._receiver.full(on)
+
+    def ended(self, why: str) -> None:
+        """The connection has ended, or the pod's side of it."""
+        self._hand_over()
+        if self.closed:
+            return
+        self.closed = True
+        self._socket.close()
+        receiver, self._receiver = self._receiver, None
+        if receiver:
+            receiver.end(self._reason(why))
+
+    def _reason(self, why: str) -> str:
+        said = " ".join(self._said.decode(errors="replace").split()).rstrip(".")
+        if "connection refused" in said.lower():
+            return f"Nothing listens on {self._what}."
+        if said:
+            return f"Could not reach {self._what}: {said}."
+        return f"The connection to {self._what} broke off: {why}." if why else ""
+
+
+class ChannelPipe(Pipe):
+    """Protocol v4: each message begins with its channel, and each channel with the port."""
+
+    def __init__(self, socket: WebSocket, what: str) -> None:
+        super().__init__(socket, what)
+        self._fresh = False
+        self._channel = DATA
+        self._heads = [_PORT, _PORT]
+
+    def begin(self) -> None:
+        """A message begins."""
+        self._fresh = True
+
+    def feed(self, data: memoryview) -> None:
+        """A part of a message."""
+        if self._fresh:
+            self._fresh, self._channel, data = False, data[0], data[1:]
+        if self._channel > ERROR:
+            return
+        if head := self._heads[self._channel]:
+            taken = min(head, len(data))
+            self._heads[self._channel] -= taken
+            data = data[taken:]
+        if self._channel == ERROR:
+            self._said += data
+        elif data:
+            self._parts.append(data)
+
+
+class StreamPipe(Pipe):
+    """SPDY/3.1: an error stream, which is only listened to, and a data stream."""
+
+    _ERROR, _DATA = 1, 3
+
+    def __init__(self, socket: WebSocket, what: str, port: int) -> None:
+        super().__init__(socket, what)
+        from console.kube import spdy
+
+        self._spdy = spdy
+        self._reader, self._writer = spdy.Reader(), spdy.Writer()
+        self._port = port
+        self._finished = False
+        self._left = {self._ERROR, self._DATA}
+        """Streams on which something may still come."""
+        self._reason_due: asyncio.TimerHandle | None = None
+
+    def attach(self, receiver: Receiver) -> None:
+        """Begin; the streams are opened without waiting for the answers."""
+        super().attach(receiver)
+        about = {"port": str(self._port), "requestid": "0"}
+        self._socket.send(
+            self._writer.syn_stream(self._ERROR, {"streamtype": "error", **about}),
+            self._writer.data(self._ERROR, b"", last=True),
+            self._writer.syn_stream(self._DATA, {"streamtype": "data", **about}),
+        )
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if not self._finished:
+            self._socket.send(self._writer.data(self._DATA, data))
+
+    def finish(self) -> None:
+        """Close this direction."""
+        if not self._finished:
+            self._finished = True
+            self._socket.send(self._writer.data(self._DATA, b"", last=True))
+
+    def feed(self, data: memoryview) -> None:
+        """Frames do not keep to messages."""
+        try:
+            for frame in self._reader.feed(bytes(data)):
+                self._take(frame.kind, frame.stream, frame.data, last=frame.last)
+        except ValueError:
+            self._said += b"the server's answer is no SPDY/3.1"
+            self._left.clear()
+
+    def _take(self, kind: int, stream: int, data: bytes, *, last: bool) -> None:
+        spdy = self._spdy
+        if kind == spdy.PING:
+            self._socket.send(self._writer.ping(data))
+        elif kind == spdy.GOAWAY:
+            self._left.clear()
+        elif kind == spdy.DATA:
+            if stream == self._ERROR:
+                self._said += data
+            elif stream == self._DATA and data:
+                self._parts.append(data)
+        if last or kind == spdy.RST_STREAM:
+            self._left.discard(stream)
+
+    def flushed(self) -> None:
+        """Hand over what came; the end of both streams is the end of the pipe, for the reason may come last."""
+        self._hand_over()
+        if self.closed:
+            return
+        if not self._left:
+            self.ended("")
+        elif self._DATA not in self._left and self._reason_due is None:
+            self._reason_due = asyncio.get_running_loop().call_later(REASON, self.ended, "")
+
+    def ended(self, why: str) -> None:
+        """Over."""
+        self._forget()
+        super().ended(why)
+
+    def _forget(self) -> None:
+        if self._reason_due:
+            self._reason_due.cancel()
+
+
+async def dial(wire: Wire, login: Login, namespace: str, pod: str, port: int) -> Pipe:
+    """A pipe to that port, over this connection; raises Refused and its kin, Unreachable, Outdated (of the log-in)."""
+    what = f"port {port} of pod {pod}"
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
+    protocol = _spoken.get(login.server, CHANNELS)
+    query = f"?ports={port}" if protocol == CHANNELS else ""
+    made = await wire.upgrade(path + query, protocol)
+    if isinstance(made, Answer):
+        await _explain(made, login, f"reach {what}")
+        raise NotSpoken(f"Could not reach {what}: the API server does not take the protocol {protocol}.")
+    return ChannelPipe(made, what) if protocol == CHANNELS else StreamPipe(made, what, port)
+
+
+class NotSpoken(Unreachable):
+    """The server does not take this protocol; another connection may try the other."""
+
+
+def other_protocol(login: Login) -> bool:
+    """Go over to the other protocol with this server; False when both have been tried."""
+    if _spoken.get(login.server, CHANNELS) == TUNNEL:
+        _spoken.pop(login.server, None)
+        return False
+    _spoken[login.server] = TUNNEL
+    return True
+
+
+async def _explain(answer: Answer, login: Login, doing: str) -> None:
+    """Raise what a refused upgrade means, unless it may be the protocol that is refused."""
+    if answer.status < 300:
+        return
+    error = await refusal_of(login, answer, doing)
+    if outdated(answer):
+        raise Outdated(error.message)
+    if isinstance(error, NotFound | NotLoggedIn) or _is_verdict(error):
+        raise error
+
+
+def _is_verdict(error: ConsoleError) -> bool:
+    """Whether it is about rights or the server's state; what does not know a protocol says 400, 403 without a Status,
+    405, 426 or 501.
+    """
+    if isinstance(error, NotAllowed):
+        return error.reason == "Forbidden"
+    if isinstance(error, Refused):
+        return error.status not in {400, 405, 426}
+    return "answered 501" not in error.message

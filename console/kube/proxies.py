@@ -1,0 +1,135 @@
+"""Which proxy leads to a server, for whichever library asks it: the kubeconfig's, else the environment's.
+
+The environment is read as kubectl reads it (Go's httpproxy): HTTPS_PROXY for https, HTTP_PROXY for http, upper case
+before lower case; never for this machine itself; NO_PROXY has names (subdomains too), .suffixes (subdomains only), *,
+addresses and their ranges (10.0.0.0/8), and all but ranges may name a port. ALL_PROXY, which kubectl leaves alone,
+comes last, if it is an HTTP proxy: what desktops put there is SOCKS, and what kubectl reaches without it is so here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from console.errors import BadKubeconfig
+from console.kube.target import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+SCHEMES = ("http", "https")
+_PORTS = {"http": 80, "https": 443}
+
+
+def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
+    """Address of the proxy with its scheme, empty if there is none; `given` is the kubeconfig's proxy-url.
+
+    Raises BadKubeconfig for one of another kind than HTTP; its words hold neither name nor password.
+    """
+    if given:
+        return _usable(given, "The kubeconfig's proxy-url")
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return Secret()  # whoever asks such a server says that it is none
+    if not port or is_here(host):
+        return Secret()
+    name, address = _named(environment, f"{parts.scheme}_proxy")
+    if not address:
+        name, address = _named(environment, "all_proxy")
+        if not _with_scheme(address).startswith(tuple(f"{each}:" for each in SCHEMES)):
+            return Secret()
+    if _is_left_out(host, port, _named(environment, "no_proxy")[1]):
+        return Secret()
+    return _usable(address, name)
+
+
+def is_here(host: str) -> bool:
+    """Whether that is this machine."""
+    address = _address(host)
+    return address.is_loopback if address else host == "localhost"
+
+
+def _named(environment: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The variable's name as it is written there, and its value; upper case counts before lower case."""
+    return next(((each, environment[each]) for each in (name.upper(), name) if environment.get(each)), ("", ""))
+
+
+def _with_scheme(address: str) -> str:
+    """Without one it is plain HTTP, as in "proxy.example:3128"."""
+    address = address.strip()
+    return address if not address or "://" in address else f"http://{address}"
+
+
+def _usable(address: str, where: str) -> Secret:
+    whole = _with_scheme(address)
+    try:
+        parts = urlsplit(whole)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0) and _is_one_word(whole)
+    except ValueError:
+        parts, named = None, False
+    if parts is None or not named:
+        # What cannot be read may hold a password anywhere, so it is not repeated.
+        raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
+    if parts.scheme not in SCHEMES:
+        raise BadKubeconfig(
+            f"{where} names a proxy of a kind that cannot be used ({parts.scheme}).", "Give an http:// one."
+        )
+    return Secret(whole)
+
+
+def _is_one_word(text: str) -> bool:
+    """Whether nothing in it is a space or cannot be seen; urlsplit has such in a name, or leaves it out."""
+    return text.isprintable() and " " not in text
+
+
+def _is_left_out(host: str, port: int, listed: str) -> bool:
+    address = _address(host)
+    entries = [each.strip().lower() for each in listed.split(",")]
+    return any(_matches(each, host.lower(), address, port) for each in entries if each)
+
+
+def _matches(entry: str, host: str, address: Address | None, port: int) -> bool:
+    """Whether an entry of NO_PROXY means that server."""
+    if entry == "*":
+        return True
+    if "/" in entry:
+        return address is not None and _is_within(address, entry)
+    name, only = _without_port(entry)
+    if only and only != str(port):
+        return False
+    known = _address(name)
+    if known is not None or address is not None:
+        return known == address
+    suffix = name.removeprefix("*")
+    return host.endswith(suffix) if suffix.startswith(".") else host == suffix or host.endswith(f".{suffix}")
+
+
+def _without_port(entry: str) -> tuple[str, str]:
+    """Name or address, and port if there is one: "x.example:443", "10.0.0.1", "[fd00::1]:443", "fd00::1"."""
+    if entry.startswith("["):
+        name, _, port = entry[1:].partition("]")
+        return name, port.removeprefix(":")
+    name, _, port = entry.partition(":")
+    return (entry, "") if ":" in port else (name, port)
+
+
+def _is_within(address: Address, entry: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
+
+
+def _address(host: str) -> Address | None:
+    """An IPv4 address in IPv6's clothes is the IPv4 one."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found

@@ -1,0 +1,186 @@
+"""Fleet: one picture of the cluster at one moment.
+
+The store makes a new one at most four times a second. What follows from the objects (which pods a JobSet has, which
+GPUs of a node are taken) is worked out on first use and kept for as long as the picture lives, so a screen that does
+not ask does not pay.
+
+How fresh each kind of object is: a lost connection is state, not an exception.
+
+What a person can connect to, and what became of what was stopped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.kube.objects.event import Event
+    from console.kube.objects.jobset import Job, JobSet
+    from console.kube.objects.node import Node
+    from console.kube.objects.pod import Pod
+    from console.kube.objects.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+    from console.kube.objects.workload import Workload
+
+
+Key = tuple[str, str]
+"""Namespace and name; the namespace is empty for what belongs to none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """All objects known at `at`, by key.
+
+    Not slotted, because the cached properties below live in its `__dict__`; never compared, because a screen asks
+    whether the picture is another one, not whether it is equal.
+    """
+
+    at: float = 0.0
+    nodes: Mapping[Key, Node] = field(default_factory=dict)
+    pods: Mapping[Key, Pod] = field(default_factory=dict)
+    events: Mapping[Key, Event] = field(default_factory=dict)
+    jobsets: Mapping[Key, JobSet] = field(default_factory=dict)
+    jobs: Mapping[Key, Job] = field(default_factory=dict)
+    cluster_queues: Mapping[Key, ClusterQueue] = field(default_factory=dict)
+    local_queues: Mapping[Key, LocalQueue] = field(default_factory=dict)
+    workloads: Mapping[Key, Workload] = field(default_factory=dict)
+    flavors: Mapping[Key, ResourceFlavor] = field(default_factory=dict)
+    topologies: Mapping[Key, Topology] = field(default_factory=dict)
+    cohorts: Mapping[Key, Cohort] = field(default_factory=dict)
+    checks: Mapping[Key, AdmissionCheck] = field(default_factory=dict)
+    links: Mapping[str, Link] = field(default_factory=dict)
+    """Freshness by the kind's plural name: "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", …"""
+
+    @cached_property
+    def pods_by_node(self) -> Mapping[str, list[Pod]]:
+        """Pods placed on each node, finished ones too."""
+        placed: dict[str, list[Pod]] = defaultdict(list)
+        for pod in self.pods.values():
+            if pod.node:
+                placed[pod.node].append(pod)
+        return placed
+
+    @cached_property
+    def pods_by_jobset(self) -> Mapping[str, list[Pod]]:
+        """Pods by the uid of their JobSet: names are reused, uids are not."""
+        made: dict[str, list[Pod]] = defaultdict(list)
+        for pod in self.pods.values():
+            if pod.jobset_uid:
+                made[pod.jobset_uid].append(pod)
+        return made
+
+    @cached_property
+    def jobs_by_jobset(self) -> Mapping[str, list[Job]]:
+        """Jobs by the uid of their JobSet."""
+        made: dict[str, list[Job]] = defaultdict(list)
+        for job in self.jobs.values():
+            if job.jobset_uid:
+                made[job.jobset_uid].append(job)
+        return made
+
+    @cached_property
+    def workload_by_owner(self) -> Mapping[str, Workload]:
+        """Workloads by the uid of the JobSet or Job they stand for."""
+        return {each.owner_uid: each for each in self.workloads.values() if each.owner_uid}
+
+    @cached_property
+    def jobset_by_uid(self) -> Mapping[str, JobSet]:
+        """JobSets by uid."""
+        return {each.uid: each for each in self.jobsets.values()}
+
+    @cached_property
+    def events_by_object(self) -> Mapping[str, list[Event]]:
+        """Events by the uid of the object they are about, oldest first."""
+        told: dict[str, list[Event]] = defaultdict(list)
+        for event in self.events.values():
+            told[event.object_uid].append(event)
+        for each in told.values():
+            each.sort(key=lambda event: event.last)
+        return told
+
+    @cached_property
+    def gpus_used(self) -> Mapping[str, int]:
+        """GPUs taken on each node, from the requests of its unfinished pods."""
+        taken: dict[str, int] = defaultdict(int)
+        for pod in self.pods.values():
+            held = pod.holds_gpus
+            if held:
+                taken[pod.node] += held
+        return taken
+
+    def gpus_free(self, node: Node) -> int:
+        """GPUs of that node a new pod could have now; none while the node takes no pods."""
+        return max(0, node.gpus - self.gpus_used.get(node.name, 0)) if node.takes_pods else 0
+
+    def workload_of(self, jobset: JobSet) -> Workload | None:
+        """The Workload that stands for that JobSet, if Kueue manages it."""
+        return self.workload_by_owner.get(jobset.uid)
+
+    def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
+        """The ClusterQueue that admitted it, or that its LocalQueue leads to."""
+        name = workload.cluster_queue
+        if not name:
+            door = self.local_queues.get((workload.namespace, workload.queue))
+            name = door.cluster_queue if door else ""
+        return self.cluster_queues.get(("", name))
+
+
+class LinkState(StrEnum):
+    """What the watch of one kind is doing."""
+
+    LISTING = "listing"
+    """The first list is under way; nothing is known yet."""
+    LIVE = "live"
+    STALE = "stale"
+    """The connection is lost; the last picture is kept and a new try is under way."""
+    FORBIDDEN = "forbidden"
+    """The account may not list this kind."""
+    ABSENT = "absent"
+    """The cluster does not serve this kind (Kueue or JobSet is not installed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The state of one kind's watch."""
+
+    kind: str
+    """Plural name of the kind: "pods", "jobsets"."""
+    state: LinkState = LinkState.LISTING
+    since: float = 0.0
+    """When this state began."""
+    heard: float = 0.0
+    """When the server was last heard on this watch: a list, an event or a bookmark."""
+    why: str = ""
+    """One sentence for stale, forbidden and absent."""
+    hint: str = ""
+    version: str = ""
+    """API group and version in use, such as "kueue.x-k8s.io/v1beta2"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextName:
+    """One context of the kubeconfig."""
+
+    name: str
+    cluster: str = ""
+    namespace: str = ""
+    """Empty: the context names none, and "default" is meant."""
+    current: bool = False
+    """Whether this session uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """What went when a job was stopped."""
+
+    namespace: str
+    name: str
+    release: str = ""
+    """Helm release that was uninstalled; empty when only the JobSet was deleted."""
+    deleted: tuple[str, ...] = ()
+    """Objects asked to go, as "Kind name"."""

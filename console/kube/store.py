@@ -1,0 +1,185 @@
+"""Single objects in, whole pictures out: the only place where what is known of the cluster changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from console.kube.snapshot import Fleet, Key, Link, LinkState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+
+PAUSE = 0.25
+"""Seconds between two pictures."""
+
+FIELDS: Mapping[str, str] = {
+    "nodes": "nodes",
+    "pods": "pods",
+    "events": "events",
+    "jobsets": "jobsets",
+    "jobs": "jobs",
+    "clusterqueues": "cluster_queues",
+    "localqueues": "local_queues",
+    "workloads": "workloads",
+    "resourceflavors": "flavors",
+    "topologies": "topologies",
+    "cohorts": "cohorts",
+    "admissionchecks": "checks",
+}
+"""Plural name of a kind -> its field in Fleet."""
+
+
+class Store:
+    """What is known of each kind, and how fresh it is."""
+
+    def __init__(self, kinds: Iterable[str] = FIELDS, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._woken: set[asyncio.Event] = set()
+        self._failure: BaseException | None = None
+        self._ended = False
+        self.reset(kinds)
+
+    def reset(self, kinds: Iterable[str]) -> None:
+        """Forget everything: another cluster."""
+        now = self._clock()
+        self._objects: dict[str, dict[Key, Any]] = {kind: {} for kind in kinds}
+        self._odd: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
+        self._notes: dict[str, str] = {}
+        self._links = {kind: Link(kind, since=now) for kind in self._objects}
+        self._published: dict[str, dict[Key, Any]] = {}
+        self._fleet: Fleet | None = None
+        self._wake()
+
+    def _wake(self, kind: str = "") -> None:
+        """The picture is out of date; if a kind is named, so are its objects."""
+        if kind:
+            self._published.pop(kind, None)
+        self._fleet = None
+        for event in self._woken:
+            event.set()
+
+    # what the watches tell
+
+    def served(self, kind: str, version: str, note: str = "") -> None:
+        """The kind comes from this API version; `note` says what is left out."""
+        self._notes[kind] = note
+        self._links[kind] = replace(self._links[kind], version=version)
+        self._wake()
+
+    def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
+        """Some of the objects there are; the kind stays as fresh as it was."""
+        self._objects[kind].update(objects)
+        self._links[kind] = replace(self._links[kind], heard=self._clock())
+        self._wake(kind)
+
+    def replace(self, kind: str, objects: Mapping[Key, Any], odd: Mapping[Key, str]) -> None:
+        """All objects there are. One that can no longer be understood keeps its last known form."""
+        before = self._objects[kind]
+        kept = {key: before[key] for key in odd if key in before}
+        self._objects[kind] = {**objects, **kept}
+        self._odd[kind] = dict(odd)
+        self._alive(kind)
+        self._wake(kind)
+
+    def put(self, kind: str, key: Key, thing: Any) -> None:
+        """One object is new or another than before."""
+        self._objects[kind][key] = thing
+        self._odd[kind].pop(key, None)
+        self._alive(kind)
+        self._wake(kind)
+
+    def puzzle(self, kind: str, key: Key, why: str) -> None:
+        """One object can no longer be understood: its last known form stays, and the link says so."""
+        self._odd[kind][key] = why
+        self._alive(kind)
+        self._wake()
+
+    def remove(self, kind: str, key: Key) -> None:
+        """One object is gone."""
+        self._objects[kind].pop(key, None)
+        self._odd[kind].pop(key, None)
+        self._alive(kind)
+        self._wake(kind)
+
+    def heard(self, kind: str) -> None:
+        """The connection is alive."""
+        self._alive(kind)
+        self._wake()
+
+    def lost(self, kind: str, state: LinkState, why: str, hint: str) -> None:
+        """The connection is lost or refused: rows stay, except where the kind is known not to be there."""
+        link, now = self._links[kind], self._clock()
+        since = link.since if link.state is state else now
+        self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)
+        if state in {LinkState.ABSENT, LinkState.FORBIDDEN}:
+            self._objects[kind] = {}
+            self._wake(kind)
+        self._wake()
+
+    def _alive(self, kind: str) -> None:
+        link, now = self._links[kind], self._clock()
+        since = link.since if link.state is LinkState.LIVE else now
+        self._links[kind] = replace(link, state=LinkState.LIVE, since=since, heard=now, why=self._remark(kind), hint="")
+
+    def _remark(self, kind: str) -> str:
+        """What a live kind leaves out."""
+        odd, note = self._odd[kind], self._notes.get(kind, "")
+        if not odd:
+            return note
+        (namespace, name), why = next(iter(odd.items()))
+        first = "/".join(part for part in (namespace, name) if part) or "one without a name"
+        many = f"{len(odd)} of them cannot be read, the first {first}: {why}"
+        return f"{note}; {many}" if note else many
+
+    # what is seen
+
+    def link(self, kind: str) -> Link:
+        """How fresh that kind is."""
+        return self._links[kind]
+
+    @property
+    def fleet(self) -> Fleet:
+        """The picture now; the same one until something changes."""
+        if self._fleet is None:
+            for kind, objects in self._objects.items():
+                if kind not in self._published:
+                    self._published[kind] = objects.copy()
+            fields = {FIELDS[kind]: objects for kind, objects in self._published.items()}
+            self._fleet = Fleet(at=self._clock(), links=self._links.copy(), **fields)
+        return self._fleet
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        """Now, and whenever something has changed since; raises what killed a watch."""
+        woken = asyncio.Event()
+        woken.set()
+        self._woken.add(woken)
+        try:
+            while True:
+                await woken.wait()
+                woken.clear()
+                if self._failure:
+                    raise self._failure
+                if self._ended:
+                    return
+                yield
+        finally:
+            self._woken.discard(woken)
+
+    async def snapshots(self) -> AsyncGenerator[Fleet, None]:
+        """The picture, then the next ones, with a pause between them in which changes add up."""
+        async for _ in self.changes():
+            yield self.fleet
+            await asyncio.sleep(PAUSE)
+
+    def fail(self, error: BaseException) -> None:
+        """A watch died of a mistake in this program: whoever looks at pictures is told."""
+        self._failure = self._failure or error
+        self._wake()
+
+    def end(self) -> None:
+        """No more pictures."""
+        self._ended = True
+        self._wake()

@@ -1,0 +1,359 @@
+"""List, then follow, for ever: one kind's changes as an endless stream.
+
+The first list comes page by page, so that a table fills while it is read. After that the stream resumes where it
+stopped. When the server no longer knows that point (410), the whole is listed again and given as one replacement, so
+nothing vanishes in between. A connection that has gone silent is noticed, because the server sends a bookmark about
+every minute.
+
+One kind's changes, whatever the cluster serves and the account may read.
+
+Finds the version that is served, waits for kinds that are not, and where a kind may not be listed in all namespaces,
+follows it in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
+from console.kube.failures import StatusWire, refusal
+from console.kube.kinds import JOBSET, KUEUE, Kind
+from console.kube.snapshot import LinkState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+    from console.kube.client import Client
+    from console.kube.discovery import Catalogue
+    from console.kube.kinds import Key, Line, Reader
+
+
+M = TypeVar("M")
+
+PAGE = 500
+BATCH = 100
+"""Models made between two turns of the event loop."""
+SILENCE = 90.0
+"""Seconds without a line after which a watch is taken for dead; bookmarks come about every 60."""
+LASTS = (240, 480)
+"""Between how many and how many seconds the server is asked to end a watch, so that not all end at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[M]):
+    """A part of the first list."""
+
+    objects: Mapping[Key, M]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[M]):
+    """All objects there are; whatever else was known is gone."""
+
+    objects: Mapping[Key, M]
+    unreadable: Mapping[Key, str] = field(default_factory=dict)
+    """Objects that could not be understood, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[M]):
+    """An object is new or another than before."""
+
+    key: Key
+    object: M
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """An object has changed and can no longer be understood."""
+
+    key: Key
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An object is gone."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The server has said something: the connection is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No connection; what was known may be out of date. It goes on trying."""
+
+    error: ConsoleError
+    state: LinkState = LinkState.STALE
+
+
+Change = Page[Any] | Listed[Any] | Changed[Any] | Odd | Removed | Heard | Lost
+
+
+class Source(Protocol):
+    """Where lists and watch lines come from."""
+
+    async def page(self, token: str) -> bytes:
+        """One page of the list."""
+
+    def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Lines from that version on; entering it means that the server has accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before trying again, in seconds."""
+
+    first: float = 0.5
+    most: float = 8.0
+    refused: float = 60.0
+    """After a refusal that only an administrator can lift."""
+
+    def wait(self, error: ConsoleError, failures: int) -> float:
+        """For this error, after so many in a row; with jitter, so that a cluster's clients do not come all at once."""
+        if isinstance(error, NotAllowed | NotFound):
+            return self.refused
+        if isinstance(error, Refused) and error.retry_after:
+            return error.retry_after * (1 + random.random() / 4)
+        if isinstance(error, NotLoggedIn):
+            return min(self.refused, 15.0)
+        return float(min(self.most, self.first * 2.0 ** min(failures - 1, 16)) * (0.5 + random.random() / 2))
+
+
+class _EndedAtOnce(Unreachable):
+    """A watch ended as it should, but without a word: asking again is right, without a pause is not."""
+
+
+MOST_OBJECTS = 250_000
+MOST_OF_LIST = 4 << 30
+"""Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
+MOST_OF_LINE = 16 << 20
+"""Bytes of a watch event: etcd keeps objects of 1.5 MiB."""
+
+
+class _Truncated(Unreachable):
+    """A watch ended in the middle of a line."""
+
+
+USUAL = Backoff()
+
+
+def _told(error: ConsoleError, failures: int, *, listed: bool) -> bool:
+    """Whether this failure is anybody's business: one broken watch is mended before anybody would notice."""
+    if isinstance(error, Gone | _EndedAtOnce):
+        return False
+    return failures > 1 or not listed or isinstance(error, Refused)
+
+
+async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUAL) -> AsyncGenerator[Change, None]:
+    """Everything that happens to one kind, for ever: ordinary failures are `Lost`, and only closing ends it."""
+    version, listed, failures = "", False, 0
+    while True:
+        try:
+            if not version:
+                async with aclosing(_list(source, reader, by_page=not listed)) as pages:
+                    async for seen, change in pages:
+                        version = seen
+                        yield change
+                listed = True
+            heard = False
+            async with source.watch(version) as lines:
+                yield Heard()
+                async for text in lines:
+                    line = reader.line(text)
+                    version, failures, heard = line.version or version, 0, True
+                    yield _change(line)
+            if not heard:
+                raise _EndedAtOnce("Could not follow the changes: the server ended the watch at once.")
+        except ConsoleError as error:
+            failures += 1
+            told = _told(error, failures, listed=bool(version))
+            version = "" if isinstance(error, Gone) else version
+            if told:
+                yield Lost(error)
+            if told or failures > 1:
+                await asyncio.sleep(backoff.wait(error, failures))
+
+
+async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> AsyncGenerator[tuple[str, Change], None]:
+    """The whole list, with the version to watch from; the next page is on its way while this one is read."""
+    everything: dict[Key, M] = {}
+    unreadable: dict[Key, str] = {}
+    size = 0
+    version = ""
+    fetching: asyncio.Task[bytes] | None = asyncio.ensure_future(source.page(""))
+    try:
+        while fetching:
+            body = await fetching
+            size += len(body)
+            page = reader.page(body)
+            if len(everything) + len(unreadable) > MOST_OBJECTS or size > MOST_OF_LIST:
+                raise Unreadable(
+                    f"The API server's list has no end: {len(everything):,} objects in {size >> 20:,} MiB so far."
+                )
+            del body
+            fetching = asyncio.ensure_future(source.page(page.next)) if page.next else None
+            version = page.version
+            unreadable.update(page.unreadable)
+            for start in range(0, len(page.items), BATCH):
+                made, odd = reader.models(page.items[start : start + BATCH])
+                everything.update(made)
+                unreadable.update(odd)
+                if by_page and (page.next or start + BATCH < len(page.items)):
+                    yield "", Page(made)
+                await asyncio.sleep(0)
+            del page
+    finally:
+        if fetching:
+            fetching.cancel()
+    yield version, Listed(everything, unreadable)
+
+
+def _change(line: Line[Any]) -> Change:
+    """What a watch line means; raises Gone, Unreachable and other refusals for a line of type ERROR."""
+    if line.type == "ERROR":
+        raise _error(line.status or StatusWire())
+    if line.type == "DELETED":
+        return Removed(line.key)
+    if line.unreadable:
+        return Odd(line.key, line.unreadable)
+    return Changed(line.key, line.model) if line.model is not None else Heard()
+
+
+def _error(status: StatusWire) -> ConsoleError:
+    if "resource version" in (status.message or "").lower() and "large" in (status.message or "").lower():
+        return Gone(status.message or "")  # the server was restored from a backup, or replaced by another
+    return refusal(status.code or 500, status, doing="follow the changes")
+
+
+class HttpSource:
+    """Lists and watches of one collection of the API server."""
+
+    def __init__(self, client: Client, path: str, what: str, *, silence: float = SILENCE) -> None:
+        self._client = client
+        self._path = path
+        self._what = what
+        self._silence = silence
+
+    async def page(self, token: str) -> bytes:
+        """One page of at most 500."""
+        params = {"limit": str(PAGE), **({"continue": token} if token else {})}
+        return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
+
+    @asynccontextmanager
+    async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Lines of a watch, without their line ends."""
+        lasts = str(random.randint(*LASTS))
+        params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
+        doing = f"follow {self._what}"
+        try:
+            async with (
+                self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
+                aclosing(_lines(self._at_rest(answer.content.iter_any()))) as lines,
+            ):
+                yield lines
+        except Unreachable as error:
+            if "resource version" in error.message.lower() and "large" in error.message.lower():
+                raise Gone(error.message) from error
+            raise
+
+    async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The same, but where a key was pressed a moment later."""
+        async for chunk in chunks:
+            await self._client.rest_for_key()
+            yield chunk
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Whole lines of any length; _Truncated if the last has no end."""
+    rest: list[bytes] = []
+    length = 0
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        length = len(others[-1]) if others else length + len(first)
+        if length > MOST_OF_LINE:
+            raise Unreachable(
+                f"Could not follow the changes: a line of the watch is longer than {MOST_OF_LINE >> 20} MiB."
+            )
+        for other in others:
+            line = b"".join(rest)
+            rest = [other]
+            if line:
+                yield line
+    if any(rest):
+        raise _Truncated("Could not follow the changes: the watch broke off in the middle of a line.")
+
+
+_OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """From here on, changes come from this API version; `note` says what is left out."""
+
+    version: str
+    """Group and version, such as "kueue.x-k8s.io/v1beta2"."""
+    note: str = ""
+
+
+async def feed(
+    client: Client,
+    catalogue: Catalogue,
+    kind: Kind,
+    namespace: str,
+    backoff: Backoff = USUAL,
+) -> AsyncGenerator[Change | Served, None]:
+    """Changes of one kind, for ever; `namespace` is where to look if not everywhere is allowed."""
+    failures, where = 0, ""
+    while True:
+        try:
+            version = await catalogue.version(kind)
+        except ConsoleError as error:
+            failures += 1
+            yield Lost(error, _state(error))
+            await asyncio.sleep(backoff.wait(error, failures))
+            continue
+        failures = 0
+        if not version:
+            yield Lost(_absent(kind), LinkState.ABSENT)
+            await asyncio.sleep(backoff.refused)
+            catalogue.forget()
+            continue
+        group = f"{kind.group}/{version}" if kind.group else version
+        yield Served(group, f"only namespace {where}: listing {kind.plural} everywhere is not allowed" if where else "")
+        source = HttpSource(client, kind.path(version, where), kind.plural)
+        async with aclosing(follow(source, kind.reader, backoff)) as changes:
+            async for change in changes:
+                if isinstance(change, Lost):
+                    if isinstance(change.error, NotAllowed) and kind.namespaced and not where:
+                        where = namespace
+                        break
+                    if isinstance(change.error, NotFound):
+                        catalogue.forget()
+                        yield Lost(_absent(kind), LinkState.ABSENT)
+                        await asyncio.sleep(backoff.first)
+                        break
+                    change = Lost(change.error, _state(change.error))
+                yield change
+
+
+def _state(error: ConsoleError) -> LinkState:
+    return LinkState.FORBIDDEN if isinstance(error, NotAllowed) else LinkState.STALE
+
+
+def _absent(kind: Kind) -> NotFound:
+    operator = _OPERATORS.get(kind.group, kind.group)
+    return NotFound(
+        f"This cluster does not serve {kind.plural}: {operator} is not installed, or an older version of it.",
+        f"Install {operator}, or work without it.",
+        status=404,
+    )

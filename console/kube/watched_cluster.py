@@ -1,0 +1,272 @@
+"""A cluster that is watched: log in, follow every kind, keep the picture, switch, log out.
+
+Importing this is cheap. What speaks to the network is imported by `open`, in a thread, so that the first screen does
+not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Self
+from urllib.parse import quote
+
+from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, in_read_only_mode
+from console.kube.snapshot import LinkState
+from console.kube.store import FIELDS, Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Coroutine
+    from types import ModuleType
+
+    from console.kube.discovery import Connection
+    from console.kube.kubeconfig import Kubeconfig
+    from console.kube.snapshot import ContextName, Fleet
+    from console.settings import Settings
+
+_BY_ITSELF = "Retrying automatically."
+_MAY_AGAIN = 60.0
+"""Seconds for which an answer about rights is believed."""
+
+
+class WatchedCluster:
+    """One context of the kubeconfig, and the latest picture of its cluster."""
+
+    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
+        self.settings = settings
+        self.context = ""
+        self.namespace = ""
+        self.default_namespace = ""
+        """The one that a command without -n takes."""
+        self.server_version = ""
+        self._kubeconfig = kubeconfig
+        self._kinds = tuple(kinds)
+        self._store = Store(self._kinds)
+        self._connection: Connection | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._errors: dict[str, ConsoleError] = {}
+        self._in_one_namespace: set[str] = set()
+        self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
+
+    @classmethod
+    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
+        """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server."""
+        connecting = await asyncio.to_thread(cls.prepare)
+        kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
+        session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds)
+        await session._connect(settings.context, settings.namespace)
+        return session
+
+    @staticmethod
+    def prepare() -> ModuleType:
+        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `open`."""
+        from console.kube import discovery
+
+        return discovery
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be changed."""
+        return self.settings.read_only
+
+    @property
+    def unverified(self) -> bool:
+        """Whether the API server may show any certificate, so that anybody on the way could be it."""
+        return self.connected.client.login.unverified
+
+    @property
+    def practice(self) -> bool:
+        """Whether this is the practice cluster."""
+        return self.settings.practice
+
+    @property
+    def fleet(self) -> Fleet:
+        """The latest picture."""
+        return self._store.fleet
+
+    def unusual(self, namespace: str) -> str:
+        """The namespace if a command has to name it; empty: a command takes it by itself."""
+        return "" if namespace == self.default_namespace else namespace
+
+    # the connection
+
+    async def _connect(self, context: str, namespace: str) -> None:
+        target = self._kubeconfig.target(context)
+        connecting = await asyncio.to_thread(self.prepare)
+        await self._disconnect()
+        self._connection = connecting.Connection(target)
+        self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
+        self.default_namespace = target.namespace
+        self._start("greeting", self._greet())
+        for kind in self._kinds:
+            self._start(kind, self._keep(kind))
+
+    async def _disconnect(self) -> None:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._connection:
+            await self._connection.close()
+            self._connection = None
+
+    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
+        task = self._tasks[name] = asyncio.create_task(work, name=f"session:{name}")
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task that dies of a mistake of ours must not die silently."""
+        error = None if task.cancelled() else task.exception()
+        if error:
+            self._store.fail(error)
+
+    @property
+    def connected(self) -> Connection:
+        """What reaches the cluster of now; ask for it anew each time, for a switch replaces it."""
+        if self._connection is None:
+            raise Unreachable("The session is closed.")
+        return self._connection
+
+    def yield_to_key(self) -> None:
+        """Somebody has pressed a key: it is answered before what the cluster sends."""
+        if self._connection is not None:
+            self._connection.client.yield_to_key()
+
+    def changing(self, what: str) -> Connection:
+        """The same, for whoever is about to change the cluster; NotAllowed, naming `what`, in read-only mode."""
+        if self.read_only:
+            raise in_read_only_mode(what)
+        return self.connected
+
+    async def may(
+        self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
+    ) -> bool:
+        """Whether the account may do this; believed for a minute."""
+        from console.kube import actions
+
+        asked = (verb, resource, group, namespace, name, subresource)
+        until, answer = self._rights.get(asked, (0.0, False))
+        if time.monotonic() >= until:
+            answer = await actions.may(self.connected.client, *asked)
+            self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
+        return answer
+
+    async def require_namespace(self, name: str) -> None:
+        """NotFound if the cluster has no such namespace; whoever may not know is told nothing."""
+        try:
+            await self.connected.client.request(
+                "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"look at namespace {name}"
+            )
+        except NotFound as error:
+            known = sorted({each for each, _ in self.fleet.jobsets})
+            hint = (
+                f"There are jobs in {', '.join(known[:6])}." if known else "a4 jobs -A lists those of all namespaces."
+            )
+            raise NotFound(f"There is no namespace {name}.", hint, status=404) from error
+        except NotAllowed:
+            return
+
+    async def _greet(self) -> None:
+        """The server's version, as soon as it answers."""
+        pause = 0.5
+        while not self.server_version:
+            try:
+                self.server_version = await self.connected.catalogue.build()
+            except ConsoleError:
+                # The links say why; the version is only decoration.
+                await asyncio.sleep(pause)
+                pause = min(30.0, pause * 2)
+
+    async def _keep(self, kind: str) -> None:
+        """Put what the watch of one kind tells into the store, for ever."""
+        from console.kube import watch
+        from console.kube.watch import Served
+
+        store = self._store
+        async with aclosing(self.connected.feed(kind, self.namespace)) as changes:
+            async for change in changes:
+                match change:
+                    case watch.Changed(key, thing):
+                        store.put(kind, key, thing)
+                    case watch.Removed(key):
+                        store.remove(kind, key)
+                    case watch.Heard():
+                        store.heard(kind)
+                    case watch.Page(objects):
+                        store.add(kind, objects)
+                    case watch.Listed(objects, odd):
+                        store.replace(kind, objects, odd)
+                    case watch.Odd(key, why):
+                        store.puzzle(kind, key, why)
+                    case Served(version, note):
+                        store.served(kind, version, note)
+                        (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
+                    case watch.Lost(error, state):
+                        self._errors[kind] = error
+                        hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
+                        store.lost(kind, state, error.message, hint)
+
+    def _left(self) -> None:
+        """The cluster is another one from here on: what was remembered of the last one is void."""
+        self._rights.clear()
+
+    def sees(self, kind: str, namespace: str) -> bool:
+        """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""
+        return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
+
+    @property
+    def kubeconfig(self) -> Kubeconfig:
+        """The contexts there are, in memory: what is added here stands in no file."""
+        return self._kubeconfig
+
+    def contexts(self) -> tuple[ContextName, ...]:
+        """Contexts of the kubeconfig."""
+        return self._kubeconfig.names(self.context)
+
+    async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
+        """Go to another context or namespace; BadKubeconfig if there is no such context, and all stays as it is."""
+        if context is not None and context != self.context:
+            self._kubeconfig.target(context)
+            self._left()
+            self._errors.clear()
+            self._in_one_namespace.clear()
+            await self._disconnect()
+            self._store.reset(self._kinds)
+            await self._connect(context, namespace or "")
+        elif namespace is not None and namespace != self.namespace:
+            self.namespace = namespace
+            for kind in tuple(self._in_one_namespace):
+                self._tasks.pop(kind).cancel()
+                self._start(kind, self._keep(kind))
+
+    async def close(self) -> None:
+        """End everything."""
+        self._store.end()
+        await self._disconnect()
+
+    # the picture
+
+    def snapshots(self) -> AsyncGenerator[Fleet, None]:
+        """The latest picture, then a new one at most four times a second, until `close`."""
+        return self._store.snapshots()
+
+    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
+        """The picture once these kinds (all, if none is named) are known, or known to be forbidden or absent.
+
+        Raises what keeps the server from being reached.
+        """
+        wanted = kinds or self._kinds
+        try:
+            async with asyncio.timeout(timeout), aclosing(self._store.changes()) as changes:
+                async for _ in changes:
+                    states = {kind: self._store.link(kind).state for kind in wanted}
+                    lost = next((kind for kind, state in states.items() if state is LinkState.STALE), None)
+                    if lost:
+                        raise self._errors[lost]
+                    if LinkState.LISTING not in states.values():
+                        break
+        except TimeoutError as error:
+            slow = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
+            raise Unreachable(f"The API server did not list {slow} within {timeout:.0f} s.", "Try again.") from error
+        return self.fleet

@@ -1,0 +1,400 @@
+"""WebSocket frames (RFC 6455), bytes in and bytes out, no I/O; with few copies, because tunnels are made of them.
+
+A WebSocket on a connection that was upgraded: messages in parts as they come, flow control, pings, why it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.machinery
+import importlib.util
+import os
+import struct
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+_FIN, _MASKED = 0x80, 0x80
+_SHORT, _MIDDLE = 126, 127
+_LARGEST_CONTROL = 125
+_LONG = 4096
+"""Bytes from which on a compiled function is worth being looked for."""
+
+
+class Sink(Protocol):
+    """What is told as frames come in."""
+
+    def begin(self) -> None:
+        """A message begins."""
+
+    def feed(self, data: memoryview) -> None:
+        """A part of the message that began last; the view is good during the call only."""
+
+    def control(self, kind: int, data: bytes) -> None:
+        """A whole control frame: CLOSE, PING or PONG."""
+
+
+class Reader:
+    """Cuts received bytes into frames; parts of data frames are passed on at once, however long the frame is."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._head = bytearray()
+        """The beginning of a frame's header, while it is not whole; a control frame is collected here too."""
+        self._left = 0
+        """Bytes of the data frame under way that are still to come."""
+
+    def feed(self, data: memoryview) -> None:
+        """Take bytes; ValueError when they are no frames of a server."""
+        at, size = 0, len(data)
+        while at < size:
+            if self._left:
+                part = data[at : at + self._left]
+                at += len(part)
+                self._left -= len(part)
+                self._sink.feed(part)
+            elif self._head:
+                at = self._collect(data, at)
+            else:
+                at = self._begin(data, at)
+
+    def _begin(self, data: memoryview, at: int) -> int:
+        """Read a header where it lies, the usual case; else keep what there is of it."""
+        skipped, length = _header(data, at)
+        if skipped and data[at] & 0x0F < CLOSE:
+            self._start(data[at], length)
+            return at + skipped
+        self._head.append(data[at])
+        return at + 1
+
+    def _collect(self, data: memoryview, at: int) -> int:
+        """One byte more of a header in pieces, or the rest of a control frame."""
+        self._head.append(data[at])
+        at += 1
+        skipped, length = _header(self._head, 0)
+        if not skipped:
+            return at
+        kind = self._head[0] & 0x0F
+        if kind < CLOSE:
+            first = self._head[0]
+            self._head.clear()
+            self._start(first, length)
+        elif len(self._head) == skipped + length:
+            body = bytes(self._head[skipped:])
+            self._head.clear()
+            self._sink.control(kind, body)
+        return at
+
+    def _start(self, first: int, length: int) -> None:
+        if first & 0x0F != CONTINUED:
+            self._sink.begin()
+        self._left = length
+
+
+def _header(data: memoryview | bytearray, at: int) -> tuple[int, int]:
+    """How many bytes the header takes (0 if it is not whole), and the length of what follows."""
+    if len(data) - at < 2:
+        return 0, 0
+    length = data[at + 1]
+    if length & _MASKED:
+        raise ValueError("a server does not mask")
+    if length < _SHORT:
+        return 2, length
+    size = 2 if length == _SHORT else 8
+    if len(data) - at < 2 + size:
+        return 0, 0
+    return 2 + size, int.from_bytes(data[at + 2 : at + 2 + size], "big")
+
+
+def frame(kind: int, *parts: bytes) -> bytes:
+    """One whole frame, masked as a client has to."""
+    data = b"".join(parts)
+    size = len(data)
+    if size < _SHORT:
+        head = struct.pack(">BB", _FIN | kind, _MASKED | size)
+    elif size <= 0xFFFF:
+        head = struct.pack(">BBH", _FIN | kind, _MASKED | _SHORT, size)
+    else:
+        head = struct.pack(">BBQ", _FIN | kind, _MASKED | _MIDDLE, size)
+    mask = os.urandom(4)
+    return b"".join((head, mask, masked(data, mask)))
+
+
+def masked(data: bytes, mask: bytes) -> bytes | bytearray:
+    """Every byte crossed with the mask's, which repeats."""
+    if len(data) >= _LONG and (compiled := _compiled()):
+        made = bytearray(data)
+        compiled(mask, made)
+        return made
+    return masked_slowly(data, mask)
+
+
+def masked_slowly(data: bytes, mask: bytes) -> bytes:
+    """The same as arithmetic with large numbers, the fastest way without a compiler."""
+    words = -(-len(data) // 4)
+    key = int.from_bytes(mask, "little") * _ones(words)
+    return (int.from_bytes(data, "little") ^ key).to_bytes(4 * words, "little")[: len(data)]
+
+
+@cache
+def _compiled() -> Callable[[bytes, bytearray], None] | None:
+    """The function of aiohttp, thirty times as fast, from its file alone: to import aiohttp takes a third of a second.
+
+    None where it was built without, or does something else than it did.
+    """
+    package = importlib.util.find_spec("aiohttp")
+    places = list(package.submodule_search_locations or ()) if package else []
+    loader = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
+    for place in places:
+        spec = importlib.machinery.FileFinder(os.path.join(place, "_websocket"), loader).find_spec("mask")  # noqa: PTH118
+        if spec and spec.loader:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            found: Callable[[bytes, bytearray], None] | None = getattr(module, "_websocket_mask_cython", None)
+            if found and _masks(found):
+                return found
+    return None
+
+
+def _masks(function: Callable[[bytes, bytearray], None]) -> bool:
+    """Whether it masks."""
+    tried = bytearray(range(100))
+    function(b"abcd", tried)
+    return bytes(tried) == masked_slowly(bytes(range(100)), b"abcd")
+
+
+@lru_cache(maxsize=16)
+def _ones(words: int) -> int:
+    """The number that repeats a mask so often: streams are cut into pieces of few sizes."""
+    return int.from_bytes(b"\1\0\0\0" * words, "little")
+
+
+def closing(code: int = 1000) -> bytes:
+    """The frame that says goodbye."""
+    return frame(CLOSE, struct.pack(">H", code))
+
+
+def close_reason(body: bytes) -> tuple[int, str]:
+    """Code and words of a close frame; 1005 if it has none."""
+    if len(body) < 2:
+        return 1005, ""
+    return struct.unpack_from(">H", body)[0], body[2:_LARGEST_CONTROL].decode(errors="replace")
+
+
+KEEP_ALIVE = 20.0
+"""Seconds of silence after which the other side is asked whether it is there; proxies on the way cut idle lines."""
+PATIENCE = 10.0
+"""Seconds it has for the answer."""
+FAREWELL = 1.0
+"""Seconds the server has to answer a goodbye."""
+_ROOM = 1 << 18
+WAITING = 1 << 18
+"""Bytes not yet sent above which the sender is asked to wait."""
+
+
+class Listener(Protocol):
+    """Who uses the socket."""
+
+    def begin(self) -> None:
+        """A message begins."""
+
+    def feed(self, data: memoryview) -> None:
+        """A part of it; the view is good during the call only."""
+
+    def flushed(self) -> None:
+        """All parts that came together have been fed."""
+
+    def ended(self, why: str) -> None:
+        """Nothing will come any more, and nothing can be sent; `why` is empty after a proper goodbye."""
+
+    def full(self, on: bool) -> None:
+        """Whether to wait with sending, for what was sent waits to leave."""
+
+
+class WebSocket(asyncio.BufferedProtocol):
+    """The client's side; begins to read when it is given its listener."""
+
+    def __init__(self, writer: asyncio.StreamWriter, before: asyncio.StreamReader) -> None:
+        self._writer = writer  # kept, for it would close the connection when it is forgotten
+        self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
+        self._before = before
+        self._buffer = memoryview(bytearray(_ROOM))
+        self._listener: Listener | None = None
+        self._reader = Reader(self)
+        self._heard = self._loop.time()
+        self._asked = 0.0
+        """When a ping was sent that is not answered; 0.0 if none is."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._goodbye: tuple[int, str] | None = None
+        self._why = ""
+        self._paused = False
+        self.closed = False
+        self.waiting = False
+        """Whether sending should wait."""
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def listen(self, listener: Listener) -> None:
+        """Take over the connection, with what has already come of it."""
+        self._listener = listener
+        self._transport.set_write_buffer_limits(high=WAITING)
+        # Reading it would wait when it is empty, and asyncio has no question whether it is.
+        held = bytes(self._before._buffer)  # type: ignore[attr-defined]
+        over = self._before.at_eof() or self._before.exception() is not None
+        self._transport.set_protocol(self)
+        self._transport.resume_reading()
+        self._timer = self._loop.call_later(KEEP_ALIVE, self._watch)
+        if held:
+            self._take(memoryview(held))
+        if over or self._transport.is_closing():
+            self.connection_lost(None)
+
+    # sending
+
+    def send(self, *parts: bytes) -> None:
+        """One binary message; nothing after the end."""
+        if not self.closed:
+            self._transport.write(frame(BINARY, *parts))
+
+    def pause(self) -> None:
+        """Have the other side wait: no more than the buffers on the way are read."""
+        if not self.closed and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self.closed and self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Say goodbye once what was sent has left, and drop the connection."""
+        if not self.closed:
+            self._transport.write(closing())
+            self._transport.close()
+            self._loop.call_later(FAREWELL, self._drop)
+            self._finish("")
+
+    def _drop(self) -> None:
+        """A server that does not answer the goodbye is not waited for, once all has been sent."""
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(FAREWELL, self._drop)
+        else:
+            self._transport.abort()
+
+    def abort(self, why: str) -> None:
+        """Drop the connection at once."""
+        self._transport.abort()
+        self._finish(why)
+
+    # the clock
+
+    def ask(self) -> None:
+        """Find out whether the other side is still there, such as after the machine slept."""
+        if not self.closed and not self._asked:
+            self._asked = self._loop.time()
+            self._transport.write(frame(PING))
+            if self._timer:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(PATIENCE, self._watch)
+
+    def _watch(self) -> None:
+        now = self._loop.time()
+        if self._paused:  # an answer cannot be heard now
+            self._heard, self._asked = now, 0.0
+        if self._asked and now - self._asked >= PATIENCE:
+            self.abort("the API server no longer answers on it")
+            return
+        if not self._asked and now - self._heard >= KEEP_ALIVE:
+            self.ask()
+            return
+        due = self._asked + PATIENCE if self._asked else self._heard + KEEP_ALIVE
+        self._timer = self._loop.call_later(max(0.5, due - now), self._watch)
+
+    # what asyncio calls
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes have come."""
+        self._take(self._buffer[:nbytes])
+
+    def eof_received(self) -> None:
+        """The server sends no more; the transport closes by itself."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end, expected or not."""
+        if self._goodbye is not None:
+            code, words = self._goodbye
+            # 1000 is a goodbye as it should be, 1005 one without a code.
+            self._finish("" if code in {1000, 1005} else words or f"the server closed it with code {code}")
+        elif exc is not None:
+            from console.kube.failures import why
+
+            self._finish(why(exc)[0])
+        else:
+            self._finish("the API server closed the connection")
+
+    def pause_writing(self) -> None:
+        """More waits to leave than should."""
+        self.waiting = True
+        if self._listener and not self.closed:
+            self._listener.full(True)
+
+    def resume_writing(self) -> None:
+        """Most of it has left."""
+        self.waiting = False
+        if self._listener and not self.closed:
+            self._listener.full(False)
+
+    # what the frames say
+
+    def _take(self, data: memoryview) -> None:
+        self._heard, self._asked = self._loop.time(), 0.0
+        try:
+            self._reader.feed(data)
+        except ValueError:
+            self.abort("what came over it is no WebSocket")
+            return
+        if self._listener and not self.closed:
+            self._listener.flushed()
+
+    def begin(self) -> None:
+        """A message begins."""
+        if self._listener and not self.closed:
+            self._listener.begin()
+
+    def feed(self, data: memoryview) -> None:
+        """A part of a message."""
+        if self._listener and not self.closed:
+            self._listener.feed(data)
+
+    def control(self, kind: int, data: bytes) -> None:
+        """Answer pings, take goodbyes."""
+        if kind == PING and not self.closed:
+            self._transport.write(frame(PONG, data))
+        elif kind == CLOSE and self._goodbye is None:
+            self._goodbye = close_reason(data)
+            if self._listener and not self.closed:
+                self._listener.flushed()
+            self._transport.write(frame(CLOSE, data))
+            self._transport.close()
+
+    def _finish(self, why: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._timer:
+            self._timer.cancel()
+        if self._listener:
+            listener, self._listener = self._listener, None
+            listener.ended(why)

@@ -1,0 +1,288 @@
+"""Launches as texts: a plan as YAML and back, a pasted command as a plan, a plan as a command, what differs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from console import assets
+from console.errors import Conflict, ConsoleError, NotFound
+from console.kube.nested_values import Value, look, overlay, put
+from console.launch.draft import HIDDEN, Draft, Remark
+from console.launch.dry_run import field_meant
+from console.launch.helm import RECIPE_LABEL, BadValues
+from console.launch.helm_command import HelmCommand, HelmParts, helm_command
+from console.launch.install import NoSuchQueue
+from console.launch.paste import Pasting
+from console.launch.recipes import FieldProblem, LaunchPlan, Manifest, difference
+from console.launch.releases import ObjectDiff, diff_manifests
+from console.launch.schema import Schema, leaves
+from console.launch.values.yaml_read import Node, Readout, TextFault, parse_text, part_at, plain_value, read_values
+from console.launch.values.yaml_write import rewrite, write_values
+from console.logs.redact import is_confidential, looks_confidential
+from console.scheduling.forecast import Ask, ask_of
+from console.settings import login_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from console.launch.install import Catalogue
+
+    Render = Callable[[LaunchPlan], Awaitable[tuple[Manifest, ...]]]
+
+
+class Drafting:
+    """Texts of the launches of one catalogue; no cluster is asked."""
+
+    def __init__(self, catalogue: Catalogue, render: Render) -> None:
+        self._catalogue = catalogue
+        self._render = render
+        self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None
+        """What the last difference was taken from: it stays the same while a form is typed in."""
+
+    @property
+    def _schema(self) -> Schema:
+        return self._catalogue.schema
+
+    def defaults(self, recipe: str) -> dict[str, Value]:
+        """All values of a recipe that nobody has changed, nested."""
+        return self._catalogue.defaults(recipe)
+
+    def values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """All values of a plan, nested."""
+        return self._catalogue.values(plan)
+
+    def ask(self, plan: LaunchPlan) -> Ask:
+        """What the plan asks of the cluster, for a forecast."""
+        return ask_of(self._catalogue.values(plan), plan.namespace)
+
+    # YAML
+
+    def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
+        """The changed values of a plan; `before` is the person's text, whose comments and order are kept."""
+        values = self._ordered(self._hidden(plan.values))
+        before = before.replace("\r\n", "\n")
+        if before.strip():
+            edited = self._edited(plan, values, before)
+            if edited is not None:
+                return edited
+            comments = [line for line in before.splitlines() if line.lstrip().startswith("#")]
+            return "".join(f"{line.strip()}\n" for line in comments) + write_values(values)
+        return write_values(values)
+
+    def _edited(self, plan: LaunchPlan, values: dict[str, Value], before: str) -> str | None:
+        """The text with these values in it, if it says exactly them afterwards."""
+        defaults = self._catalogue.defaults(plan.recipe)
+
+        def same(keys: tuple[str, ...], node: Node, value: Value) -> bool:
+            part = part_at(self._schema, keys)
+            read = plain_value(node, part if part is not None else {})
+            return type(read) is type(value) and read == value
+
+        def spare(keys: tuple[str, ...], node: Node) -> bool:
+            part = part_at(self._schema, keys)
+            if part is None or keys in {("recipe", "id"), ("launchers",)}:
+                return True
+            default = _at(defaults, keys)
+            return default is not None and plain_value(node, part) == default
+
+        edited = rewrite(before, values, same, spare)
+        if edited is None:
+            return None
+        draft = self.read_yaml(plan.recipe, edited, kept=plan.values)
+        return edited if draft.values == dict(plan.values) else None
+
+    def read_yaml(self, recipe: str, text: str, *, kept: Mapping[str, Value] | None = None) -> Draft:
+        """What a text changes of a recipe's defaults; `kept` are the values that `(hidden)` stands for."""
+        try:
+            root, repeated = parse_text(text)
+        except TextFault as error:
+            return Draft(problems=(error.remark,))
+        read = read_values(root, self._schema, kept or {})
+        known = self._catalogue.recipe(recipe).id
+        problems = [*repeated, *read.problems, *self._of_another_recipe(known, read)]
+        changes = self.changes(known, read.values)
+        problems += [
+            Remark(each.path, each.message, read.line((*each.path.split("."), *each.keys)))
+            for each in self._catalogue.value_problems(known, changes)
+        ]
+        problems.sort(key=lambda each: each.line)
+        return Draft(changes, read.values, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
+
+    @staticmethod
+    def recipe_of(text: str) -> str:
+        """The recipe that a values file names (recipe.id), as it stands there; empty if it names none."""
+        try:
+            root, _ = parse_text(text)
+        except TextFault:
+            return ""
+        tree = plain_value(root, {}) if root else {}
+        found = look(tree, "recipe.id") if isinstance(tree, Mapping) else None
+        return found if isinstance(found, str) else ""
+
+    def over(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
+        """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
+        laid = overlay(below, draft.values)
+        for path, _ in leaves(self._schema):
+            names = path.split(".")
+            (there, under), (given, value) = _given(below, names), _given(draft.given, names)
+            if isinstance(value, Mapping) and isinstance(under, Mapping):
+                put(laid, path, {**under, **value})
+            elif there and given:
+                put(laid, path, value)
+        return laid
+
+    def _of_another_recipe(self, recipe: str, read: Readout) -> list[Remark]:
+        """Values that the recipe's form has not, and another recipe's name."""
+        found = []
+        if read.recipe and read.recipe != recipe:
+            words = f"These are values of {read.recipe}, and this is {recipe}."
+            return [Remark("recipe", words, read.line(("recipe", "id")))]  # of its values each would be told as well
+        for path, part in leaves(self._schema):
+            if recipe in part.get("x-recipes", [recipe]) or _at(read.values, path.split(".")) is None:
+                continue
+            words = f"{path} is not a value of {recipe}; it belongs to {', '.join(part['x-recipes'][:3])}."
+            found.append(Remark(path, words, read.line(tuple(path.split(".")))))
+        return found
+
+    async def paste(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
+        """A pasted values file or helm command as a draft; this environment fills in $NAME, then `variables`.
+
+        Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
+        """
+        known = {**(variables or {}), **_open_variables()}
+        known.setdefault("USER", login_name())
+        # Terminals end the lines of what they paste with a carriage return.
+        lines = text.replace("\r\n", "\n").replace("\r", "\n")
+        return await Pasting(self._catalogue, self.changes).paste(recipe, lines, known)
+
+    def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
+        """What given values change of a recipe's defaults; names of another recipe are left out."""
+        defaults = self._catalogue.defaults(recipe)
+        changes: dict[str, Value] = {}
+        for path, part in leaves(self._schema):
+            if recipe not in part.get("x-recipes", [recipe]):
+                continue
+            given, value = _given(values, path.split("."))
+            default = look(defaults, path)
+            if not given or (value == default and type(value) is type(default)):
+                continue
+            change = _fewer(default, value)
+            if not isinstance(change, Mapping) or change or not isinstance(default, Mapping):
+                put(changes, path, change)
+        return changes
+
+    def _ordered(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """In the order of the schema."""
+        ordered: dict[str, Value] = {}
+        for path, _ in leaves(self._schema):
+            given, value = _given(values, path.split("."))
+            if given:
+                put(ordered, path, value)
+        return ordered
+
+    def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """With `(hidden)` for what may not be seen."""
+        hidden = dict(overlay({}, values))
+        for path, part in leaves(self._schema):
+            given, value = _given(values, path.split("."))
+            if given and part.get("x-secret") and value:
+                put(hidden, path, HIDDEN)
+            elif given and isinstance(value, Mapping) and path != "secrets":
+                items = {name: HIDDEN if is_confidential(name, item) else item for name, item in value.items()}
+                put(hidden, path, items)
+        return hidden
+
+    # commands
+
+    def command(self, plan: LaunchPlan) -> HelmCommand:
+        """The helm command that makes the same release; raises BadInput for a plan with problems."""
+        self._catalogue.require_sound(plan)
+        recipe = self._catalogue.recipe(plan.recipe).id
+        passed = self._catalogue.chart_values(plan)
+        launchers = passed.pop("launchers")
+        assert isinstance(launchers, Mapping)
+        secret = [path for path, part in leaves(self._schema) if part.get("x-secret") and look(passed, path)]
+        shown = self._without(passed, secret)
+        parts = HelmParts(
+            name=plan.name,
+            namespace=plan.namespace,
+            chart=str(self._catalogue.chart),
+            label=f"{RECIPE_LABEL}={recipe}",
+            values=shown,
+            files={f"launchers.{name}": str(assets.launchers() / name) for name in launchers},
+            secrets={path: re.sub(r"\W", "_", path).upper() for path in secret},
+        )
+        return helm_command(parts, write_values(shown))
+
+    def _without(self, values: Mapping[str, Value], paths: Sequence[str]) -> dict[str, Value]:
+        kept: dict[str, Value] = dict(recipe_id) if (recipe_id := self._recipe_id(values)) else {}
+        ordered = {path for path, _ in leaves(self._schema)} - set(paths)
+        for path, _ in leaves(self._schema):
+            given, value = _given(values, path.split("."))
+            if given and path in ordered:
+                put(kept, path, value)
+        return kept
+
+    @staticmethod
+    def _recipe_id(values: Mapping[str, Value]) -> dict[str, Value]:
+        found = look(values, "recipe.id")
+        return {"recipe": {"id": found}} if found else {}
+
+    async def diff(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
+        """What the plan makes other than its recipe's defaults, or than earlier values of the same recipe, would."""
+        base = LaunchPlan(plan.recipe, plan.name, plan.namespace, dict(against or {}))
+        after = await self._render(plan)
+        if self._rendered is None or self._rendered[0] != base:
+            self._rendered = base, await self._render(base)
+        return diff_manifests(self._rendered[1], after)
+
+    # refusals
+
+    def faults(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
+        """The fields that a refusal of the plan speaks of; none if it speaks of none."""
+        if isinstance(error, (BadValues, NoSuchQueue)) and error.problems:
+            return error.problems
+        message = error.message
+        if isinstance(error, Conflict) and plan.name in message:
+            return (FieldProblem("name", message),)
+        if isinstance(error, NotFound) and re.search(rf'amespaces? "?{re.escape(plan.namespace)}\b', message):
+            return (FieldProblem("namespace", message),)
+        found = field_meant(message, self._catalogue.fields(plan.recipe))
+        return (FieldProblem(found, message),) if found else ()
+
+
+def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:
+    """Whether something stands at the end of that way, null included, and what."""
+    first, *rest = names
+    if first not in values:
+        return False, None
+    value = values[first]
+    if not rest:
+        return True, value
+    return _given(value, rest) if isinstance(value, Mapping) else (False, None)
+
+
+def _at(values: Mapping[str, Value], names: Sequence[str]) -> Value:
+    found: Value = values
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _fewer(default: Value, value: Value) -> Value:
+    """Of a map the names that differ; null for one that the default has goes on to remove it."""
+    if not isinstance(default, Mapping) or not isinstance(value, Mapping):
+        return difference(default, value) if not isinstance(value, Mapping) else value
+    return {name: item for name, item in value.items() if name not in default or default[name] != item}
+
+
+def _open_variables() -> dict[str, str]:
+    """This machine's variables, without those that hold secrets: what is pasted may come from anybody."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not is_confidential(name, value) and not looks_confidential(value)
+    }

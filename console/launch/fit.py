@@ -1,0 +1,336 @@
+"""Whether the numbers of a recipe fit each other, and what they come to: known before anything is launched."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from console.kube.nested_values import Value, look
+from console.launch.recipes import FieldProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    Values = Mapping[str, Value]
+    Found = Iterator[FieldProblem]
+
+GPUS_PER_NODE = 8
+_LAYERS = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3B": 48, "A22B": 94}
+_NEXT_LAYERS = 96
+_EXPERTS = {"A3B": 128, "A22B": 128}
+_NEXT_EXPERTS = 512
+_WHOLE = {"A3B": "30B-A3B", "A22B": "235B-A22B"}
+"""Sizes as the model's name has them, where the scripts have less."""
+_NEXT_SIZE = "80B-A3B"
+_SIZE = re.compile(r"(?<![\w.])\d+(\.\d+)?B(-A\d+B)?(?!\w)", re.IGNORECASE)
+_FAMILY = re.compile(r"qwen-?(\d(?:\.\d)?)(-next)?(?![\w.])", re.IGNORECASE)
+_ANY_MODEL = ("qwen3-download", "qwen3-eval")
+"""Recipes for which the model is no more than a name."""
+_ONE_POD = {
+    "nccl-one-pod": "measures the GPUs of one pod",
+    "qwen3-eval": "evaluates on one node",
+    "swift-export": "exports in one pod",
+    "swift-dpo": "trains on one node; for more there is swift-dpo-multinode",
+    "qwen3-download": "loads in one pod",
+}
+
+
+def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
+    """What does not fit among complete values of a recipe whose form has these paths; the values obey the schema."""
+    found: list[FieldProblem] = [*_pods(recipe, values), *_mounts(values), *_claims(values), *_logs(values)]
+    for path, rules in _RULES:
+        if path in paths:
+            found += rules(recipe, values)
+    first: dict[str, FieldProblem] = {}
+    for problem in found:
+        first.setdefault(problem.path, problem)
+    return tuple(first.values())
+
+
+def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
+    """What the values come to, one sentence each: iterations, parallel sizes, and what has no effect."""
+    notes: list[str] = []
+    if "recipe.train.tp" in paths:
+        notes += _training_notes(values)
+    if "recipe.swift.tp" in paths:
+        gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
+        notes.append(f"Data parallel {gpus // tp} over {gpus} GPUs.")
+    if "recipe.model.id" in paths:
+        notes.append(f"Model {model_id(values)}.")
+    if look(values, "network.hostNetwork") and 0 < _int(values, "gpus") < GPUS_PER_NODE:
+        notes.append("With the host network no two pods fit on one node: both would listen on port 2222.")
+    root = str(look(values, "recipe.workspace"))
+    if "recipe.workspace" in paths and not _is_shared(root, values):
+        notes.append(f"Workspace {root} lies in the pod alone: what is made there is lost with it.")
+    return tuple(notes)
+
+
+def model_id(values: Values) -> str:
+    """The model of a Pai-Megatron-Patch recipe, as the chart reads the values: the one named, else that of the size."""
+    if named := look(values, "recipe.model.id"):
+        return str(named)
+    if str(look(values, "recipe.id")).startswith("qwen3-next-"):
+        return f"Qwen/Qwen3-Next-{_NEXT_SIZE}-Instruct"
+    size = str(look(values, "recipe.model.size"))
+    return f"Qwen/Qwen3-{_WHOLE.get(size, size)}"
+
+
+def iterations(values: Values) -> int:
+    """Iterations that a Pai-Megatron-Patch training makes: its amount is tokens when it pretrains."""
+    amount = _int(values, "recipe.train.amount")
+    if look(values, "recipe.train.sft"):
+        return amount
+    return amount // _int(values, "recipe.train.globalBatch") // _int(values, "recipe.train.sequence")
+
+
+def _training_notes(values: Values) -> Iterator[str]:
+    gpus, size = _int(values, "gpus"), _model_parallel(values)
+    batch, sequence = _int(values, "recipe.train.globalBatch"), _int(values, "recipe.train.sequence")
+    warmup = _int(values, "recipe.train.warmup")
+    if not look(values, "recipe.train.sft"):
+        warmup = warmup // batch // sequence
+    yield (
+        f"{iterations(values):,} iterations (warm-up {warmup:,}) of {batch:,} samples of {sequence:,} tokens;"
+        f" data parallel {gpus // size} over {gpus} GPUs."
+    )
+    if look(values, "recipe.train.sp") and _int(values, "recipe.train.tp") == 1:
+        yield "Sequence parallel has no effect with tensor parallel 1."
+
+
+def _pods(recipe: str, values: Values) -> Found:
+    gpus = _int(values, "gpus")
+    if gpus == 0 and recipe != "qwen3-download":
+        yield FieldProblem("gpus", "GPUs must be 1 at least; only a download needs none.")
+    if recipe in _ONE_POD and gpus > GPUS_PER_NODE:
+        yield FieldProblem("gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}.")
+
+
+def _mounts(values: Values) -> Found:
+    taken: dict[str, str] = {}
+    for path, folder in _mounted(values):
+        place = posixpath.normpath(folder)
+        if reserved := next((each for each in _reserved(values) if f"{place}/".startswith(f"{each}/")), ""):
+            yield FieldProblem(path, f"{folder} cannot be mounted: the pods have {reserved} for themselves.")
+        elif place in taken:
+            yield FieldProblem(path, f"{folder} is mounted twice: by {taken[place]} and by {path}.")
+        taken.setdefault(place, path)
+
+
+def _reserved(values: Values) -> tuple[str, ...]:
+    """Folders that the chart mounts in every pod."""
+    return ("/a4", "/dev/shm", *(("/usr/local/gib", "/third_party") if look(values, "network.gib.enabled") else ()))
+
+
+def _mounted(values: Values) -> Iterator[tuple[str, str]]:
+    """Field and folder of everything that is mounted."""
+    for path in ("storage.nfs", "storage.lustre"):
+        if look(values, f"{path}.claim"):
+            yield f"{path}.path", str(look(values, f"{path}.path"))
+    if look(values, "storage.ssd"):
+        yield "storage.ssd", str(look(values, "storage.ssd"))
+    for path in ("storage.pvc", "storage.gcs", "storage.host"):
+        mounts = look(values, path)
+        assert isinstance(mounts, dict)
+        for folder in mounts.values():
+            yield path, str(folder).partition(":")[0]
+
+
+def _claims(values: Values) -> Found:
+    mounts = look(values, "storage.pvc")
+    assert isinstance(mounts, dict)
+    named = {"storage.pvc": [*mounts]}
+    for path in ("storage.nfs.claim", "storage.lustre.claim"):
+        claim = str(look(values, path))
+        by = next((other for other, claims in named.items() if claim in claims), "")
+        if claim and by:
+            yield FieldProblem(path, f"The claim {claim} is mounted by {by} already: name it once.")
+        named[path] = [claim]
+    for path, title, needed in (
+        ("storage.nfs", "NFS server", ()),
+        ("storage.lustre", "Lustre address", ("instance", "project", "location")),
+    ):
+        if not look(values, f"{path}.server"):
+            continue
+        if not look(values, f"{path}.claim"):
+            yield FieldProblem(f"{path}.claim", f"The claim needs a name when the {title} is given, such as nfs-pvc.")
+        missing = [name for name in needed if not look(values, f"{path}.{name}")]
+        if missing:
+            yield FieldProblem(f"{path}.{missing[0]}", f"The volume needs {', '.join(missing)} beside the {title}.")
+
+
+def _workspace(recipe: str, values: Values) -> Found:
+    root = str(look(values, "recipe.workspace"))
+    pods = _int(values, "gpus") // GPUS_PER_NODE
+    if not _is_shared(root, values) and (pods > 1 or recipe == "qwen3-download"):
+        where = ", ".join(_shared(values)) or "nothing"
+        yield FieldProblem(
+            "recipe.workspace",
+            f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}.",
+        )
+
+
+def _logs(values: Values) -> Found:
+    folder = str(look(values, "storage.logs"))
+    if folder and not _is_shared(folder, values):
+        where = ", ".join(_shared(values)) or "nothing"
+        yield FieldProblem(
+            "storage.logs", f"Log folder {folder} must lie on a mount, or it goes with the pod; mounted is {where}."
+        )
+
+
+def _is_shared(folder: str, values: Values) -> bool:
+    return any(folder == mount or folder.startswith(f"{mount}/") for mount in _shared(values))
+
+
+def _shared(values: Values) -> list[str]:
+    """Mounts that every pod sees alike."""
+    return [folder for path, folder in _mounted(values) if path not in ("storage.ssd", "storage.host")]
+
+
+def _code(_: str, values: Values) -> Found:
+    folder = str(look(values, "recipe.code.folder"))
+    root = str(look(values, "recipe.workspace"))
+    inside = not folder.startswith("/") or folder.startswith(f"{root}/")
+    if not inside and not look(values, "recipe.skip.clone"):
+        yield FieldProblem(
+            "recipe.code.folder",
+            f"Code folder {folder} lies outside the workspace {root}, where index 0 would clone it for itself alone;"
+            " skip the clone when the image brings it.",
+        )
+
+
+def _named_model(recipe: str, values: Values) -> Found:
+    """A name of the hub tells the size, and often the family; one that tells neither is taken at its word."""
+    if recipe in _ANY_MODEL:
+        return
+    named, following = str(look(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
+    size = str(look(values, "recipe.model.size"))
+    whole, wanted = (_NEXT_SIZE, "Qwen3-Next") if following else (_WHOLE.get(size, size), "Qwen3")
+    family, told = _FAMILY.search(named), _SIZE.search(named)
+    if family and f"Qwen{family[1]}{'-Next' if family[2] else ''}" != wanted:
+        yield FieldProblem("recipe.model.id", f"Model must be a {wanted} for this recipe; {named} is not.")
+    elif told and told[0].upper() != whole:
+        yield FieldProblem(
+            "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
+        )
+
+
+def _conversion(_: str, values: Values) -> Found:
+    """The script for the largest model spreads it over 16 GPUs, unless it is told otherwise."""
+    gpus, given = _int(values, "gpus"), look(values, "recipe.convert.parallel")
+    converts = look(values, "recipe.model.size") == "A22B" and not look(values, "recipe.skip.conversion")
+    if converts and not given and gpus % 16:
+        yield FieldProblem("gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not.")
+
+
+def _training(recipe: str, values: Values) -> Found:
+    gpus = _int(values, "gpus")
+    tp, pp, cp, etp, ep = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp", "etp", "ep"))
+    size = _model_parallel(values)
+    if not gpus:
+        return
+    if gpus % size:
+        yield FieldProblem(
+            "gpus", f"GPUs must be a multiple of TP x PP x CP = {tp} x {pp} x {cp} = {size}; {gpus} are not."
+        )
+        return
+    yield from _batches("recipe.train", values, gpus // size)
+    if str(look(values, "recipe.model.size")) not in _EXPERTS:
+        ep = etp = 1  # the scripts pass neither for a model without experts
+    if gpus % (etp * ep * pp):
+        yield FieldProblem(
+            "recipe.train.ep",
+            f"GPUs must be a multiple of ETP x EP x PP = {etp} x {ep} x {pp} = {etp * ep * pp}; {gpus} are not.",
+        )
+    yield from _model(recipe, values)
+    if iterations(values) < 1:
+        tokens = _int(values, "recipe.train.globalBatch") * _int(values, "recipe.train.sequence")
+        yield FieldProblem("recipe.train.amount", f"Tokens must be {tokens:,} at least, which is one iteration.")
+
+
+def _model(recipe: str, values: Values) -> Found:
+    size, following = str(look(values, "recipe.model.size")), recipe.startswith("qwen3-next")
+    if following and size != "A3B":
+        yield FieldProblem(
+            "recipe.model.size", f"Model size must be A3B, the only one of Qwen3-Next; {size} was given."
+        )
+        return
+    ep, pp = _int(values, "recipe.train.ep"), _int(values, "recipe.train.pp")
+    experts = _NEXT_EXPERTS if following else _EXPERTS.get(size, 0)
+    if experts and experts % ep:
+        yield FieldProblem(
+            "recipe.train.ep", f"Expert parallel must divide the model's {experts} experts; {ep} does not."
+        )
+    layers = _NEXT_LAYERS if following else _LAYERS[size]
+    if layers % pp and not _int(values, "recipe.train.firstStage"):
+        yield FieldProblem(
+            "recipe.train.pp",
+            f"Pipeline parallel must divide the model's {layers} layers, or the first stage be given its own;"
+            f" {pp} does not.",
+        )
+    step = _int(values, "recipe.train.recomputeLayers")
+    if look(values, "recipe.train.recompute") == "full" and (layers // pp) % step:
+        yield FieldProblem(
+            "recipe.train.recomputeLayers",
+            f"Recomputed layers must divide the {layers // pp} layers of a stage; {step} does not.",
+        )
+
+
+def _swift(recipe: str, values: Values) -> Found:
+    gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
+    if not gpus:
+        return
+    if gpus % tp:
+        yield FieldProblem("gpus", f"GPUs must be a multiple of tensor parallel {tp}; {gpus} are not.")
+        return
+    yield from _batches("recipe.swift", values, gpus // tp)
+    experts = _int(values, "recipe.swift.ep") * _int(values, "recipe.swift.etp")
+    if recipe != "swift-sft" and gpus % experts:
+        yield FieldProblem("recipe.swift.ep", f"GPUs must be a multiple of ETP x EP = {experts}; {gpus} are not.")
+
+
+def _swift_image(_: str, values: Values) -> Found:
+    """The tags of ModelScope's images name both versions; other images are taken at their word."""
+    image, version = str(look(values, "image")), str(look(values, "recipe.swift.version"))
+    cuda = re.search(r"cuda(\d+)\.(\d+)", image)
+    if cuda and (int(cuda[1]), int(cuda[2])) < (12, 8) and look(values, "placement.accelerator") in ("", "nvidia-b200"):
+        yield FieldProblem("image", f"Image must have CUDA 12.8 or newer for B200; its name says {cuda[1]}.{cuda[2]}.")
+    tag = re.search(r"swift(\d+\.\d+(?:\.\d+)?)", image)
+    if tag and tag[1] != version:
+        yield FieldProblem(
+            "recipe.swift.version", f"SWIFT version must be {tag[1]}, as the image's name says; {version} was given."
+        )
+
+
+def _batches(group: str, values: Values, data_parallel: int) -> Found:
+    whole, each = _int(values, f"{group}.globalBatch"), _int(values, f"{group}.batch")
+    if whole % (each * data_parallel):
+        yield FieldProblem(
+            f"{group}.globalBatch",
+            f"Global batch must be a multiple of batch x data parallel = {each} x {data_parallel}"
+            f" = {each * data_parallel}; {whole} is not.",
+        )
+
+
+def _model_parallel(values: Values) -> int:
+    tp, pp, cp = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp"))
+    return tp * pp * cp
+
+
+def _int(values: Values, path: str) -> int:
+    found = look(values, path)
+    assert isinstance(found, int)
+    return found
+
+
+_RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (
+    ("recipe.workspace", _workspace),
+    ("recipe.code.folder", _code),
+    ("recipe.model.id", _named_model),
+    ("recipe.convert.parallel", _conversion),
+    ("recipe.train.tp", _training),
+    ("recipe.swift.version", _swift_image),
+    ("recipe.swift.tp", _swift),
+)
+"""A field of the recipe's form, and the rules that hold when the form has it."""

@@ -1,0 +1,371 @@
+"""Names of the documents' charts and what they are called here: tables alone.
+
+Values of the documents' charts, from a command or a values file, into values of this chart.
+
+What has no place here is named with what to use instead; nothing is dropped in silence but what follows from the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from console.launch.draft import Remark
+from console.launch.helm_command import spell_way
+from console.launch.values.trees import MISSING, lay_over, leaves_of, pop_at, put_at
+from console.logs.redact import is_confidential, looks_confidential
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.launch.helm_command import Setting
+
+
+Way = tuple[str, ...]
+
+SAME: dict[Way, str] = {
+    ("queue",): "queue",
+    ("targetNodes",): "placement.targetNodes",
+    ("avoidNodes",): "placement.avoidNodes",
+    ("dwsSettings", "maxRunDurationSeconds"): "maxRunDuration",
+    ("workload", "gpus"): "gpus",
+    ("workload", "image"): "image",
+    ("workload", "max_workload_restarts"): "restarts",
+    ("workload", "arguments"): "recipe.script.arguments",
+    ("workload", "defaultArguments"): "recipe.script.arguments",
+    ("workload", "configFile"): "recipe.script.configFile",
+    ("workload", "configPath"): "recipe.script.configFolder",
+    ("workload", "sleepInfinity"): "keepAlive",
+    ("volumes", "ssdMountPath"): "storage.ssd",
+    ("volumes", "nfs", "ip"): "storage.nfs.server",
+    ("volumes", "nfs", "volume"): "storage.nfs.share",
+    ("volumes", "nfs", "region"): "storage.nfs.location",
+    ("volumes", "nfs", "instance"): "storage.nfs.instance",
+    ("volumes", "nfs", "storage"): "storage.nfs.size",
+    ("volumes", "lustre", "ip"): "storage.lustre.server",
+    ("volumes", "lustre", "filesystem"): "storage.lustre.filesystem",
+    ("volumes", "lustre", "instanceName"): "storage.lustre.instance",
+    ("volumes", "lustre", "projectId"): "storage.lustre.project",
+    ("volumes", "lustre", "location"): "storage.lustre.location",
+    ("volumes", "lustre", "storage"): "storage.lustre.size",
+    ("volumes", "lustre", "mountPath"): "storage.lustre.path",
+    ("volumes", "lustre", "pvcName"): "storage.lustre.claim",
+    ("network", "hostNetwork"): "network.hostNetwork",
+    ("network", "subnetworks"): "network.subnetworks",
+}
+"""A value of theirs that is one of ours."""
+
+GONE: dict[Way, str] = {
+    (
+        "workload",
+        "workflow",
+    ): "no template reads it; steps are skipped with recipe.skip.clone and its like",
+    ("workload", "gcsSidecarImage"): "the cluster's own driver brings the sidecar",
+    ("workload", "psSidecarImage"): "there is no Parallelstore here; use storage.lustre or storage.pvc",
+    ("volumes", "psVolumes"): "there is no Parallelstore here; use storage.lustre or storage.pvc",
+    ("volumes", "lustre", "pvName"): "the volume's name follows from the claim's, storage.lustre.claim",
+    ("volumes", "lustre", "storageClassName"): "a claim that is named needs no class",
+    ("task_script",): "its text goes into recipe.script.before of own-script",
+}
+"""A value of theirs that has no place here, and what is used instead."""
+
+FOLLOWS: tuple[Way, ...] = (
+    ("volumes", "gcsVolumes"),
+    ("workload", "arguments[]"),
+    ("workload", "defaultArguments[]"),
+    ("network", "subnetworks[]"),
+    ("launchers",),
+)
+"""Values that follow from others here, or that never did anything."""
+
+ENV: dict[str, str] = {
+    "SSH_PUBLIC_KEY": "ssh.publicKey",
+    "SLEEP_INFINITY": "keepAlive",
+    "PAI_WORKSPACE_ROOT": "recipe.workspace",
+    "SKIP_ENV_SETUP": "recipe.skip.environment",
+    "SKIP_CLONE_REPO": "recipe.skip.clone",
+    "SKIP_DOWNLOAD_DATA": "recipe.skip.download",
+    "SKIP_CHECKPOINT_CONVERSION": "recipe.skip.conversion",
+    "SKIP_TRAINING": "recipe.skip.training",
+    "USE_JSON_SFT": "recipe.train.alsoJson",
+    "MP_DATASET_TYPE": "recipe.train.dataType",
+    "MP_AC_LAYERS": "recipe.train.recomputeLayers",
+    "MP_VP": "recipe.train.virtualStage",
+    "MP_PP0_LAYERS": "recipe.train.firstStage",
+    "MP_SFT_PACKING": "recipe.train.packing",
+    "MODEL_PARALLEL_ARGS": "recipe.convert.parallel",
+    "MASTER_PORT": "network.masterPort",
+    "NCCL_DEBUG": "network.nccl.debug",
+    "NCCL_SOCKET_IFNAME": "network.nccl.socketInterfaces",
+    "MODELSCOPE_CACHE": "recipe.swift.cache",
+    "MEGATRON_LM_PATH": "recipe.swift.megatron",
+}
+"""A variable that is a value of its own here."""
+
+ENV_UNUSED = (
+    "NEMO_CONFIG_PATH",
+    "NEMO_CONFIG_NAME",
+    "NEMO_LAUNCH_SCRIPT",
+    "EXPERIMENT_NAME",
+    "EXPERIMENT_ROOT_DIR",
+    "TOKENIZER_PATH",
+)
+"""Variables that no recipe of the documents reads."""
+
+TESTBED_ENVS = (
+    "SSH_PUBLIC_KEY",
+    "SLEEP_INFINITY",
+    "HF_TOKEN",
+    "NVTE_FWD_LAYERNORM_SM_MARGIN",
+    "NVTE_BWD_LAYERNORM_SM_MARGIN",
+    "GLOO_SOCKET_IFNAME",
+    "TORCH_DISTRIBUTED_TRACING",
+    "PAI_WORKSPACE_ROOT",
+)
+"""workload.envs of the testbed's values.yaml, by place: what --set workload.envs[7].value is about."""
+
+LAUNCHERS: dict[str, str] = {
+    "nccl-test.sh": "nccl-all-reduce",
+    "torchrun-ddp-test.sh": "ddp-smoke",
+    "pai-megatron-qwen3.sh": "qwen3-30b-pretrain",
+    "pai-megatron-qwen3-next.sh": "qwen3-next-pretrain",
+    "torchrun-startup.sh": "interactive",
+    "torchrun-stratup.sh": "interactive",
+}
+"""The documents' scripts, and the recipe that each is here."""
+
+MARKS = {"workload", "volumes", "workload_launcher", "pai_training_script", "tasSettings", "dwsSettings", "targetNodes"}
+"""Names at the top that only the documents' charts have."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """The path of a file whose text is the value (--set-file)."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return PurePosixPath(self.path).name
+
+
+@dataclass(slots=True)
+class Translated:
+    """What came of it."""
+
+    recipe: str = ""
+    values: list[tuple[str, Any]] = field(default_factory=list)
+    """Path and value, not yet read as the field's kind; later ones win."""
+    left_out: list[Remark] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
+
+    def put(self, path: str, value: Any) -> None:
+        """One value of ours."""
+        self.values.append((path, value))
+
+    def leave(self, path: str, why: str) -> None:
+        """One value of theirs that is not taken."""
+        self.left_out.append(Remark(path, f"{path} was not taken: {why}."))
+
+    def note(self, path: str, words: str) -> None:
+        """Something to know of what was taken."""
+        self.notes.append(Remark(path, words))
+
+
+def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], out: Translated) -> dict[str, Any]:
+    """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
+    root: dict[str, Any] = {}
+    for tree in trees:
+        lay_over(root, tree)
+    for setting in settings:
+        # The name of a launcher tells the recipe, wherever its folder is.
+        named = setting.file and "$" not in File(str(setting.value)).name
+        if setting.unknown and not named:
+            bucket = "gcsMounts" in setting.way or "gcsVolumes" in setting.way
+            ours = SAME.get(tuple(str(name) for name in setting.way), "storage.gcs" if bucket else "its field")
+            out.leave(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
+            continue
+        put_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
+    return root
+
+
+def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: Translated) -> None:
+    """Every value of theirs in the tree; what is left in it afterwards are values of ours and unknown ones.
+
+    `own` are the names this chart has at the top, `texts` the files that could be read, by path.
+    """
+    _scripts(root, texts, out)
+    _envs(root, out)
+    _topology(root, out)
+    _mounts(root, out)
+    _file_systems(root, out)
+    _gib(root, out)
+    for way, path in SAME.items():
+        value = pop_at(root, way)
+        if value is not MISSING and value not in ("", [], None):
+            out.put(path, value)
+    for way, why in GONE.items():
+        value = pop_at(root, way)
+        if value not in (MISSING, "", None, False, [], {}):
+            out.leave(".".join(way), why)
+    for way in FOLLOWS:
+        pop_at(root, way)
+    for name in [each for each in root if each not in own]:
+        for unknown, _ in leaves_of(root.pop(name), (name,)):
+            out.leave(spell_way(unknown), "no value of this chart, nor of those that it understands, is called so")
+
+
+def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: Translated) -> None:
+    launcher, training = pop_at(root, ("workload_launcher",)), pop_at(root, ("pai_training_script",))
+    config = pop_at(root, ("workload_config",))
+    if isinstance(launcher, File):
+        out.recipe = LAUNCHERS.get(launcher.name, "own-script")
+        if out.recipe == "own-script":
+            _own_text(launcher, "workload_launcher", "recipe.script.text", texts, out)
+    if isinstance(training, File):
+        if training.name == "qwen3.sh":
+            out.recipe = "qwen3-30b-pretrain-pai"
+        else:
+            out.recipe = "own-script"
+            _own_text(training, "pai_training_script", "recipe.script.text", texts, out)
+    if isinstance(config, File):
+        _own_text(config, "workload_config", "recipe.script.config", texts, out)
+
+
+def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: Translated) -> None:
+    if file.path in texts:
+        out.put(path, texts[file.path])
+    else:
+        out.leave(key, f"the file {file.path} cannot be read from here; put its text into {path} of own-script")
+
+
+def _envs(root: dict[str, Any], out: Translated) -> None:
+    """Variables by name; in a --set line a place stands for the name."""
+    for way in (("workload", "envs"), ("network", "ncclSettings")):
+        given = pop_at(root, way)
+        if isinstance(given, Mapping):  # a map is what people take it for
+            given = [{"name": name, "value": value} for name, value in given.items()]
+        entries = list(enumerate(given if isinstance(given, list) else ()))
+        # What kind of training it is decides what other variables mean.
+        entries.sort(key=lambda each: not (isinstance(each[1], Mapping) and each[1].get("name") == "TRAINING_MODE"))
+        for place, entry in entries:
+            if isinstance(entry, Mapping):
+                _env_entry(f"{'.'.join(way)}[{place}]", place, entry, out, testbed=way[-1] == "envs")
+
+
+def _env_entry(key: str, place: int, entry: Mapping[str, Any], out: Translated, *, testbed: bool) -> None:
+    name, value = entry.get("name"), entry.get("value")
+    if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and place < len(TESTBED_ENVS):
+        name = TESTBED_ENVS[place]
+        out.note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
+    if name is None:
+        out.leave(key, "which variable stands at that place is not known here; write it as env.NAME")
+    elif value is not None:
+        _env(str(name), _text(value), out)
+
+
+def _env(name: str, value: str, out: Translated) -> None:
+    if name == "TRAINING_MODE":
+        _training_mode(value, out)
+    elif name == "USE_JSON_SFT" and out.recipe == "qwen3-next-sft" and value == "true":
+        out.recipe = "qwen3-next-sft-json"
+    elif name in ENV:
+        if value or name != "SSH_PUBLIC_KEY":
+            out.put(ENV[name], value)
+    elif name in ENV_UNUSED:
+        if value:
+            out.leave(name, "no recipe reads this variable")
+    elif is_confidential(name, value or "x") or looks_confidential(value):
+        if value:
+            out.leave(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
+    elif value:
+        out.put(f"env.{name}", value)
+
+
+def _training_mode(value: str, out: Translated) -> None:
+    if out.recipe.startswith("qwen3-next"):
+        out.recipe = "qwen3-next-sft" if value == "sft" else "qwen3-next-pretrain"
+    else:
+        out.leave("TRAINING_MODE", "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
+
+
+def _topology(root: dict[str, Any], out: Translated) -> None:
+    request = pop_at(root, ("tasSettings", "topologyRequest"))
+    for key, level in request.items() if isinstance(request, Mapping) else ():
+        found = re.search(r"podset-(preferred|required|unconstrained)-topology$", str(key))
+        if found is None:
+            out.leave(f"tasSettings.topologyRequest.{key}", "use topology.request and topology.level")
+        elif found[1] == "unconstrained":
+            out.put("topology.request", "none")
+        else:
+            out.put("topology.request", found[1])
+            out.put("topology.level", level)
+
+
+def _mounts(root: dict[str, Any], out: Translated) -> None:
+    buckets: dict[str, str] = {}
+    for place, mount in enumerate(_dicts(pop_at(root, ("volumes", "gcsMounts")))):
+        bucket = _text(mount.get("bucketName") or "")
+        if not bucket:
+            continue
+        if bucket.startswith("gs://"):
+            out.note("storage.gcs", f"{bucket} was taken without gs://, as a bucket's name alone.")
+            bucket = bucket.removeprefix("gs://").strip("/")
+        folder = _text(mount.get("mountPath") or ("/gcs" if place == 0 else "/artifacts"))
+        buckets[bucket] = f"{folder}:{_text(mount.get('mountOptions') or 'implicit-dirs')}"
+    if buckets:
+        out.put("storage.gcs", buckets)
+    claims = {
+        _text(mount["claimName"]): _text(mount.get("mountPath") or "/mnt")
+        for mount in _dicts(pop_at(root, ("volumes", "pvcMounts")))
+        if mount.get("claimName")
+    }
+    if "nfs-pvc" in claims:
+        # The shared file system has fields of its own here.
+        out.put("storage.nfs.claim", "nfs-pvc")
+        out.put("storage.nfs.path", claims.pop("nfs-pvc"))
+    if claims:
+        out.put("storage.pvc", claims)
+
+
+def _file_systems(root: dict[str, Any], out: Translated) -> None:
+    nfs = pop_at(root, ("volumes", "nfs", "enabled"))
+    if nfs is not MISSING and _text(nfs) == "true":
+        out.put("storage.nfs.claim", "nfs-pvc")
+    lustre = pop_at(root, ("volumes", "lustre", "enabled"))
+    if lustre is not MISSING and _text(lustre) == "true":
+        out.put("storage.lustre.claim", "lustre-pvc")
+        if out.recipe == "qwen3-next-pretrain":
+            out.recipe = "qwen3-next-lustre"
+    for kind, given in (("nfs", nfs), ("lustre", lustre)):
+        if given is not MISSING and _text(given) == "false":
+            # What describes a file system that is not used would only make one.
+            pop_at(root, ("volumes", kind))
+
+
+def _gib(root: dict[str, Any], out: Translated) -> None:
+    given = pop_at(root, ("network", "gibVersion"))
+    if given is MISSING:
+        return
+    image = _text(given or "")
+    if not image:
+        out.put("network.gib.enabled", False)
+    elif "/" in image:
+        out.put("network.gib.image", image)
+    else:
+        out.leave("network.gibVersion", "network.gib.image takes a whole image reference, not a version alone")
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    """The entries of a list; one that is no map counts as an empty one."""
+    return [each if isinstance(each, Mapping) else {} for each in value] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).strip() if not isinstance(value, File) else value.path

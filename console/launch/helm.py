@@ -1,0 +1,457 @@
+"""Helm: charts rendered, releases installed and removed; the only importer of the Helm SDK.
+
+The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only.
+Every action has a configuration of its own (2 ms), so actions share nothing.
+
+Helm's words for what went wrong, as our own failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+
+from console.errors import (
+    BadInput,
+    BadKubeconfig,
+    Conflict,
+    ConsoleError,
+    NotAllowed,
+    NotFound,
+    NotLoggedIn,
+    ReleaseFailed,
+    Unreachable,
+)
+from console.kube.safe_yaml import load_yaml
+from console.launch.recipes import FieldProblem, Release
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from helm_python import Config
+
+    from console.kube.nested_values import Value
+
+
+class BadValues(BadInput):
+    """Helm refused the values; `problems` has one entry a value, paths dotted."""
+
+    def __init__(self, message: str, hint: str = "", *, problems: tuple[FieldProblem, ...] = ()) -> None:
+        super().__init__(message, hint)
+        self.problems = problems
+
+
+def translate(text: str, kind: str, failed: str) -> ConsoleError:
+    """One of our failures for Helm's words, by what they say; Helm's own kinds (`kind`) are few."""
+    problems = schema_problems(text)
+    if problems:
+        message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
+        return BadValues(f"{failed}: {message}.", problems=problems)
+    why = first_sentence(text)
+    for pattern, made in _MEANINGS:
+        if re.search(pattern, text):
+            return made(f"{failed}: {why}.")
+    if kind == "HelmNotFoundError":
+        return NotFound(f"{failed}: there is no such release.", status=404, reason="NotFound")
+    return ReleaseFailed(f"{failed}: {why}.")
+
+
+_MEANINGS: tuple[tuple[str, Callable[[str], ConsoleError]], ...] = (
+    (r"stat .*no such file|context .* does not exist|invalid configuration|error loading config", BadKubeconfig),
+    (r"\bUnauthorized\b|must be logged in", lambda text: NotLoggedIn(text, "Log in again.", status=401)),
+    (
+        r"\bis forbidden: User\b|\bforbidden: User\b",
+        lambda text: NotAllowed(text, "Ask for the right to do this in the namespace.", status=403, reason="Forbidden"),
+    ),
+    (
+        r"cannot reuse a name that is still in use|cannot be imported into the current release",
+        lambda text: Conflict(text, "Choose another name, or remove what has it.", status=409, reason="AlreadyExists"),
+    ),
+    (
+        r"no matches for kind \"JobSet\"",
+        lambda text: ReleaseFailed(text, "This cluster has no JobSet API; ask its administrator to install JobSet."),
+    ),
+    (
+        r"namespaces? \"[^\"]*\" not found",
+        lambda text: NotFound(text, "Choose a namespace that exists.", status=404, reason="NotFound"),
+    ),
+    (
+        r"failed calling webhook",
+        lambda text: ReleaseFailed(text, "A controller of the cluster (Kueue or JobSet) does not answer."),
+    ),
+    (
+        r"cluster unreachable|connection refused|no such host|i/o timeout|deadline exceeded|x509|TLS handshake|EOF$",
+        lambda text: Unreachable(text, "Check the network, the VPN and the kubeconfig."),
+    ),
+)
+
+
+def schema_problems(text: str) -> tuple[FieldProblem, ...]:
+    """The violations in Helm's report of values that do not fit the schema; none when it reports something else.
+
+    A line of two spaces and more says again, in parts, what the line above says.
+    """
+    if "schema(s)" not in text:
+        return ()
+    lines = re.findall(r"^- at '([^']*)': (.*)$", text, re.MULTILINE)
+    return tuple(FieldProblem(path.strip("/").replace("/", "."), why) for path, why in lines)
+
+
+def first_sentence(text: str) -> str:
+    """Helm's message without the objects that API servers repeat in it, on one line, at most 400 characters."""
+    short = re.sub(r"Invalid value: [\[{].*[\]}]: ", "", text)
+    short = re.sub(r"\s+", " ", short).strip().rstrip(".")
+    return short if len(short) <= 400 else short[:397] + "..."
+
+
+T = TypeVar("T")
+
+_REMOVAL_PAUSES = (0.0, 1.0, 3.0)
+"""Seconds before each try to remove what a failed install has made."""
+_KINDS = {
+    "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
+    "PersistentVolume": "",
+}  # fmt: skip
+"""Kinds that the chart makes, and their API groups."""
+_HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")
+"""Where Helm itself divides a manifest."""
+_POLICY = "helm.sh/resource-policy"
+RECIPE_LABEL = "a4.console/recipe"
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """Helm on one cluster."""
+
+    kubeconfig: Path | None = None
+    """None: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in."""
+    context: str = ""
+    """Empty: the kubeconfig's own."""
+    guard: Callable[[str, str], Awaitable[None]] | None = None
+    """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
+
+    async def _guarded(self, namespace: str, name: str, work: Callable[[], T], failed: str) -> T:
+        if self.guard is not None:
+            await self.guard(namespace, name)
+        return await _in_thread(work, failed)
+
+    async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
+        """The YAML of every object, without asking the cluster anything."""
+
+        def work() -> tuple[str, ...]:
+            from helm_python import Chart
+
+            with Chart.load(chart) as loaded:
+                rendered = loaded.render(dict(values), name=name, namespace=namespace)
+            return tuple(
+                part for _, text in sorted(rendered.items()) for part in _documents(text) if kind_and_name(part)[0]
+            )
+
+        return await _in_thread(work, f"The chart could not be rendered for {name}")
+
+    async def require_free(self, *, name: str, namespace: str) -> None:
+        """Raise Conflict when a release of that name exists, in whatever state."""
+
+        def work() -> None:
+            with self._config(namespace) as config:
+                _refuse_taken(config, name, namespace)
+
+        await self._guarded(namespace, name, work, f"Whether the name {name} is free could not be found out")
+
+    async def install(
+        self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
+    ) -> None:
+        """Install a release without waiting for its pods; when it fails, what was made is removed again."""
+        failed = f"{name} could not be installed"
+
+        def work() -> Exception | None:
+            with self._config(namespace) as config:
+                _refuse_taken(config, name, namespace)
+                try:
+                    config.install(chart, name, dict(values), namespace=namespace, labels=dict(labels))
+                except _failures() as error:
+                    if _is_taken(error):
+                        raise
+                    return error
+            return None
+
+        error = await self._guarded(namespace, name, work, failed)
+        if error is not None:
+            # Nobody who stops waiting leaves half a release behind.
+            await asyncio.shield(self._remove_failed(name, namespace, error))
+            raise translate(str(error), type(error).__name__, failed) from error
+
+    async def _remove_failed(self, name: str, namespace: str, error: Exception) -> None:
+        """Remove what a failed install made; a server that has just gone away gets a few moments to come back."""
+
+        def work() -> Exception | None:
+            with self._config(namespace) as config:
+                try:
+                    config.uninstall(name, ignore_not_found=True)
+                except _failures() as again:
+                    return again
+            return None
+
+        second: Exception | None = None
+        for pause in _REMOVAL_PAUSES:
+            await asyncio.sleep(pause)
+            second = await _in_thread(work, f"{name} could not be removed")
+            if second is None:
+                return
+        raise ReleaseFailed(
+            f"{name} could not be installed: {first_sentence(str(error))}; removing what was made failed too:"
+            f" {first_sentence(str(second))}.",
+            f"Stop {name} again when the cluster answers: a4 stop {name}",
+            leftover=(namespace, name),
+        ) from error
+
+    async def upgrade(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> None:
+        """Give a release other values; what a JobSet may not change while it exists is refused by the cluster."""
+
+        def work() -> None:
+            with self._config(namespace) as config:
+                _require_ours(config, name, namespace)
+                config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True)
+
+        await self._guarded(namespace, name, work, f"{name} could not be changed")
+
+    async def upgraded(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
+        """The YAML of every object as `upgrade` would apply it; the cluster is read and not changed."""
+
+        def work() -> tuple[str, ...]:
+            with self._config(namespace) as config:
+                release = config.upgrade(
+                    chart, name, dict(values), namespace=namespace, reset_values=True, dry_run="server"
+                )
+            return _documents(str(release["manifest"]))
+
+        return await self._guarded(namespace, name, work, f"{name} could not be changed")
+
+    async def rollback(self, *, name: str, namespace: str, revision: int) -> None:
+        """Give a release the objects of an earlier revision, as a new one."""
+
+        def work() -> None:
+            with self._config(namespace) as config:
+                _require_ours(config, name, namespace)
+                _require_ours(config, name, namespace, revision)
+                config.rollback(name, version=revision)
+
+        await self._guarded(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
+
+    async def manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
+        """The YAML of every object of a release, as it was last given to the cluster."""
+
+        def work() -> tuple[str, ...]:
+            with self._config(namespace) as config:
+                return _documents(str(config.status(name, revision=revision)["manifest"]))
+
+        return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
+
+    async def history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
+        """Every revision of a release that Helm still knows, oldest first."""
+
+        def work() -> tuple[Release, ...]:
+            with self._config(namespace) as config:
+                return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))
+
+        return await self._guarded(namespace, name, work, f"The revisions of {name} could not be read")
+
+    async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
+        """Remove a release of this chart; what went, as "Kind name". The cluster deletes the pods a moment later.
+
+        ReleaseFailed for one that runs hooks or names what the chart does not make: whoever may write a Secret can
+        write down a release, and removing it would do with our rights what it says. Conflict if it names by now what is
+        not in `only`.
+        """
+
+        def work() -> tuple[str, ...]:
+            with self._config(namespace) as config:
+                removal = _removal(_require_ours(config, name, namespace))
+                if only is not None:
+                    removal.require_only(only, name, namespace)
+                config.uninstall(name)
+            return removal.goes
+
+        return await self._guarded(namespace, name, work, f"{name} could not be removed from {namespace}")
+
+    async def removal(self, *, name: str, namespace: str) -> Removal:
+        """What `uninstall` would remove and leave; raises as it does."""
+
+        def work() -> Removal:
+            with self._config(namespace) as config:
+                return _removal(_require_ours(config, name, namespace))
+
+        return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
+
+    async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
+        """Releases of the named chart in every state; an empty namespace means all of them."""
+
+        def work() -> tuple[Release, ...]:
+            with self._config(namespace or "default") as config:
+                found = config.list(all_states=True, all_namespaces=not namespace)
+            return tuple(_release(summary) for summary in found if summary.get("chart_name") == chart)
+
+        return await self._guarded(namespace, "", work, "The releases could not be listed")
+
+    async def values(self, *, name: str, namespace: str) -> dict[str, Value]:
+        """The values a release was installed with, without the chart's defaults."""
+
+        def work() -> dict[str, Value]:
+            with self._config(namespace) as config:
+                return dict(config.get_values(name) or {})
+
+        return await self._guarded(namespace, name, work, f"The values of {name} could not be read")
+
+    def _config(self, namespace: str) -> Config:
+        from helm_python import Config
+
+        return Config(kubeconfig_path=self.kubeconfig, kube_context=self.context or None, namespace=namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What goes with a release and what stays, as "Kind name"."""
+
+    goes: tuple[str, ...]
+    stays: tuple[str, ...]
+    manifests: tuple[str, ...]
+
+    def require_only(self, named: Collection[str], name: str, namespace: str) -> None:
+        """Conflict if more would go than what was named before."""
+        if more := [each for each in self.goes if each not in named]:
+            raise Conflict(
+                f"The release {name} in {namespace} was changed in the meantime: it names {', '.join(more[:5])} too."
+                " Nothing was removed.",
+                "Look at it again, then stop it again.",
+            )
+
+
+def kind_and_name(manifest: str) -> tuple[str, str]:
+    """Of one object in YAML, read without building it: the first `kind` and the first `name` of its metadata."""
+    kind = re.search(r"^kind: *\"?([\w.]+)", manifest, re.MULTILINE)
+    name = re.search(r"^metadata:\n(?:[ ].*\n)*?  name: *\"?([-.\w]+)", manifest, re.MULTILINE)
+    return (kind.group(1) if kind else "", name.group(1) if name else "")
+
+
+def is_kept(manifest: str) -> bool:
+    """Whether an object stays when its release is removed: volumes and claims, whose data others may use."""
+    return re.search(r"^    \"?helm.sh/resource-policy\"?: keep$", manifest, re.MULTILINE) is not None
+
+
+async def _in_thread(work: Callable[[], T], failed: str) -> T:
+    # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
+    return await asyncio.to_thread(_translated, work, failed)
+
+
+def _translated(work: Callable[[], T], failed: str) -> T:
+    try:
+        return work()
+    except _failures() as error:
+        raise translate(str(error), type(error).__name__, failed) from error
+
+
+def _failures() -> type[Exception]:
+    from helm_python import HelmError
+
+    return HelmError
+
+
+def _refuse_taken(config: Config, name: str, namespace: str) -> None:
+    """Before anything is made: a release of that name must not exist, for a failed install is removed."""
+    from helm_python import HelmNotFoundError
+
+    try:
+        status = config.status(name)["status"]
+    except HelmNotFoundError:
+        return
+    raise _taken(name, namespace, str(status))
+
+
+def _require_ours(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
+    """The objects of a release, if they are what this chart makes in that namespace; else ReleaseFailed."""
+    found = config.get_all(name, revision=revision)
+    manifest = str((found.get("summary") or {}).get("manifest") or config.status(name, revision=revision)["manifest"])
+    documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
+    strange = ["hooks"] if found.get("hooks") else []
+    strange += [words for text in documents if (words := _foreign(text, name, namespace))]
+    if strange:
+        raise ReleaseFailed(
+            f"The release {name} in {namespace} holds what this chart does not make: {', '.join(strange[:5])}."
+            " Nothing was changed.",
+            f"Look at it: helm get all {name} -n {namespace}. If nobody knows it, delete its Secrets"
+            f" (kubectl delete secret -n {namespace} -l owner=helm,name={name}).",
+        )
+    return tuple(documents)
+
+
+def _removal(documents: Sequence[str]) -> Removal:
+    """For documents of `_require_ours`. Only what all readers of YAML agree on is taken for kept: the rest is named."""
+    kept = [text for text in documents if is_kept(text) and text.count(_POLICY) == 1 and _keeps(text)]
+    goes, stays = (
+        tuple(
+            " ".join(kind_and_name(text)) for text in documents if kind_and_name(text)[0] and (text in kept) == wanted
+        )
+        for wanted in (False, True)
+    )
+    return Removal(goes, stays, tuple(documents))
+
+
+def _keeps(text: str) -> bool:
+    if not is_kept(text) or text.count(_POLICY) != 1:
+        return False
+    annotations = load_yaml(text)["metadata"].get("annotations")
+    return isinstance(annotations, dict) and annotations.get(_POLICY) == "keep"
+
+
+def _foreign(text: str, name: str, namespace: str) -> str:
+    """What of an object is not this release's; empty if all of it is."""
+    try:
+        made = load_yaml(text)
+        if made is None:
+            return ""
+        kind, meta = str(made["kind"]), made["metadata"]
+        title, where, labels = str(meta["name"]), meta.get("namespace"), meta.get("labels") or {}
+        group = str(made["apiVersion"]).rpartition("/")[0]
+        mine = labels.get("app.kubernetes.io/instance") == name and labels.get("app.kubernetes.io/name") == "a4"
+    except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError):
+        return "an object that cannot be read"
+    placed = where in (None, namespace) if kind != "PersistentVolume" else title.startswith(f"a4-{namespace}-")
+    if _KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
+        return ""
+    return f"{kind} {where + '/' if isinstance(where, str) else ''}{title}"
+
+
+def _taken(name: str, namespace: str, status: str = "") -> Conflict:
+    state = f" ({status})" if status else ""
+    return Conflict(
+        f"A release named {name} exists already in {namespace}{state}.",
+        "Choose another name, or stop that one first.",
+        status=409,
+        reason="AlreadyExists",
+    )
+
+
+def _is_taken(error: Exception) -> bool:
+    return "cannot reuse a name that is still in use" in str(error) or "cannot be imported" in str(error)
+
+
+def _documents(manifest: str) -> tuple[str, ...]:
+    parts = re.split(r"^---\n", manifest, flags=re.MULTILINE)
+    return tuple(re.sub(r"^# Source: .*\n", "", part) for part in parts if part.strip())
+
+
+def _release(summary: Mapping[str, Any]) -> Release:
+    return Release(
+        namespace=str(summary["namespace"]),
+        name=str(summary["name"]),
+        recipe=str((summary.get("labels") or {}).get(RECIPE_LABEL, "")),
+        revision=int(summary.get("revision", 0)),
+        status=str(summary.get("status", "")),
+        updated=str(summary.get("deployed_at", "")),
+        chart=f"{summary.get('chart_name', '')}-{summary.get('chart_version', '')}",
+    )

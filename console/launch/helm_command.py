@@ -1,0 +1,475 @@
+"""The `helm` command that makes a launch, for those who want to run or keep it themselves.
+
+A `helm install` line into what it sets: the options' own order and Helm's grammar of --set, nothing run or read.
+
+A pasted shell command into words as the shell makes them: quotes, continued lines, variables; nothing is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from console.kube.nested_values import Value
+
+
+_IN_VALUES = re.compile(r"[\\,]")
+_IN_NAMES = re.compile(r"[\\.,=\[\]]")
+"""What Helm takes for grammar unless a backslash stands before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HelmCommand:
+    """One launch as a command line, in two forms that make the same release."""
+
+    with_file: str
+    """With the values in a file beside it; one option a line."""
+    file_name: str
+    file_text: str
+    """What that file holds."""
+    inline: str
+    """With every value in the line."""
+    needs: tuple[str, ...] = ()
+    """Variables of the environment that hold secrets and have to be set first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HelmParts:
+    """What a command is made of."""
+
+    name: str
+    namespace: str
+    chart: str
+    label: str
+    values: Mapping[str, Value]
+    files: Mapping[str, str]
+    """Path of a value -> file whose text it is."""
+    secrets: Mapping[str, str]
+    """Path of a value -> variable of the environment that holds it."""
+
+
+def helm_command(parts: HelmParts, file_text: str) -> HelmCommand:
+    """The command of a launch; `file_text` is its values as YAML."""
+    file_name = f"{parts.name}.values.yaml"
+    head = ["helm", "install", parts.name, parts.chart]
+    common = [("--namespace", parts.namespace), ("--labels", parts.label)]
+    tail = [("--set-file", f"{escaped(path)}={file}") for path, file in parts.files.items()]
+    hidden = [f'--set-string {shlex.quote(escaped(path))}="${name}"' for path, name in parts.secrets.items()]
+    return HelmCommand(
+        with_file=_line(head, [*common, ("--values", file_name), *tail], hidden),
+        file_name=file_name,
+        file_text=file_text,
+        inline=_line(head, [*common, *settings(parts.values), *tail], hidden),
+        needs=tuple(parts.secrets.values()),
+    )
+
+
+def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Options that set nested values: text that stays text, numbers as they are, lists as JSON."""
+    for name, value in values.items():
+        way = (*above, name)
+        path = ".".join(_key(each) for each in way)
+        if isinstance(value, Mapping) and value:
+            yield from settings(value, way)
+        elif isinstance(value, str) and not value.startswith("{"):
+            yield "--set-string", f"{path}={_escape(value, _IN_VALUES)}"
+        elif value is None or isinstance(value, int):
+            yield "--set", f"{path}={json.dumps(value)}"
+        else:
+            yield "--set-json", f"{path}={json.dumps(value, ensure_ascii=False)}"
+
+
+def escaped(path: str) -> str:
+    """A path whose last name may hold dots (launchers.run.sh), as Helm takes it."""
+    first, _, rest = path.partition(".")
+    return f"{_key(first)}.{_key(rest)}" if first == "launchers" else path
+
+
+def _key(name: str) -> str:
+    return _escape(name, _IN_NAMES)
+
+
+def _escape(text: str, special: re.Pattern[str]) -> str:
+    return special.sub(r"\\\g<0>", text)
+
+
+def _line(head: Sequence[str], options: Sequence[tuple[str, str]], hidden: Sequence[str]) -> str:
+    lines = [shlex.join(head), *(f"{option} {shlex.quote(value)}" for option, value in options), *hidden]
+    return " \\\n  ".join(lines)
+
+
+_NAME = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
+_HOLE = re.compile(r"<[A-Za-z][\w .-]*>")
+_SETS = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ENDS = {"\n", ";", "|", "&"}
+
+
+@dataclass(slots=True)
+class Word:
+    """One word, with the variables in it that nobody has set."""
+
+    text: str = ""
+    unknown: list[str] = field(default_factory=list)
+
+
+def commands(text: str, variables: Mapping[str, str]) -> list[list[Word]]:
+    """Every simple command of a text; `export NAME=value` lines count for those after them."""
+    known = dict(variables)
+    made: list[list[Word]] = []
+    splitter = _Splitter(text, known)
+    while (words := splitter.command()) is not None:
+        rest = list(words)
+        while rest and (assigned := _SETS.fullmatch(rest[0].text)) and not rest[0].unknown:
+            known[assigned[1]] = assigned[2]
+            rest.pop(0)
+        if rest and rest[0].text == "export":
+            for word in rest[1:]:
+                assigned = _SETS.fullmatch(word.text)
+                if assigned and not word.unknown:
+                    known[assigned[1]] = assigned[2]
+        elif rest:
+            made.append(rest)
+    return made
+
+
+class _Splitter:
+    def __init__(self, text: str, variables: dict[str, str]) -> None:
+        self._text = re.sub(r"\\[ \t]*\r?\n", " ", text).replace("\r\n", "\n")
+        self._variables = variables
+        self._at = 0
+
+    def command(self) -> list[Word] | None:
+        """The words up to the end of a command; None at the end of the text."""
+        words: list[Word] = []
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if char in _ENDS:
+                self._at += 1
+                if words:
+                    return words
+            elif char.isspace():
+                self._at += 1
+            elif (char == "#" and not words) or (char == "#" and self._text[self._at - 1].isspace()):
+                self._at = self._end_of_line()
+            else:
+                words.append(self._word())
+        return words or None
+
+    def _end_of_line(self) -> int:
+        end = self._text.find("\n", self._at)
+        return len(self._text) if end < 0 else end
+
+    def _word(self) -> Word:
+        word = Word()
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if char.isspace() or (char in _ENDS and not _HOLE.match(self._text, self._at)):
+                break
+            if char == "'":
+                word.text += self._until("'")
+            elif char == '"':
+                self._double(word)
+            elif char == "\\":
+                word.text += self._text[self._at + 1 : self._at + 2]
+                self._at += 2
+            else:
+                self._plain(word)
+        return word
+
+    def _until(self, quote: str) -> str:
+        end = self._text.find(quote, self._at + 1)
+        if end < 0:
+            line = self._text.count("\n", 0, self._at) + 1
+            raise BadInput(f"The quote {quote} in line {line} is never closed.")
+        inner = self._text[self._at + 1 : end]
+        self._at = end + 1
+        return inner
+
+    def _double(self, word: Word) -> None:
+        opened = self._at
+        self._at += 1
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if char == '"':
+                self._at += 1
+                return
+            if char == "\\" and self._text[self._at + 1 : self._at + 2] in {'"', "\\", "$", "`"}:
+                word.text += self._text[self._at + 1]
+                self._at += 2
+            else:
+                self._plain(word)
+        line = self._text.count("\n", 0, opened) + 1
+        raise BadInput(f'The quote " in line {line} is never closed.')
+
+    def _plain(self, word: Word) -> None:
+        """One character, or a variable, or what stands for a value that the person has to put in."""
+        char = self._text[self._at]
+        if char == "`" or self._text.startswith("$(", self._at):
+            close = "`" if char == "`" else ")"
+            end = self._text.find(close, self._at + 1)
+            end = len(self._text) if end < 0 else end + 1
+            self._hole(word, self._text[self._at : end])
+        elif found := _NAME.match(self._text, self._at):
+            name = found[1] or found[2]
+            self._at = found.end()
+            value = self._variables.get(name, found[3])
+            if value is None:
+                word.unknown.append(f"${name}")
+                value = f"${name}"
+            word.text += value
+        elif found := _HOLE.match(self._text, self._at):
+            self._hole(word, found[0])
+        else:
+            word.text += char
+            self._at += 1
+
+    def _hole(self, word: Word, text: str) -> None:
+        word.unknown.append(text)
+        word.text += text
+        self._at += len(text)
+
+
+Way = tuple[str | int, ...]
+"""Names and places in lists: ("workload", "envs", 7, "value")."""
+
+_VERBS = {"install", "upgrade", "template"}
+_ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")
+"""Helm applies all of one kind before the next, wherever they stand."""
+_SHORT = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}
+_SWITCHES = {
+    "--install", "--generate-name", "--create-namespace", "--wait", "--wait-for-jobs", "--atomic", "--debug", "--devel",
+    "--dependency-update", "--no-hooks", "--replace", "--skip-crds", "--verify", "--force", "--reuse-values",
+    "--reset-values", "--disable-openapi-validation", "--take-ownership", "--rollback-on-failure", "--hide-notes",
+    "--render-subchart-notes", "--cleanup-on-fail", "--pass-credentials", "--insecure-skip-tls-verify", "--plain-http",
+    "--enable-dns", "--skip-schema-validation", "--hide-secret", "--dry-run",
+}  # fmt: skip
+_COMMAND = re.compile(r"(^|[\s;&$/])helm\s+(install|upgrade|template)\b")
+_LONGEST_LIST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value the line sets."""
+
+    way: Way
+    value: Any
+    """Text, number, truth, None, list or map; of --set-file the file's path."""
+    file: bool = False
+    unknown: tuple[str, ...] = ()
+    """Variables in it that nobody has set."""
+
+    @property
+    def path(self) -> str:
+        """The way as a person writes it."""
+        return spell_way(self.way)
+
+
+@dataclass(slots=True)
+class HelmLine:
+    """What one command says."""
+
+    name: str = ""
+    namespace: str = ""
+    chart: str = ""
+    labels: str = ""
+    files: list[str] = field(default_factory=list)
+    """Values files, in order."""
+    settings: list[Setting] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Variables in the name, the namespace or a file's path that nobody has set."""
+    others: int = 0
+    """Further helm commands in the text."""
+
+
+def looks_like_helm(text: str) -> bool:
+    """Whether a text is a command rather than YAML."""
+    return re.search(r"(^|[\s;&$])helm\s+(install|upgrade|template)\b", text) is not None or text.lstrip().startswith(
+        "--set"
+    )
+
+
+def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
+    """The first helm command of a text; BadInput when there is none or it cannot be read."""
+    if text.lstrip().startswith("--set"):
+        text = f"helm install {text}"
+    found = [rest for words in commands(text, variables) if (rest := _after_verb(words)) is not None]
+    if not found:
+        raise BadInput("There is no helm install command in this text.", "Paste it from `helm install` to its end.")
+    line = HelmLine(others=len(found) - 1)
+    given: dict[str, list[Word]] = {}
+    places: list[Word] = []
+    _sort(found[0], given, places)
+    _take(line, given, places)
+    for option in _ORDER:
+        for word in given.get(option, ()):
+            line.settings += _settings(option, word)
+    return line
+
+
+def _after_verb(words: list[Word]) -> list[Word] | None:
+    texts = [word.text for word in words]
+    for at, text in enumerate(texts[:-1]):
+        if text.rpartition("/")[2] == "helm" and texts[at + 1] in _VERBS:
+            return words[at + 2 :]
+    return None
+
+
+def _sort(words: list[Word], given: dict[str, list[Word]], places: list[Word]) -> None:
+    """Options with their words, and the words that belong to none."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not word.text.startswith("-") or word.text == "-":
+            places.append(word)
+            continue
+        option, equals, value = word.text.partition("=")
+        if not option.startswith("--") and len(option) > 2:
+            option, equals, value = option[:2], "=", option[2:] + equals + value
+        option = _SHORT.get(option, option)
+        if equals:
+            given.setdefault(option, []).append(Word(value, word.unknown))
+        elif option not in _SWITCHES and left:
+            given.setdefault(option, []).append(left.pop(0))
+
+
+def _take(line: HelmLine, given: Mapping[str, list[Word]], places: list[Word]) -> None:
+    if len(places) > 1:
+        line.name = _known(line, places[0])
+    if places:
+        line.chart = places[-1].text
+    for option in ("--namespace", "--name-template"):
+        for word in given.get(option, ())[-1:]:
+            if option == "--namespace":
+                line.namespace = _known(line, word)
+    line.labels = ",".join(word.text for word in given.get("--labels", ()))
+    line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
+
+
+def _known(line: HelmLine, word: Word) -> str:
+    line.unknown += word.unknown
+    return "" if word.unknown else word.text
+
+
+def _settings(option: str, word: Word) -> list[Setting]:
+    text, unknown = word.text, tuple(word.unknown)
+    if option == "--set-literal":
+        path, _, value = text.partition("=")
+        return [Setting(_way(path), value, unknown=unknown)]
+    if option == "--set-json":
+        return _json_settings(text, unknown)
+    made: list[Setting] = []
+    for path, value in _pairs(text):
+        read: Any = value
+        if option == "--set-file":
+            made.append(Setting(_way(path), _plain(value), file=True, unknown=unknown))
+            continue
+        if value.startswith("{") and value.endswith("}"):
+            inner = value[1:-1]
+            read = [_typed(each, option) for each in _split(inner, ",")] if inner else []
+        else:
+            read = _typed(value, option)
+        mine = tuple(name for name in unknown if name in path or name in value)
+        made.append(Setting(_way(path), read, unknown=mine))
+    return made
+
+
+def _json_settings(text: str, unknown: tuple[str, ...]) -> list[Setting]:
+    decoder = json.JSONDecoder()
+    try:
+        if text.lstrip().startswith("{"):
+            return [Setting((name,), value, unknown=unknown) for name, value in decoder.decode(text).items()]
+        made = []
+        while text:
+            path, equals, rest = text.partition("=")
+            if not equals:
+                raise BadInput(f"--set-json {path} has no value.", "Write --set-json 'path=[1, 2]'.")
+            value, end = decoder.raw_decode(rest.lstrip())
+            made.append(Setting(_way(path), value, unknown=unknown))
+            text = rest.lstrip()[end:].lstrip().removeprefix(",")
+        return made
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise BadInput(f"--set-json holds no JSON: {text[:60]}.") from error
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """`a=1,b={x,y},c=d` in pairs; escapes stay until the value is read."""
+    pairs: list[tuple[str, str]] = []
+    for part in _split(text, ",", braces=True):
+        if not part:
+            continue
+        path, *value = _split(part, "=", most=1)
+        if not value:
+            raise BadInput(f"--set {part} has no value.", "Write --set path=value.")
+        pairs.append((path, value[0]))
+    return pairs
+
+
+def _split(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[str]:
+    """At every `at` that has no backslash before it and stands in no braces that begin a value."""
+    parts: list[str] = []
+    part, depth, place = "", 0, 0
+    while place < len(text):
+        char = text[place]
+        if char == "\\":
+            part += text[place : place + 2]
+            place += 2
+            continue
+        if braces and char == "{" and (depth or part.endswith("=")):
+            depth += 1
+        elif braces and char == "}" and depth:
+            depth -= 1
+        if char == at and not depth and len(parts) != most:
+            parts.append(part)
+            part = ""
+        else:
+            part += char
+        place += 1
+    return [*parts, part]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+
+
+def _typed(text: str, option: str) -> Any:
+    """Of --set: true, false, null and whole numbers are what they look like; --set-string leaves all as text."""
+    word = _plain(text)
+    if option == "--set-string":
+        return word
+    plain = {"true": True, "false": False, "null": None}
+    if word in plain:
+        return plain[word]
+    return int(word) if re.fullmatch(r"0|-?[1-9]\d{0,17}", word) else word
+
+
+def _way(path: str) -> Way:
+    """A path such as a.b[0].c as names and places; a dot within a name has a backslash before it."""
+    way: list[str | int] = []
+    for name in _split(path.strip(), "."):
+        found = re.fullmatch(r"((?:[^\[\]\\]|\\.)*)((?:\[\d+\])*)", name)
+        if found is None or (not found[1] and not found[2]):
+            raise BadInput(f"{path} is not the path of a value.", "Write it as workload.envs[7].value.")
+        if found[1]:
+            way.append(_plain(found[1]))
+        places = [int(each) for each in re.findall(r"\d+", found[2])]
+        if any(place >= _LONGEST_LIST for place in places):
+            raise BadInput(f"{path} counts beyond {_LONGEST_LIST} entries.")
+        way += places
+    return tuple(way)
+
+
+def spell_way(way: Way) -> str:
+    """A way as a person writes it."""
+    text = ""
+    for name in way:
+        text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else str(name)
+    return text

@@ -1,0 +1,340 @@
+"""Launches: what there is to launch, whether a plan is sound, and a plan made into a release of the chart."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from console import assets
+from console.errors import BadInput, NotFound, Unreadable
+from console.kube.nested_values import Value, look, merge, overlay
+from console.launch.fit import fit_notes, fit_problems, iterations
+from console.launch.helm import RECIPE_LABEL, Helm, Removal, kind_and_name
+from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
+from console.launch.schema import (
+    Schema,
+    ValuesChecker,
+    parse_defaults,
+    parse_fields,
+    parse_recipes,
+    parse_sets,
+    recipe_changes,
+    recipe_launchers,
+)
+from console.launch.secret_values import confidential_problems
+from console.launch.values.yaml_write import write_defaults
+from practice.programs.faults import FAULT_VARIABLE, complaints, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from console.kube.client import Client
+
+CHART = "a4"
+LONGEST_NAME = 43
+"""Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
+_COMMON = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")
+"""Launchers that every recipe has beside its own."""
+
+
+Problems = tuple[FieldProblem, ...]
+
+
+class NoSuchQueue(NotFound):
+    """The LocalQueue of a plan is not there: the cluster would take the job, and nothing would ever start it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, status=404, reason="NotFound")
+        self.problems: Problems = (FieldProblem("queue", message),)
+
+
+@dataclass(frozen=True, slots=True)
+class _RecipeForm:
+    """What the schema says of one recipe."""
+
+    recipe: str
+    fields: tuple[Field, ...]
+    paths: frozenset[str]
+    defaults: dict[str, Value]
+    unsound: frozenset[str]
+    """Names at the top under which a person has to give something first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """What can be launched: the chart's schema and the launchers, read once; no cluster is needed.
+
+    Not slotted: what a form asks for on every key is worked out once and kept.
+    """
+
+    chart: Path
+    schema: Schema
+    launchers: Mapping[str, str]
+    """File name -> text."""
+    _forms: dict[str, _RecipeForm] = field(default_factory=dict, repr=False)
+    _judged: dict[str, tuple[LaunchPlan, Problems]] = field(default_factory=dict, repr=False)
+    """The plan that was judged last, by recipe: its notes are asked for right after its problems."""
+
+    @classmethod
+    def load(cls) -> Catalogue:
+        """Read chart/ and launchers/; 0.2 s the first time, since it loads the schema checker: call it in a thread."""
+        import jsonschema  # noqa: F401  # loaded here, so that the first check of a form does not wait for it
+
+        chart = assets.chart()
+        try:
+            schema = json.loads((chart / "values.schema.json").read_text())
+        except (OSError, ValueError) as error:
+            raise Unreadable(f"The chart's values.schema.json cannot be read: {error}.") from error
+        scripts = sorted(path for path in assets.launchers().iterdir() if path.suffix in {".sh", ".py"})
+        return cls(chart, schema, {path.name: path.read_text() for path in scripts})
+
+    @cached_property
+    def checker(self) -> ValuesChecker:
+        """The schema, ready to check values."""
+        return ValuesChecker(self.schema)
+
+    @cached_property
+    def _recipes(self) -> tuple[Recipe, ...]:
+        return parse_recipes(self.schema)
+
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Every recipe, in the order they are offered."""
+        return self._recipes
+
+    def recipe(self, word: str) -> Recipe:
+        """The recipe with that id or code (W03), in any case."""
+        for recipe in self.recipes():
+            if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
+                return recipe
+        known = ", ".join(recipe.id for recipe in self.recipes())
+        raise BadInput(f"There is no recipe {word}.", f"There are: {known}.")
+
+    def _form(self, recipe: str) -> _RecipeForm:
+        known = self.recipe(recipe).id
+        if known not in self._forms:
+            fields = parse_fields(self.schema, known)
+            defaults = merge(parse_defaults(self.schema), recipe_changes(self.schema, known))
+            unsound = frozenset(each.path.partition(".")[0] for each in self.checker.problems(defaults))
+            paths = frozenset(each.path for each in fields)
+            self._forms[known] = _RecipeForm(known, fields, paths, defaults, unsound)
+        return self._forms[known]
+
+    def fields(self, recipe: str) -> tuple[Field, ...]:
+        """What the form of a recipe asks for."""
+        return self._form(recipe).fields
+
+    def defaults(self, recipe: str) -> dict[str, Value]:
+        """All values of a recipe that nobody has changed, nested."""
+        return merge(self._form(recipe).defaults, {})
+
+    def values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """All values of a plan, nested."""
+        return merge(self._form(plan.recipe).defaults, plan.values)
+
+    def problems(self, plan: LaunchPlan) -> Problems:
+        """Why the plan cannot be launched, names first; empty: it can, as far as the values say."""
+        last, problems = self._judged.get(plan.recipe, (None, ()))
+        if last != plan:
+            problems = (*_naming_problems(plan), *self.value_problems(plan.recipe, plan.values))
+            # A copy, for a caller may go on to change what it passed.
+            self._judged[plan.recipe] = replace(plan, values=deepcopy(dict(plan.values))), problems
+        return problems
+
+    def value_problems(self, recipe: str, changes: Mapping[str, Value]) -> Problems:
+        """What is wrong with changes of a recipe's defaults; names of the launch are another matter."""
+        form = self._form(recipe)
+        found = list(self.checker.misplaced_nulls(changes))
+        values = merge(form.defaults, changes)
+        # Other defaults are known to fit, and the schema says nothing of one part's values beside another's.
+        found += self.checker.problems({name: values[name] for name in {*changes, *form.unsound} if name in values})
+        told = {problem.path for problem in found}
+        found += [problem for problem in confidential_problems(changes) if problem.path not in told]
+        if not found:
+            # Only values that are sound by themselves can be held against each other.
+            found += fit_problems(form.recipe, form.paths, values)
+        return tuple(found)
+
+    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the values of a sound plan come to, such as its iterations; nothing for a plan with problems."""
+        if self.problems(plan):
+            return ()
+        form = self._form(plan.recipe)
+        return fit_notes(form.paths, merge(form.defaults, plan.values))
+
+    def practice_notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the practice cluster cannot do of the faults that a sound plan asks it for."""
+        if self.problems(plan):
+            return ()
+        form = self._form(plan.recipe)
+        values = merge(form.defaults, plan.values)
+        told = look(values, f"env.{FAULT_VARIABLE}")
+        steps = iterations(values) if "recipe.train.tp" in form.paths else None
+        pods = max(1, int(str(look(values, "gpus") or 0)) // 8)
+        return tuple(complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
+
+    def require_sound(self, plan: LaunchPlan) -> None:
+        """Raise BadInput, with every problem in it, unless there is none."""
+        problems = self.problems(plan)
+        if problems:
+            raise BadInput(" ".join(problem.message for problem in problems))
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
+        """Nested values of `path=value` settings."""
+        return parse_sets(self.fields(recipe), settings)
+
+    def values_file(self, recipe: str) -> str:
+        """Every value of a recipe at its default, explained, as YAML."""
+        found = self.recipe(recipe)
+        return write_defaults(found, self.fields(found.id))
+
+    def suggest_name(self, recipe: str, user: str) -> str:
+        """A valid release name: who and what, as in anna-nccl-test."""
+        suffix = self.recipe(recipe).suffix
+        who = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
+        if not who or not who[0].isalpha():
+            who = f"a4-{who}".rstrip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
+        return f"{who}-{suffix}"
+
+    def chart_values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """What the chart is given: the recipe's and the plan's changes of its defaults, and the launchers."""
+        recipe = self.recipe(plan.recipe).id
+        wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
+        if look(self.values(plan), "storage.logs"):
+            wanted.add("logged.sh")
+        mine = {
+            name: text for name, text in self.launchers.items() if name in wanted or name.rpartition(".")[0] == recipe
+        }
+        if len(mine) <= len(wanted):
+            raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
+        return overlay(overlay(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A catalogue and a cluster to launch on."""
+
+    catalogue: Catalogue
+    helm: Helm
+    client: Client
+    """The same cluster, for what Helm does not do: asking whether objects would be accepted."""
+    who: Callable[[], Awaitable[str]] | None = None
+    """As whom it is launched; None: nobody is named."""
+
+    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
+        """The objects the plan would make; the cluster is not asked."""
+        manifests = [Manifest(*kind_and_name(text), text=masked(text)) for text in await self._rendered(plan)]
+        return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
+
+    async def check(self, plan: LaunchPlan) -> None:
+        """Let the API server and its webhooks judge every object, and Helm the release's name; nothing is made."""
+        from console.launch.dry_run import try_out
+
+        rendered = await self._rendered(plan)
+        await self.helm.require_free(name=plan.name, namespace=plan.namespace)
+        await self._require_queue(plan)
+        await try_out(self.client, plan.namespace, rendered)
+
+    async def _require_queue(self, plan: LaunchPlan) -> None:
+        """The server takes a job for a queue that is not there, and it would wait for ever."""
+        from console.launch.dry_run import local_queues
+
+        values = self.catalogue.values(plan)
+        queue = values.get("queue")
+        if not queue or not values.get("gpus"):
+            return
+        known = await local_queues(self.client, plan.namespace)
+        if known is not None and queue not in known:
+            there = f"There are: {', '.join(sorted(known))}." if known else "There are none; leave the queue empty."
+            raise NoSuchQueue(f"{plan.namespace} has no LocalQueue {queue}.", there)
+
+    async def _rendered(self, plan: LaunchPlan) -> tuple[str, ...]:
+        self.catalogue.require_sound(plan)
+        values = await self._values(plan)
+        return await self.helm.render(self.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
+
+    async def launch(self, plan: LaunchPlan) -> str:
+        """Check the plan, install it, and give the JobSet's name; a failed install leaves nothing."""
+        await self.check(plan)
+        await self.helm.install(
+            self.catalogue.chart,
+            await self._values(plan),
+            name=plan.name,
+            namespace=plan.namespace,
+            labels={RECIPE_LABEL: self.catalogue.recipe(plan.recipe).id},
+        )
+        return plan.name
+
+    async def _values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """What the chart is given for a new release, with the name of who launches it."""
+        values = self.catalogue.chart_values(plan)
+        return overlay(values, {"owner": await self.who()}) if self.who else values
+
+    async def values_kept(self, plan: LaunchPlan) -> dict[str, Value]:
+        """What the chart is given for a release that is there: it stays whose it is."""
+        owner = (await self.helm.values(name=plan.name, namespace=plan.namespace)).get("owner")
+        return overlay(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
+
+    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
+        """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours.
+
+        Conflict if it names objects of others, or by now more than `only`.
+        """
+        removal = await self.removal(namespace, name)
+        if only is not None:
+            removal.require_only(only, name, namespace)
+        return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
+
+    async def removal(self, namespace: str, name: str) -> Removal:
+        """What `stop` would remove and leave; raises as it does."""
+        if not any(release.name == name for release in await self.releases(namespace)):
+            raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
+        from console.launch.chart_objects import require_own
+
+        removal = await self.helm.removal(name=name, namespace=namespace)
+        await require_own(self.client, namespace, name, removal.goes)
+        return removal
+
+    async def releases(self, namespace: str = "") -> tuple[Release, ...]:
+        """Releases of our chart; an empty namespace means all of them."""
+        return await self.helm.releases(CHART, namespace)
+
+    async def values(self, namespace: str, name: str) -> dict[str, Value]:
+        """What a release was launched with, without launchers and owner: a plan's values, to launch again."""
+        found = await self.helm.values(name=name, namespace=namespace)
+        return {path: value for path, value in found.items() if path not in {"launchers", "owner"}}
+
+
+def _naming_problems(plan: LaunchPlan) -> list[FieldProblem]:
+    said = (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
+    return [FieldProblem(path, message) for path, message in said if message]
+
+
+def name_problem(name: str) -> str:
+    """Why this cannot be a release's name, in a sentence; empty: it can."""
+    if not name:
+        return "Name is empty."
+    if len(name) > LONGEST_NAME:
+        return f"Name may have {LONGEST_NAME} characters at most, for pods' names to stay valid; it has {len(name)}."
+    if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        return "Name must begin with a letter, end with a letter or digit, and hold only a-z, 0-9 and dashes."
+    return ""
+
+
+def namespace_problem(namespace: str) -> str:
+    """Why this cannot be a namespace's name, in a sentence; empty: it can."""
+    if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", namespace):
+        return ""
+    return "Namespace must hold only a-z, 0-9 and dashes, 63 characters at most."
+
+
+def masked(manifest: str) -> str:
+    """A Secret's manifest with every value hidden; anything else as it is."""
+    if kind_and_name(manifest)[0] != "Secret":
+        return manifest
+    head, data, values = manifest.partition("\ndata:\n")
+    return head + data + re.sub(r"^( +[-._\w\"]+:).*$", r"\1 (hidden)", values, flags=re.MULTILINE)

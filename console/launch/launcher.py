@@ -1,0 +1,241 @@
+"""A watched cluster to launch on: recipes, plans judged and rendered, launches, what becomes of them, and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.kube.objects.meta import YOU, short_name
+from console.kube.watched_cluster import WatchedCluster
+from console.settings import login_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from console.kube.kubeconfig import Kubeconfig
+    from console.kube.nested_values import Value
+    from console.kube.objects.event import Event
+    from console.kube.snapshot import StopReport
+    from console.launch.choices import Offer
+    from console.launch.drafting import Drafting
+    from console.launch.install import Catalogue, Launcher
+    from console.launch.profiles import Profiles
+    from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
+    from console.launch.releases import Releases
+    from console.launch.runs import Runs
+    from console.launch.stop import Stopping
+    from console.logs.follow import Follow
+    from console.metrics.alarm_rules import Alarm
+    from console.scheduling.explanation import Why
+    from console.settings import Settings
+
+REFUSED_WITHIN = 3.0
+"""Seconds after a launch in which the first refusal of its pods is waited for."""
+
+
+class LaunchingCluster(WatchedCluster):
+    """What the chart has, and one cluster to put it on; the chart is read at the first use."""
+
+    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
+        super().__init__(settings, kubeconfig, kinds)
+        self._launches: Catalogue | None = None
+        self._before_launch: dict[tuple[str, str], Event] = {}
+        """Events that there were before the last launch."""
+        self._me = ""
+
+    async def _greet(self) -> None:
+        """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
+        await super()._greet()
+        await self.me()
+        if self._launches is None and len(self._kinds) > 1:
+            from console.launch.install import Catalogue
+
+            self._launches = await asyncio.to_thread(Catalogue.load)
+
+    async def _connect(self, context: str, namespace: str) -> None:
+        await super()._connect(context, namespace)
+        if {"jobsets", "pods"} <= set(self._kinds):
+            self._start("runs", self.runs.keep())
+
+    def _left(self) -> None:
+        super()._left()
+        self._me = ""
+        if "runs" in vars(self):
+            self.runs.left()
+        if "follow" in vars(self):
+            self.follow.left()
+
+    async def close(self) -> None:
+        """End everything, what became of the runs written down."""
+        if "follow" in vars(self):
+            await self.follow.close()
+        if "runs" in vars(self):
+            await self.runs.close()
+        await super().close()
+
+    def _catalogue(self) -> Catalogue:
+        if self._launches is None:
+            from console.launch.install import Catalogue
+
+            self._launches = Catalogue.load()
+        return self._launches
+
+    def _launcher(self) -> Launcher:
+        from console.launch.helm import Helm
+        from console.launch.install import Launcher
+        from console.launch.releases import require_small
+
+        helm = Helm(self.settings.kubeconfig, self.context, partial(require_small, self.connected.client))
+        return Launcher(self._catalogue(), helm, self.connected.client, self.me)
+
+    async def me(self) -> str:
+        """As whom this person launches: the e-mail address of the login where the cluster knows one, else the user."""
+        if not self._me:
+            from console.kube import actions
+
+            name = ""
+            with suppress(ConsoleError):  # the name of the user here is good enough, and the links say what is wrong
+                name = await actions.whoami(self.connected.client)
+            self._me = name if "@" in name else login_name()
+        return self._me
+
+    def whose(self, owner: str) -> str:
+        """The owner of something in a word: "you" for what this person launched."""
+        return YOU if owner and owner == short_name(self._me) else owner
+
+    @cached_property
+    def drafting(self) -> Drafting:
+        """Plans as texts and back: YAML, pasted commands, commands to run by hand, differences."""
+        from console.launch.drafting import Drafting
+
+        return Drafting(self._catalogue(), self.render)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """What was launched, and what came of it."""
+        from console.launch.runs import Runs
+
+        return Runs(self, self._catalogue, self._launcher, self._alarms_of)
+
+    def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
+        """Alarms of a job that this session heard since a moment."""
+        return ()
+
+    @cached_property
+    def follow(self) -> Follow:
+        """What all ranks of a job print, followed once for all who read it and kept on this machine."""
+        from console.logs.follow import Follow
+
+        return Follow(self)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """Values that are laid under every form."""
+        from console.launch.profiles import Profiles
+
+        return Profiles(self._catalogue)
+
+    @cached_property
+    def stopping(self) -> Stopping:
+        """What stopping would remove and leave, and what releases left behind."""
+        from console.launch.stop import Stopping
+
+        return Stopping(self, self._launcher)
+
+    @cached_property
+    def releases(self) -> Releases:
+        """Releases, and how far they can be changed."""
+        from console.launch.releases import Releases
+
+        return Releases(self, self._launcher)
+
+    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
+        """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`."""
+        from console.launch.choices import offers
+
+        connection = self.connected
+        return await offers(connection.client, connection.catalogue, namespace or self.namespace)
+
+    def recipes(self) -> tuple[Recipe, ...]:
+        """What can be launched."""
+        return self._catalogue().recipes()
+
+    def fields(self, recipe: str) -> tuple[Field, ...]:
+        """What the form of a recipe asks for."""
+        return self._catalogue().fields(recipe)
+
+    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
+        """Why a plan cannot be launched; empty if it can, as far as its values say."""
+        return self._catalogue().problems(plan)
+
+    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the values of a sound plan come to, such as its iterations; none while it has problems."""
+        found = self._catalogue().notes(plan)
+        practice = self.practice or self.connected.target.cluster.practice_folder is not None
+        return (*found, *self._catalogue().practice_notes(plan)) if practice else found
+
+    def suggest_name(self, recipe: str) -> str:
+        """A valid name that says who and what."""
+        return self._catalogue().suggest_name(recipe, login_name())
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
+        """Nested values of `path=value` settings; raises BadInput."""
+        return self._catalogue().set_values(recipe, settings)
+
+    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
+        """The objects a plan would make; the cluster is asked for nothing but who launches."""
+        return await self._launcher().render(plan)
+
+    async def check(self, plan: LaunchPlan) -> None:
+        """Let the API server and its webhooks judge a plan, without making anything."""
+        await self._launcher().check(plan)
+
+    async def launch(self, plan: LaunchPlan) -> str:
+        """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
+        self.changing(f"launch {plan.name}")
+        self._before_launch = dict(self.fleet.events)
+        job = await self._launcher().launch(plan)
+        await self.runs.launched(plan)
+        return job
+
+    async def refused_at_start(self, namespace: str, name: str) -> Why | None:
+        """Why the API server refuses the pods of the job that was just launched; None if it makes one or has to wait.
+
+        Waits for a few seconds: only events tell, a moment later. The kind events has to be watched.
+        """
+        from console.scheduling.why_job import latest_refusal, why_refused
+
+        until = time.monotonic() + REFUSED_WITHIN
+        while time.monotonic() < until:
+            fresh = [
+                event
+                for key, event in self.fleet.events.items()
+                if event.namespace == namespace and self._before_launch.get(key) != event
+            ]
+            pods_of = f"{name}-workload-"
+            ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
+            if (refused := latest_refusal(ours)) is not None:
+                return why_refused(refused)
+            if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
+                return None
+            if any(each.kind == "Workload" and each.reason == "Pending" and f"-{name}-" in each.object_name
+                   for each in fresh):  # fmt: skip
+                return None
+            await asyncio.sleep(0.1)
+        return None
+
+    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither.
+
+        `only` is what was named when somebody was asked: Conflict if by now more would go.
+        """
+        with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
+            await self.runs.settle()
+        late = await self.runs.before_stop(namespace, name)
+        report = await self.stopping.stop(namespace, name, only)
+        await self.runs.stopped(namespace, name, late)
+        return report

@@ -1,0 +1,256 @@
+"""Profiles: named sets of values (queue, bucket, image, project …) that are laid under every form.
+
+Each is a YAML file that a person may edit, `$XDG_CONFIG_HOME/a4/profiles/NAME.yaml`; the file `default` beside them
+names the one that is used when none is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from console.errors import BadInput
+from console.folders import make_private
+from console.kube.nested_values import overlay, put
+from console.kube.safe_yaml import NotPlainError, load_plain
+from console.launch.recipes import FieldProblem
+from console.launch.schema import parse_sets
+from console.launch.secret_values import without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from console.kube.nested_values import Value
+    from console.launch.install import Catalogue
+    from console.launch.recipes import Field
+
+LARGEST = 1 << 20
+"""Bytes of a profile."""
+PLACES = {
+    "project": ("PROJECT_ID", "PROJECT", "GOOGLE_CLOUD_PROJECT"),
+    "region": ("REGION", "CLUSTER_REGION"),
+    "cluster": ("CLUSTER_NAME",),
+    "registry": ("ARTIFACT_REGISTRY",),
+    "bucket": ("GCS_BUCKET",),
+    "queue": ("KUEUE_NAME",),
+}
+"""What a profile says of where one works -> the variables of the documents' commands that it fills in.
+
+bucket and queue are values of the chart too; the others are kept for these variables alone.
+"""
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
+_HEAD = "# Values that are laid under the form of every recipe; a4 profiles NAME shows them.\n"
+
+
+def usual_folder() -> Path:
+    """Where profiles are: in the folder for configuration of the XDG rules."""
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    home = Path(config) if config and Path(config).is_absolute() else Path.home() / ".config"
+    return home / "a4" / "profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One profile, as it was read."""
+
+    name: str
+    values: Mapping[str, Value]
+    """Nested; only what can be used."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Of `PLACES`, those that are no values of the chart: project, region, cluster, registry, bucket."""
+    problems: tuple[FieldProblem, ...] = ()
+    """Keys that no recipe has, and values that may not stand in a profile."""
+
+
+class Profiles:
+    """The person's profiles."""
+
+    def __init__(self, catalogue: Callable[[], Catalogue], folder: Path | None = None) -> None:
+        self._catalogue, self._folder = catalogue, folder
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self._folder or usual_folder()
+
+    async def names(self) -> tuple[str, ...]:
+        """Every profile there is."""
+        return await asyncio.to_thread(self._names)
+
+    async def read(self, name: str) -> Profile:
+        """One profile; BadInput if there is none of that name, or if it is no YAML."""
+        return await asyncio.to_thread(self._read, name)
+
+    async def values(self, name: str, recipe: str) -> dict[str, Value]:
+        """What a profile says for a recipe: fields that the recipe does not have are passed over. BadInput as above,
+        and where a key is wrong.
+        """
+        profile = await self.read(name)
+        if profile.problems:
+            told = " ".join(each.message for each in profile.problems)
+            raise BadInput(f"Profile {name}: {told}", f"Correct {self._path(name)}.")
+        paths = {field.path for field in self._catalogue().fields(recipe)}
+        found: dict[str, Value] = {}
+        for path, value in _by_field(profile.values, self._fields()):
+            if path in paths:
+                put(found, path, value)
+        return found
+
+    async def variables(self, name: str = "") -> dict[str, str]:
+        """What a profile (the default one; none: nothing) fills in for variables of a pasted command."""
+        name = name or await self.default()
+        if not name:
+            return {}
+        profile = await self.read(name)
+        known = {place: str(profile.values[place]) for place in PLACES if isinstance(profile.values.get(place), str)}
+        known |= profile.places
+        return {variable: said for place, said in known.items() for variable in PLACES[place]}
+
+    async def default(self) -> str:
+        """Name of the profile that is used when none is named; empty: none."""
+        return await asyncio.to_thread(self._default)
+
+    async def make_default(self, name: str) -> None:
+        """Use this profile when none is named; an empty name: none."""
+        if name:
+            await self.read(name)
+        await asyncio.to_thread(self._write, self.folder / "default", f"{name}\n")
+
+    async def change(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> Profile:
+        """Set values (`path=value`) and drop others (`path`) in a profile, which is made if there is none."""
+        if not _NAME.fullmatch(name) or name == "default":
+            raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
+        return await asyncio.to_thread(self._change, name, settings, unset)
+
+    async def delete(self, name: str) -> None:
+        """Remove a profile; BadInput if there is none."""
+        await self.read(name)
+        await asyncio.to_thread(self._path(name).unlink)
+        if await self.default() == name:
+            await self.make_default("")
+
+    # files
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.yaml"
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _NAME.fullmatch(path.stem)))
+
+    def _default(self) -> str:
+        try:
+            return (self.folder / "default").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def _read(self, name: str) -> Profile:
+        path = self._path(name)
+        if not _NAME.fullmatch(name) or not path.is_file():
+            known = ", ".join(self._names())
+            hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
+            raise BadInput(f"There is no profile {name}.", hint)
+        fields = self._fields()
+        places, values = _parted(_loaded(path), fields)
+        problems = [FieldProblem(path, _unknown(path, fields)) for path in _strangers(values, fields)]
+        known_values = {path: value for path, value in _by_field(values, fields) if path in fields}
+        nested: dict[str, Value] = {}
+        for field_path, value in known_values.items():
+            put(nested, field_path, value)
+        safe, left_out = without_secrets(tuple(fields.values()), nested)
+        problems += [FieldProblem(each, f"{each} is a secret, which a profile may not hold.") for each in left_out]
+        return Profile(name, safe, places, tuple(problems))
+
+    def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
+        fields = self._fields()
+        here = {place: said for place, _, said in (each.partition("=") for each in settings) if place in PLACES}
+        here = {place: said for place, said in here.items() if place not in fields}
+        settings = [each for each in settings if each.partition("=")[0] not in here]
+        given = parse_sets(tuple(fields.values()), settings, "any recipe")
+        wrong = self._catalogue().checker.problems(given)
+        if wrong:
+            raise BadInput(" ".join(each.message for each in wrong))
+        _, secret = without_secrets(tuple(fields.values()), given)
+        if secret:
+            raise BadInput(f"{secret[0]} is a secret, which a profile may not hold.", "Keep it in a Secret.")
+        path = self._path(name)
+        values = overlay(_loaded(path) if path.exists() else {}, {**given, **here})
+        for each in unset:
+            _drop(values, each, name)
+        self._write(path, _HEAD + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        return self._read(name)
+
+    def _write(self, path: Path, text: str) -> None:
+        make_private(self.folder)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+        new.replace(path)
+
+    def _fields(self) -> dict[str, Field]:
+        """Fields of all recipes, by path."""
+        catalogue = self._catalogue()
+        return {field.path: field for recipe in catalogue.recipes() for field in catalogue.fields(recipe.id)}
+
+
+def _loaded(path: Path) -> dict[str, Value]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if len(text) > LARGEST:
+            raise BadInput(f"The profile {path} is too large.")
+        found = load_plain(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"The profile {path} cannot be read: {error}.") from error
+    except NotPlainError as error:
+        place = f"line {error.line}: " if error.line else ""
+        raise BadInput(f"The profile {path} is no YAML: {place}{error.why}.", "Correct it.") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadInput(f"The profile {path} is no map of names and values.", "Begin with, for example, queue: a4")
+    return found
+
+
+def _parted(values: dict[str, Value], fields: Mapping[str, Field]) -> tuple[dict[str, str], dict[str, Value]]:
+    """The places in what a profile says, and the values of the chart."""
+    places = {name: str(values[name]) for name in PLACES if name in values and name not in fields}
+    return places, {name: value for name, value in values.items() if name not in places}
+
+
+def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: str = "") -> Iterator[tuple[str, Value]]:
+    """Path and value of every field, and of everything that is none."""
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else str(name)
+        if path not in fields and isinstance(value, Mapping) and value:
+            yield from _by_field(value, fields, path)
+        else:
+            yield path, value
+
+
+def _strangers(values: Mapping[str, Value], fields: Mapping[str, Field]) -> list[str]:
+    return [path for path, _ in _by_field(values, fields) if path not in fields]
+
+
+def _unknown(path: str, fields: Mapping[str, Field]) -> str:
+    last = path.rpartition(".")[2]
+    near = difflib.get_close_matches(path, fields, n=1, cutoff=0.6) or [
+        each for each in fields if each.rpartition(".")[2] == last
+    ]
+    return f"{path} is not a value of any recipe{f'; did you mean {near[0]}?' if near else '.'}"
+
+
+def _drop(values: dict[str, Value], path: str, profile: str) -> None:
+    *above, last = path.split(".")
+    level: Value = values
+    for name in above:
+        level = level.get(name) if isinstance(level, dict) else None
+    if not isinstance(level, dict) or last not in level:
+        raise BadInput(f"Profile {profile} does not set {path}.")
+    del level[last]

@@ -1,0 +1,263 @@
+"""What can be launched, what a form asks for it, and what was launched.
+
+A value is JSON data. A form holds text: `coerce` reads it, `spell` writes it, and `changed` gives the values of a
+whole form that differ from the recipe's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from enum import StrEnum
+
+from console.errors import BadInput
+from console.kube.nested_values import Value, put
+from console.kube.safe_yaml import NotPlainError, load_plain
+from console.logs.redact import looks_confidential
+
+
+class FieldKind(StrEnum):
+    """How a value is typed."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    CHOICE = "choice"
+    LIST = "list"
+    """Words, one a line or separated by commas."""
+    MAP = "map"
+    """NAME=text, one a line."""
+    ROWS = "rows"
+    """A list of small maps, written as YAML."""
+    BLOCK = "block"
+    """Text of several lines, as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Something that can be launched."""
+
+    id: str
+    """Also the name of its script: "nccl-all-reduce"."""
+    title: str
+    code: str
+    """Short for the id in scripts: "W03"; screens do not show it."""
+    summary: str
+    needs: str
+    gives: str
+    duration: str
+    suffix: str
+    """The end of the release name that is offered: "nccl-test"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value of a recipe, as the form shows it."""
+
+    path: str
+    """Dotted: "recipe.nccl.begin"."""
+    title: str
+    description: str
+    kind: FieldKind
+    default: Value
+    """The recipe's own default, where it has one; else the chart's."""
+    choices: tuple[str, ...] = ()
+    """All words allowed, for CHOICE."""
+    choices_from: str = ""
+    """Objects of the cluster to offer: localqueues, nodes, pvcs, secrets, serviceaccounts, images, topologylevels,
+    accelerators, priorityclasses; empty: none. Other text is allowed too."""
+    unit: str = ""
+    pattern: str = ""
+    rule: str = ""
+    """What a value must be, continuing "GPUs ...": "must be 1 to 8, or a multiple of 8"."""
+    minimum: float | None = None
+    maximum: float | None = None
+    multiple_of: float | None = None
+    examples: tuple[str, ...] = ()
+    group: str = ""
+    """Title of the section."""
+    order: int = 0
+    advanced: bool = False
+    secret: bool = False
+    required: bool = False
+    """May not be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """Why a value cannot be used."""
+
+    path: str
+    """A field's path, "name" or "namespace"; empty: the values as a whole."""
+    message: str
+    """One sentence."""
+    keys: tuple[str | int, ...] = dataclass_field(default=(), compare=False)
+    """The way on into the field's value to where the fault lies: ("NCCL_DEBUG",), or (2, "key") of the third row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """One launch: a recipe, a release name, and the values that differ from the recipe's defaults."""
+
+    recipe: str
+    name: str
+    namespace: str
+    values: Mapping[str, Value]
+    """Nested: {"gpus": 16, "recipe": {"nccl": {"end": "8G"}}}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a release, as it would be or is installed."""
+
+    kind: str
+    name: str
+    text: str
+    """YAML; the data of a Secret is masked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An installed release of the chart."""
+
+    namespace: str
+    name: str
+    recipe: str
+    """Empty for a release that was not launched from here."""
+    revision: int
+    status: str
+    """Helm's word: deployed, failed, pending-install, uninstalling ..."""
+    updated: str
+    """RFC 3339."""
+    chart: str
+    """Name and version: "a4-0.1.0"."""
+
+
+_TRUE = {"true", "yes", "on", "1"}
+_FALSE = {"false", "no", "off", "0"}
+
+
+def coerce(field: Field, text: str) -> Value:
+    """The value that typed text means; BadInput, one sentence, when it is none of that kind."""
+    match field.kind:
+        case FieldKind.INTEGER | FieldKind.NUMBER:
+            return _number(field, text)
+        case FieldKind.BOOLEAN:
+            return _truth(field, text)
+        case FieldKind.CHOICE:
+            return _choice(field, text)
+        case FieldKind.LIST:
+            return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]
+        case FieldKind.MAP:
+            return _pairs(field, text)
+        case FieldKind.ROWS:
+            return _rows(field, text)
+        case FieldKind.TEXT:
+            return text.strip()
+        case FieldKind.BLOCK:
+            return text
+
+
+def spell(field: Field, value: Value) -> str:
+    """The text that `coerce` reads back as this value."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if field.kind is FieldKind.ROWS:
+        return _yaml_text(value)
+    if isinstance(value, Mapping):
+        return "\n".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "\n".join(str(item) for item in value)
+    return str(value)
+
+
+def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str, Value], tuple[FieldProblem, ...]]:
+    """What a form's texts, by path, change of the defaults (nested), and which of them could not be read.
+
+    A name that the defaults of a map have and the text has not comes back as None, which removes it.
+    """
+    values: dict[str, Value] = {}
+    problems: list[FieldProblem] = []
+    for field in fields:
+        if field.path not in texts:
+            continue
+        try:
+            value = coerce(field, texts[field.path])
+        except BadInput as error:
+            problems.append(FieldProblem(field.path, error.message))
+            continue
+        if value != field.default:
+            put(values, field.path, difference(field.default, value))
+    return values, tuple(problems)
+
+
+def difference(default: Value, value: Value) -> Value:
+    """What a value changes of a default: of a map the names that differ, as Helm lays values over each other."""
+    if not isinstance(default, Mapping) or not isinstance(value, Mapping):
+        return value
+    different: dict[str, Value] = {name: item for name, item in value.items() if default.get(name) != item}
+    return different | dict.fromkeys(name for name in default if name not in value)
+
+
+def _number(field: Field, text: str) -> int | float:
+    plain = text.strip().replace("_", "").replace(",", "")
+    try:
+        return int(plain) if field.kind is FieldKind.INTEGER else float(plain)
+    except ValueError:
+        what = "a whole number" if field.kind is FieldKind.INTEGER else "a number"
+        raise BadInput(f"{field.title} must be {what}{_given(field, text)}.") from None
+
+
+def _truth(field: Field, text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise BadInput(f"{field.title} must be true or false{_given(field, text)}.")
+    return word in _TRUE
+
+
+def _choice(field: Field, text: str) -> str:
+    word = text.strip()
+    if word not in field.choices:
+        raise BadInput(f"{field.title} must be one of {', '.join(field.choices)}{_given(field, text)}.")
+    return word
+
+
+def _pairs(field: Field, text: str) -> dict[str, Value]:
+    pairs: dict[str, Value] = {}
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        name, separator, value = line.partition("=")
+        if not separator or not name.strip():
+            raise BadInput(f"{field.title} takes NAME=text, one a line{_given(field, line)}.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _rows(field: Field, text: str) -> list[Value]:
+    try:
+        rows = load_plain(text)
+    except NotPlainError as error:
+        raise BadInput(f"{field.title} cannot be read as YAML: {error.why}.") from error
+    if rows is None:
+        return []
+    if not isinstance(rows, list):
+        raise BadInput(f"{field.title} must be a list: one entry a line, each beginning with '- '.")
+    return rows
+
+
+def _yaml_text(value: Value) -> str:
+    import yaml  # only forms with such a field pay for it
+
+    return "" if value in (None, []) else str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True)).strip()
+
+
+def _given(field: Field, text: str) -> str:
+    if field.secret or field.choices_from == "secrets" or looks_confidential(text):
+        return ""
+    short = text.strip() if len(text.strip()) <= 60 else text.strip()[:57] + "..."
+    return f"; {short} was given" if short else "; it is empty"

@@ -1,0 +1,363 @@
+"""The memory of runs: one SQLite file that any number of consoles may use at once, or none at all for practice.
+
+Nothing of this ever stops a launch: what is wrong with the file is a sentence in `note`, and this console then
+remembers until it ends.
+
+The SQLite file that several consoles use at once: opened, guarded, and moved aside where it is damaged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from console.errors import TRY_AGAIN, Unreadable
+from console.folders import make_private
+from console.launch.run_record import OPEN, Outcome, RunRecord, merged
+from console.metrics.alarm_rules import Alarm, AlarmKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+
+PATIENCE = 5.0
+"""Seconds to wait while another console writes."""
+
+
+class _Damaged(Exception):
+    """The file is no database of ours."""
+
+
+class Database:
+    """A file, or none at all; every piece of work runs in a thread, one after the other."""
+
+    def __init__(
+        self, place: Path | None, tables: Sequence[str], version: int, migrations: Mapping[int, Sequence[str]]
+    ) -> None:
+        """`place` None: nothing is kept beyond this object. `tables` are the statements that make that version, and
+        `migrations` those that make of an older one the next.
+        """
+        self._place = place
+        self.note = ""
+        """What is wrong with the file, in one sentence; empty: nothing."""
+        self._tables, self._version, self._migrations = tables, version, migrations
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        self._writable = True
+
+    async def close(self) -> None:
+        """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
+        await asyncio.to_thread(self._close, True)
+
+    async def do(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
+        """What `work` gives; `otherwise` where there is nothing to read, or where nothing may be written."""
+        return await asyncio.to_thread(self._locked, work, otherwise, writes)
+
+    def _locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+        with self._lock:
+            if self._closed:  # whoever asked began before the end and comes after it
+                return otherwise
+            if self._connection is None and not writes and self._place is not None and not self._place.exists():
+                return otherwise
+            try:
+                try:
+                    return self._work(work, otherwise, writes)
+                except _Damaged:  # found while it was in use: opening moves it aside
+                    self._close()
+                    return self._work(work, otherwise, writes)
+            except (sqlite3.Error, _Damaged) as error:
+                if writes:
+                    self.note = f"What happens is not remembered: {self._place} does not take it ({error})."
+                    return otherwise
+                where = self._place or "in memory"
+                raise Unreadable(f"The memory of runs ({where}) does not answer: {error}.", TRY_AGAIN) from error
+
+    def _work(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+        connection = self._connection or self._open()
+        if writes and not self._writable:
+            return otherwise
+        try:
+            with _transaction(connection, writes):
+                return work(connection)
+        except sqlite3.DatabaseError as error:
+            if _is_damage(error):
+                raise _Damaged from error
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        self._writable = True
+        if self._place is None:
+            self._connection = self._ready(_connect(":memory:"))
+            return self._connection
+        try:
+            with _alone(self._place):
+                self._connection = self._from_file(self._place)
+        except (OSError, sqlite3.Error) as error:
+            self.note = f"Runs are remembered only until the console ends: {self._place} cannot be used ({error})."
+            self._connection = self._ready(_connect(":memory:"))
+        return self._connection
+
+    def _from_file(self, place: Path) -> sqlite3.Connection:
+        """The file, opened; a damaged one is moved aside first, a newer one is only read."""
+        try:
+            return self._sound(place)
+        except _Damaged:
+            aside = _move_aside(place)
+            self.note = f"The memory of runs was damaged; it was moved to {aside}, and a new one begun."
+        return self._sound(place)
+
+    def _sound(self, place: Path) -> sqlite3.Connection:
+        place.touch(mode=0o600)
+        place.chmod(0o600)
+        connection = _connect(str(place))
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise _Damaged
+            if version > self._version:
+                connection.close()
+                self._writable = False
+                self.note = f"The memory of runs is of a newer a4: it is shown, and nothing is added to it ({place})."
+                return _connect(f"file:{quote(str(place))}?mode=ro", uri=True)
+            return self._ready(connection)
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            if _is_damage(error):
+                raise _Damaged from error
+            raise
+        except _Damaged:
+            connection.close()
+            raise
+
+    def _ready(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """The tables are there, and readers do not wait for writers where the file system allows it."""
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        with _transaction(connection, True):
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    raise _Damaged  # a database, but of something else
+                statements = list(self._tables)
+            else:
+                statements = [each for older in range(version, self._version) for each in self._migrations[older]]
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self._version}")
+        return connection
+
+    def _close(self, for_good: bool = False) -> None:
+        with self._lock:  # a thread that still works on the file is waited for
+            self._closed = self._closed or for_good
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+
+def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(database, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=uri)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, writes: bool) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):  # the first failure is the one that counts
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """While it is opened no other console opens it: two that find it damaged must not both move it."""
+    make_private(place.parent)
+    place.parent.chmod(0o700)
+    with open(os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb+") as lock:  # noqa: PTH123
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _move_aside(place: Path) -> Path:
+    aside = place.with_name(f"{place.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    number = 1
+    while aside.exists():
+        aside, number = aside.with_name(f"{aside.name}-{number}"), number + 1
+    place.rename(aside)
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            place.with_name(place.name + end).rename(aside.with_name(aside.name + end))
+    return aside
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+T = TypeVar("T")
+
+VERSION = 2
+"""Of the tables below."""
+_MIGRATIONS = {
+    1: (
+        'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "nan_from" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "alarms" TEXT',
+    ),
+}
+"""Statements that make of a version the next one."""
+_NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
+_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
+_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in fields(RunRecord) if each.name != "number"}
+_TABLES = (
+    "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
+    "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
+)
+_ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not Outcome.UNKNOWN)
+
+
+def usual_place() -> Path:
+    """Where runs are remembered: in the folder for state of the XDG rules."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
+    return home / "a4" / "history.db"
+
+
+class History:
+    """Runs, newest first."""
+
+    def __init__(self, place: Path | None) -> None:
+        """`place` is the file; None: nothing is kept beyond this object."""
+        self._database = Database(place, _TABLES, VERSION, _MIGRATIONS)
+
+    @property
+    def note(self) -> str:
+        """What is wrong with the file, in one sentence; empty: nothing."""
+        return self._database.note
+
+    async def runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        """All runs, or those of a recipe."""
+
+        def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
+            where, wanted = (" WHERE recipe = ?", (recipe,)) if recipe else ("", ())
+            rows = connection.execute(f"SELECT * FROM runs{where} ORDER BY launched DESC, number DESC", wanted)
+            return tuple(_record(dict(row)) for row in rows)
+
+        return await self._database.do(work, ())
+
+    async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
+        """Runs on that cluster of which something may still become."""
+        every = ", ".join("?" * len(OPEN))
+
+        def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
+            asked = f"SELECT * FROM runs WHERE server = ? AND outcome IN ({every})"
+            rows = connection.execute(asked, (server, *(str(each) for each in OPEN)))
+            return tuple(_record(dict(row)) for row in rows)
+
+        return await self._database.do(work, ())
+
+    async def add(self, run: RunRecord) -> RunRecord:
+        """Remember a launch; the record with its number, 0 when the file takes none."""
+        row = _row(run)
+
+        def work(connection: sqlite3.Connection) -> int:
+            names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+            made = connection.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", tuple(row.values()))
+            return made.lastrowid or 0
+
+        return replace(run, number=await self._database.do(work, 0, writes=True))
+
+    async def change(self, before: RunRecord, after: RunRecord) -> None:
+        """Write what differs; an end that another console has written meanwhile stays as it is, and its alarms too."""
+        old = _row(before)
+        row = {name: value for name, value in _row(after).items() if value != old[name]}
+        if not row:
+            return
+        ends = {name: row.pop(name) for name in ("outcome", "why", "ended") if name in row}
+
+        def work(connection: sqlite3.Connection) -> None:
+            if "alarms" in row:
+                asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
+                row["alarms"] = _alarms_text(merged(_alarms(asked["alarms"]) if asked else (), after.alarms))
+            for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
+                if part:
+                    settings = ", ".join(f'"{name}" = ?' for name in part)
+                    given = (*part.values(), before.number, *(_ENDED if only else ()))
+                    connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
+
+        await self._database.do(work, None, writes=True)
+
+    async def forget(self, numbers: Iterable[int]) -> int:
+        """Drop these runs; how many went."""
+        wanted = tuple(numbers)
+
+        def work(connection: sqlite3.Connection) -> int:
+            marks = ", ".join("?" * len(wanted))
+            return connection.execute(f"DELETE FROM runs WHERE number IN ({marks})", wanted).rowcount
+
+        return await self._database.do(work, 0, writes=True)
+
+    async def close(self) -> None:
+        """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
+        await self._database.close()
+
+
+def _row(run: RunRecord) -> dict[str, Any]:
+    row = {name: getattr(run, name) for name in _COLUMNS}
+    return row | {
+        "values": json.dumps(run.values, ensure_ascii=False),
+        "left_out": json.dumps(run.left_out, ensure_ascii=False),
+        "outcome": str(run.outcome),
+        "nan": int(run.nan),
+        "alarms": _alarms_text(run.alarms),
+    }
+
+
+def _record(row: dict[str, Any]) -> RunRecord:
+    """A row; columns of a newer a4 are not looked at, and what is odd in one row does not hide the others."""
+    known = {name: value for name, value in row.items() if name in _COLUMNS or name == "number"}
+    known = {name: value for name, value in known.items() if value is not None}
+    outcome = known.get("outcome", "")
+    known["outcome"] = Outcome(outcome) if outcome in set(Outcome) else Outcome.UNKNOWN
+    known["values"] = _json(known.get("values"), dict)
+    known["left_out"] = tuple(_json(known.get("left_out"), list))
+    known["nan"] = bool(known.get("nan"))
+    known["alarms"] = _alarms(known.get("alarms"))
+    return RunRecord(**{"recipe": "", "name": "", "namespace": "", **known})
+
+
+def _alarms_text(alarms: Iterable[Alarm]) -> str:
+    return json.dumps([asdict(each) for each in alarms], ensure_ascii=False)
+
+
+def _alarms(text: Any) -> tuple[Alarm, ...]:
+    """Alarms of a row; those of a kind that a newer a4 knows are left out."""
+    found = []
+    for each in _json(text, list):
+        with suppress(TypeError, ValueError):
+            found.append(Alarm(**{**each, "kind": AlarmKind(each["kind"])}))
+    return tuple(found)
+
+
+def _json(text: Any, kind: type[T]) -> T:
+    try:
+        found = json.loads(text or "null")
+    except (TypeError, ValueError):
+        found = None
+    return found if isinstance(found, kind) else kind()

@@ -1,0 +1,293 @@
+"""What was launched, and what came of it: one record for each launch that the console remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from console.kube.objects.jobset import JobState
+from console.kube.objects.meta import condition
+from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.scheduling.why_job import why_jobset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from console.kube.nested_values import Value
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+
+
+class Outcome(StrEnum):
+    """What became of a run."""
+
+    WAITING = "waiting"
+    """Launched, and in its queue."""
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DIVERGED = "diverged"
+    """It ended, or was stopped, with a loss or gradients that are no numbers."""
+    STALLED = "stalled"
+    """It was stopped because it made no steps any more."""
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+    """The job went while nobody looked."""
+
+
+OPEN = frozenset({Outcome.WAITING, Outcome.RUNNING})
+"""What may still become something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One launch. Moments are seconds since the epoch, 0.0 where they are not known."""
+
+    recipe: str
+    name: str
+    namespace: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+    """What differed from the recipe's defaults, nested, without anything secret."""
+    left_out: tuple[str, ...] = ()
+    """Paths of values that were not kept because they are secret, or look it."""
+    number: int = 0
+    """Its number in the memory, from 1."""
+    context: str = ""
+    server: str = ""
+    """Address of the API server: contexts can be renamed."""
+    chart: str = ""
+    """Version of the chart."""
+    launched: float = 0.0
+    who: str = ""
+    uid: str = ""
+    """Of the JobSet: names are used again."""
+    gpus: int = 0
+    queue: str = ""
+    outcome: Outcome = Outcome.WAITING
+    why: str = ""
+    """Why it failed, or why nothing is known: one sentence."""
+    started: float = 0.0
+    """When it left its queue."""
+    ended: float = 0.0
+    peak_busbw: float | None = None
+    """GB/s."""
+    average_busbw: float | None = None
+    """GB/s."""
+    loss: float | None = None
+    """The last one that is a number."""
+    loss_step: int | None = None
+    """The step that it is of; None: not known."""
+    step: int | None = None
+    """The last one printed."""
+    nan: bool = False
+    """Whether the last step's loss or gradients are no numbers."""
+    nan_from: int | None = None
+    """Since which step."""
+    alarms: tuple[Alarm, ...] = ()
+    """All that rang while it ran, the oldest first."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name of its JobSet."""
+        return self.namespace, self.name
+
+    @property
+    def open(self) -> bool:
+        """Whether something may still become of it."""
+        return self.outcome in OPEN
+
+    @property
+    def measured(self) -> bool:
+        """Whether any figure of it is known."""
+        return self.peak_busbw is not None or self.loss is not None
+
+    @property
+    def state(self) -> str:
+        """What became of it; of one that runs also "diverged" and "stalled", by what rings."""
+        if self.outcome is Outcome.RUNNING:
+            kinds = {each.kind for each in self.ringing(0.0)}
+            if self.nan or AlarmKind.NAN in kinds:
+                return Outcome.DIVERGED
+            if kinds & _STANDS:
+                return Outcome.STALLED
+        return self.outcome
+
+    @property
+    def sick(self) -> bool:
+        """Whether something was wrong with it in the end, or is now."""
+        return self.state in {Outcome.DIVERGED, Outcome.STALLED} or (
+            not self.open and self.outcome is not Outcome.FAILED and bool(self.ringing(self.ended))
+        )
+
+    @property
+    def nan_words(self) -> str:
+        """Such as "nan from 20 (last good 10.582 at 19)"; empty if all is a number."""
+        if not self.nan:
+            return ""
+        since = f" from {self.nan_from:,}" if self.nan_from is not None else ""
+        at = f" at {self.loss_step:,}" if self.loss_step is not None else ""
+        return f"nan{since}{f' (last good {self.loss:.3f}{at})' if self.loss is not None else ''}"
+
+    def ringing(self, at: float) -> tuple[Alarm, ...]:
+        """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.
+
+        0.0 is now, for a run that is not over.
+        """
+        lasting = [each for each in self.alarms if each.now and (each.kind.passes or (at and at - each.time < _LATELY))]
+        order = [AlarmKind.NAN, AlarmKind.STALL, AlarmKind.SILENT]
+        rank = {kind: place for place, kind in enumerate(order)}
+        return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(order))))
+
+    def seconds(self, now: float) -> float | None:
+        """How long it ran, its wait in the queue left out where that is known; None if it cannot be said."""
+        end = self.ended or (now if self.open else 0.0)
+        begin = self.started or (0.0 if self.outcome is Outcome.WAITING else self.launched)
+        return max(0.0, end - begin) if begin and end else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value that two runs do not share; None: at the recipe's default."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
+    """What the later of two runs changed, by path."""
+    left, right = dict(flat(before.values)), dict(flat(after.values))
+    if before.recipe != after.recipe:
+        left["recipe"], right["recipe"] = before.recipe, after.recipe
+    paths = dict.fromkeys((*left, *right))
+    found = (Difference(path, left.get(path), right.get(path)) for path in paths)
+    return tuple(each for each in sorted(found, key=lambda each: each.path) if each.before != each.after)
+
+
+def flat(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text of every value."""
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else name
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, path)
+        else:
+            yield path, said(value)
+
+
+def said(value: Value) -> str:
+    """A value in one line, as a person would type it."""
+    if value is None:
+        return "(removed)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={said(each)}" for name, each in value.items()) or "(empty)"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(said(each) for each in value) or "(empty)"
+    return str(value) or "(empty)"
+
+
+def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
+    """The latest run of the same recipe that succeeded before this one was launched; None if none did."""
+    earlier = [
+        each
+        for each in runs
+        if each.recipe == run.recipe
+        and each.number != run.number
+        and each.outcome is Outcome.SUCCEEDED
+        and each.launched <= run.launched
+    ]
+    return max(earlier, key=lambda each: (each.launched, each.number), default=None)
+
+
+def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
+    """The run of that number, else the latest of that name."""
+    known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
+    numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)
+    return numbered or next((each for each in known if each.name == word), None)
+
+
+# what a picture says of a run
+
+
+def observed(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
+    """The record with what its JobSet, as it is in that picture, adds to it."""
+    suspended = condition(jobset.conditions, "Suspended")
+    resumed = suspended.since if suspended and not suspended.is_true else 0.0 if jobset.queue else jobset.created
+    state = jobset.state
+    known = replace(
+        run,
+        uid=run.uid or jobset.uid,
+        gpus=jobset.gpus or run.gpus,
+        queue=jobset.queue or run.queue,
+        started=run.started or (0.0 if jobset.suspended else resumed),
+    )
+    if state is JobState.SUCCEEDED:
+        return replace(known, outcome=Outcome.SUCCEEDED, ended=jobset.finished_at or fleet.at)
+    if state is JobState.FAILED:
+        why = why_jobset(jobset, fleet).sentence or jobset.failure
+        return replace(
+            known, outcome=Outcome.FAILED, why=why.removeprefix("failed: "), ended=jobset.finished_at or fleet.at
+        )
+    if state is JobState.STOPPING:
+        return known
+    return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
+
+
+def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
+    """A run that is over, by what was wrong with it in the end; `late`: that its next step was late, in words.
+
+    One that diverged did not succeed, whatever its program says; one that was stopped while an alarm rang was stopped
+    for it.
+    """
+    if run.nan:
+        if run.outcome is Outcome.FAILED:
+            words = (
+                f"{run.why}; {run.nan_words}" if run.why and run.nan_words not in run.why else run.why or run.nan_words
+            )
+            return replace(run, why=words)
+        return replace(run, outcome=Outcome.DIVERGED, why=run.nan_words)
+    if run.outcome is not Outcome.STOPPED:
+        return run
+    ringing = run.ringing(run.ended)
+    if ringing and ringing[0].kind in _STANDS:
+        return replace(run, outcome=Outcome.STALLED, why=ringing[0].said)
+    if ringing:
+        return replace(run, why=f"stopped while an alarm rang: {ringing[0].said}")
+    return replace(run, why=f"stopped while it was late: {late}") if late else run
+
+
+def merged(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
+    """The alarms of a run as two consoles heard them, each once, the oldest first; of one the later words count."""
+    found: list[Alarm] = []
+    for alarm in (*before, *after):
+        same = next((at for at, each in enumerate(found) if each.kind is alarm.kind and _is_same(each, alarm)), None)
+        if same is None:
+            found.append(alarm)
+        else:
+            found[same] = replace(alarm, time=min(alarm.time, found[same].time))
+    return tuple(sorted(found, key=lambda each: each.time))
+
+
+def _is_same(one: Alarm, other: Alarm) -> bool:
+    """Whether two alarms of a kind are of the same cause: they begin together, or in the time in which one lasts."""
+    first, second = sorted((one, other), key=lambda each: each.time)
+    return second.time - first.time < _TOGETHER or (first.kind.passes and second.time <= (first.over or second.time))
+
+
+def is_of(run: RunRecord, jobset: JobSet) -> bool:
+    """Whether that JobSet is this run's, and not another of the same name."""
+    if run.key != jobset.key:
+        return False
+    return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCKS
+
+
+_STANDS = {AlarmKind.STALL, AlarmKind.SILENT}
+_LATELY = 900.0
+"""Seconds before the end in which what had happened may be why somebody stopped it."""
+_TOGETHER = 5.0
+"""Seconds by which two consoles may hear the same thing apart."""
+_CLOCKS = 120.0
+"""Seconds by which the clocks of this machine and of the cluster may differ."""

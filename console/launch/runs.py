@@ -1,0 +1,373 @@
+"""What was launched, remembered, and completed as soon as anybody sees what became of it.
+
+The last figures that the logs of a job hold: its bandwidth, or its loss and step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, ConsoleError
+from console.kube.nested_values import merge
+from console.kube.snapshot import LinkState
+from console.launch.run_database import History, usual_place
+from console.launch.run_record import Outcome, RunRecord, concluded, find_run, is_of, merged, observed
+from console.launch.secret_values import without_secrets
+from console.metrics.training.steps import standing
+from console.scheduling.ranks import ranks
+from console.settings import login_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from console.kube.nested_values import Value
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from console.kube.target import Target
+    from console.kube.watched_cluster import WatchedCluster
+    from console.launch.install import Catalogue, Launcher
+    from console.launch.recipes import LaunchPlan
+    from console.logs.line import LogLine
+    from console.metrics.alarm_rules import Alarm
+    from console.metrics.nccl.results import NcclTest
+    from console.metrics.training.steps import Standing, TrainingRun
+
+
+TAIL = 20_000
+"""Lines at the end of a log in which its last figures stand."""
+LATE_TAIL = 200
+"""Lines by which it is judged whether the next step is late."""
+READING = 10.0
+"""Seconds that reading such a log may take."""
+
+
+async def last(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
+    """What the log of the first pod, else of the last, says in the end; most programs print on one of the two.
+
+    By the names of the fields of RunRecord; and that the next step is late, in words, by the times in that log.
+    """
+    pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
+    for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
+        try:
+            async with asyncio.timeout(READING):
+                found, late = await _read(cluster, pod)
+        except (ConsoleError, TimeoutError):
+            continue  # a log that is gone or slow: the run is complete without
+        if found:
+            return found, late
+    return {}, ""
+
+
+async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]:
+    from console.logs import container_log
+    from console.metrics.log_results import LogReading, read_lines
+
+    wanted = container_log.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
+    lines: list[LogLine] = []
+    async with aclosing(container_log.follow_log(cluster.connected.client, wanted)) as printed:
+        async for line in printed:
+            lines.append(line)
+    reading = LogReading()
+    await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
+    reading.close()
+    tests = busbw(reading.nccl)
+    if tests or not reading.training:
+        return tests, ""
+    _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL:])
+    return _progress(reading.training), tracks[-1].late(time.time()) if tracks else ""
+
+
+def busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
+    """The best bus bandwidth of some tests, and the last average."""
+    peaks = [test.peak_busbw for test in tests if test.peak_busbw is not None]
+    means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
+    found = {"peak_busbw": max(peaks, default=None), "average_busbw": means[-1] if means else None}
+    return {figure: value for figure, value in found.items() if value is not None}
+
+
+def _progress(training: tuple[TrainingRun, ...]) -> dict[str, Any]:
+    steps = [step for run in training for step in run.steps]
+    return progress(standing(steps)) if steps else {}
+
+
+def progress(where: Standing) -> dict[str, Any]:
+    """Where a training is: its last step, the last loss with its own step, and since when it is no number."""
+    return {
+        "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
+        "nan_from": where.nan_from,
+    }  # fmt: skip
+
+
+AGAIN = 5.0
+"""Seconds after which the file is asked again what other consoles launched."""
+PAUSE = 1.0
+"""Seconds between two looks at the picture."""
+GRACE = 3.0
+"""Seconds in which whoever stopped a job that is gone will have said so."""
+BEFORE_STOP = 4.0
+"""Seconds for which the stop of a job waits for the last figures of its log."""
+SETTLING = 30.0
+"""Seconds in which the watch will have told of a job that was just launched."""
+
+
+class Runs:
+    """The memory of one session: real clusters share a file, each practice cluster has its own."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        catalogue: Callable[[], Catalogue],
+        launcher: Callable[[], Launcher],
+        alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
+    ) -> None:
+        """`alarms`: those that this session heard of a job (namespace, name) since a moment."""
+        self._alarms = alarms
+        self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
+        self._histories: dict[Path, History] = {}
+        self._open: dict[int, RunRecord] = {}
+        self._asked = 0.0
+        self._alive: set[int] = set()
+        """Runs whose job this session has seen alive."""
+        self._missed: dict[int, float] = {}
+        """Since when it has not been seen any more."""
+        self._settling = asyncio.Lock()
+
+    @property
+    def _target(self) -> Target:
+        return self._cluster.connected.target
+
+    @property
+    def history(self) -> History:
+        """The memory of the cluster of now."""
+        folder = self._target.cluster.practice_folder
+        place = folder / "history.db" if folder else usual_place()
+        return self._histories.setdefault(place, History(place))
+
+    @property
+    def note(self) -> str:
+        """What is wrong with the memory, in one sentence; empty: nothing."""
+        return next((each.note for each in self._histories.values() if each.note), "")
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
+
+    # what was
+
+    async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        """Every run that is remembered, newest first, of all clusters."""
+        return await self.history.runs(recipe)
+
+    async def find(self, word: str) -> RunRecord:
+        """The run of that number, else the latest of that name; BadInput names those there are."""
+        known = await self.all()
+        found = find_run(known, word)
+        if found is None:
+            names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
+            raise BadInput(
+                f"No run {word} is remembered.", f"The latest are: {names}." if names else "None is: launch something."
+            )
+        return found
+
+    async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
+        """Name and values of the last launch of a recipe; None if it was never launched."""
+        return next(((run.name, run.values) for run in await self.all(recipe)), None)
+
+    async def forget(self, numbers: Iterable[int]) -> int:
+        """Drop these runs from the memory; how many went. Jobs are not touched."""
+        wanted = set(numbers)
+        for number in wanted:
+            self._open.pop(number, None)
+        return await self.history.forget(wanted)
+
+    async def any_open(self) -> bool:
+        """Whether something may still become of a run on this cluster."""
+        return bool(await self._following())
+
+    # what happens
+
+    async def launched(self, plan: LaunchPlan) -> RunRecord:
+        """Remember a launch that has just been made."""
+        catalogue, target = self._catalogue(), self._target
+        values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
+        whole = merge(catalogue.defaults(plan.recipe), plan.values)
+        run = RunRecord(
+            recipe=catalogue.recipe(plan.recipe).id,
+            name=plan.name,
+            namespace=plan.namespace,
+            values=values,
+            left_out=left_out,
+            context=target.context,
+            server=target.cluster.server,
+            chart=await asyncio.to_thread(_chart_version, catalogue.chart),
+            launched=time.time(),
+            who=login_name(),
+            uid=await self._uid(plan.namespace, plan.name),
+            gpus=_number(whole.get("gpus")),
+            queue=str(whole.get("queue") or ""),
+        )
+        kept = await self.history.add(run)
+        if kept.number:
+            self._open[kept.number] = kept
+        return kept
+
+    async def _uid(self, namespace: str, name: str) -> str:
+        from console.kube import actions
+
+        connection = self._cluster.connected
+        try:
+            return (await actions.read_jobset(connection.client, connection.catalogue, namespace, name)).uid
+        except ConsoleError:
+            return ""  # the watch will tell it
+
+    async def before_stop(self, namespace: str, name: str) -> str:
+        """Keep what the log of a job says before it goes; that its next step is late, in words, by that log."""
+        fleet = self._cluster.fleet
+        jobset = fleet.jobsets.get((namespace, name))
+        if jobset is None or not any(run.key == jobset.key for run in await self._following(fresh=True)):
+            return ""
+        try:
+            async with asyncio.timeout(BEFORE_STOP):
+                found, late = await last(self._cluster, jobset, fleet)
+        except TimeoutError:
+            return ""
+        await self._note(namespace, name, found)
+        return late
+
+    async def stopped(self, namespace: str, name: str, late: str = "") -> None:
+        """A job was stopped from here: an end that needs no guess. `late`: that its next step was, in words."""
+        for run in await self._following(fresh=True):
+            if run.key == (namespace, name):
+                ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
+                await self._write(run, concluded(ended, late=late))
+
+    def _with_alarms(self, run: RunRecord) -> RunRecord:
+        """The run with the alarms that this session heard."""
+        heard = self._alarms(*run.key, run.launched)
+        return replace(run, alarms=merged(run.alarms, heard)) if heard else run
+
+    async def changed(self, plan: LaunchPlan) -> None:
+        """A job was given other values while it runs."""
+        values, left_out = without_secrets(self._catalogue().fields(plan.recipe), plan.values)
+        for run in await self._following(fresh=True):
+            if run.key == (plan.namespace, plan.name):
+                await self._write(run, replace(run, values=values, left_out=left_out))
+
+    async def note_training(self, namespace: str, name: str, where: Standing) -> None:
+        """Keep how far the training of a job is, if it was launched from here."""
+        await self._note(namespace, name, progress(where))
+
+    async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
+        """Keep what NCCL tests of a job came to so far: the best bus bandwidth, and the last average."""
+        await self._note(namespace, name, busbw(tests))
+
+    async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
+        for run in await self._following():
+            if run.key == (namespace, name) and known:
+                await self._write(run, replace(run, **known))
+
+    # the keeper
+
+    async def keep(self) -> None:
+        """Complete what is open, for ever."""
+        while True:
+            try:
+                await self.settle()
+            except ConsoleError:
+                # The cluster or the file does not answer now; links and `note` say so, and it is tried again.
+                await asyncio.sleep(AGAIN)
+            await asyncio.sleep(PAUSE)
+
+    async def settle(self) -> None:
+        """Complete what is open with the picture of now, as far as jobs can be seen."""
+        link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
+        if not link or link.state is not LinkState.LIVE or not pods or pods.state is LinkState.LISTING:
+            return  # why a job failed stands in its pods
+        async with self._settling:
+            fleet = self._cluster.fleet
+            for run in await self._following():
+                jobset = fleet.jobsets.get(run.key)
+                if jobset is not None and is_of(run, jobset):
+                    self._missed.pop(run.number, None)
+                    await self._see(run, jobset, fleet)
+                elif self._cluster.sees("jobsets", run.namespace) and self._is_gone(run, link.since):
+                    ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
+                    await self._write(run, concluded(ended))
+
+    async def _following(self, *, fresh: bool = False) -> tuple[RunRecord, ...]:
+        """Open runs of this cluster; what other consoles launched is among them after a few seconds."""
+        if fresh or not self._asked or time.monotonic() - self._asked > AGAIN:
+            self._asked = time.monotonic()
+            found = await self.history.open_runs(self._target.cluster.server)
+            self._open = {run.number: run for run in found}
+        return tuple(self._open.values())
+
+    async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
+        self._alive.add(run.number)
+        now = self._with_alarms(observed(run, jobset, fleet))
+        if not now.open:
+            if now.average_busbw is None:
+                found, _ = await last(self._cluster, jobset, fleet)
+                now = replace(now, **found)
+            now = concluded(now)
+        await self._write(run, now)
+
+    def _is_gone(self, run: RunRecord, listed: float) -> bool:
+        """Whether a job that is not in the picture is no longer there, and not only not seen yet."""
+        if run.number not in self._alive:
+            return run.launched < listed and time.time() > run.launched + SETTLING
+        missed = self._missed.setdefault(run.number, time.monotonic())
+        if time.monotonic() < missed + GRACE:
+            self._asked = 0.0  # what another console has written meanwhile counts
+            return False
+        return True
+
+    async def _end_of(self, run: RunRecord) -> dict[str, Any]:
+        """What can still be said of a job that is gone."""
+        if run.number in self._alive:
+            return {"outcome": Outcome.STOPPED, "why": "It was deleted, not from this console."}
+        try:
+            known = await self._launcher().releases(run.namespace)
+        except ConsoleError as error:
+            return {"outcome": Outcome.UNKNOWN, "why": f"The job was gone when the console came back. {error.message}"}
+        release = next((each for each in known if each.name == run.name), None)
+        if release is None:
+            return {"outcome": Outcome.UNKNOWN, "why": "The job was gone when the console came back."}
+        if release.status == "failed":
+            return {"outcome": Outcome.FAILED, "why": "Helm says that its release failed, and its job is gone."}
+        why = f"The job was gone when the console came back; its Helm release is still {release.status}."
+        return {"outcome": Outcome.UNKNOWN, "why": why}
+
+    async def _write(self, before: RunRecord, after: RunRecord) -> None:
+        if after == before:
+            return
+        await self.history.change(before, after)
+        if after.open:
+            self._open[after.number] = after
+        else:
+            self._open.pop(after.number, None)
+
+    async def close(self) -> None:
+        """See once more what became of what is open, and let go of the files."""
+        try:
+            await self.settle()
+        except ConsoleError:
+            self._asked = 0.0  # nothing is lost: the next console sees it
+        for history in self._histories.values():
+            await history.close()
+
+
+def _chart_version(chart: Path) -> str:
+    found = re.search(r"^version: *\"?([^\s\"]+)", (chart / "Chart.yaml").read_text(), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,325 @@
+"""The chart's values.schema.json in, recipes and form fields out.
+
+Nothing else in the console knows a field by name: a property added to the schema is a field of the form.
+
+Values of a launch, checked against the chart's schema, and `--set` lines read into values.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, Unreadable
+from console.kube.nested_values import Value, look, merge, put
+from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, coerce
+from console.logs.redact import is_confidential, looks_confidential
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+
+Schema = Mapping[str, Any]
+"""A parsed JSON schema, or a part of one."""
+
+
+def parse_recipes(schema: Schema) -> tuple[Recipe, ...]:
+    """The recipes, in the order of the schema's own list."""
+    known = _recipe_options(schema)
+    return tuple(
+        Recipe(
+            id=name,
+            title=str(option["title"]),
+            code=str(option["code"]),
+            summary=str(option["summary"]),
+            needs=str(option["needs"]),
+            gives=str(option["gives"]),
+            duration=str(option["duration"]),
+            suffix=str(option["suffix"]),
+        )
+        for name, option in known.items()
+    )
+
+
+def parse_defaults(schema: Schema) -> dict[str, Value]:
+    """Every value's default in the chart, nested; without what the console passes by itself (launchers)."""
+    return {
+        name: parse_defaults(part) if "properties" in part else part["default"]
+        for name, part in schema["properties"].items()
+        if not (part.get("x-hidden") and part["type"] == "object")
+    }
+
+
+def recipe_changes(schema: Schema, recipe: str) -> dict[str, Value]:
+    """What a recipe changes of the chart's defaults, its own name among them."""
+    options = _recipe_options(schema)
+    return merge(options[recipe].get("defaults", {}), {"recipe": {"id": recipe}})
+
+
+def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
+    """The scripts that a recipe's own launcher needs beside it."""
+    return tuple(_recipe_options(schema)[recipe].get("launchers", ()))
+
+
+def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
+    """The fields a recipe's form has, section by section; a section stands where its first field stands."""
+    defaults = merge(parse_defaults(schema), recipe_changes(schema, recipe))
+    fields = [
+        _field(path, part, look(defaults, path))
+        for path, part in leaves(schema)
+        if not part.get("x-hidden") and recipe in part.get("x-recipes", [recipe])
+    ]
+    section: dict[str, int] = {}
+    for field in fields:
+        section[field.group] = min(field.order, section.get(field.group, field.order))
+    return tuple(sorted(fields, key=lambda field: (section[field.group], field.order)))
+
+
+def leaves(schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
+    """Dotted path and schema of every property that is one value, however that value is built."""
+    for name, part in schema["properties"].items():
+        path = f"{above}.{name}" if above else name
+        if "properties" in part:
+            yield from leaves(part, path)
+        else:
+            yield path, part
+
+
+def _recipe_options(schema: Schema) -> Mapping[str, Schema]:
+    options: Schema = schema["properties"]["recipe"]["properties"]["id"]
+    if set(options["x-options"]) != set(options["enum"]):
+        raise Unreadable("values.schema.json describes other recipes than it allows.")
+    described: Mapping[str, Schema] = options["x-options"]
+    return described
+
+
+def _field(path: str, part: Schema, default: Value) -> Field:
+    return Field(
+        path=path,
+        title=str(part["title"]),
+        description=str(part["description"]),
+        kind=_kind(path, part),
+        default=default,
+        choices=tuple(str(word) for word in part.get("enum", ())),
+        choices_from=str(part.get("x-choices", "")),
+        unit=str(part.get("x-unit", "")),
+        pattern=str(part.get("pattern", "")),
+        rule=str(part.get("x-rule", "")),
+        minimum=part.get("minimum"),
+        maximum=part.get("maximum"),
+        multiple_of=part.get("multipleOf"),
+        examples=tuple(_example(example) for example in part.get("examples", ())),
+        group=str(part.get("x-group", "")),
+        order=int(part.get("x-order", 0)),
+        advanced=bool(part.get("x-advanced")),
+        secret=bool(part.get("x-secret")),
+        required=part.get("minLength", 0) > 0,
+    )
+
+
+def _kind(path: str, part: Schema) -> FieldKind:
+    if "enum" in part:
+        return FieldKind.CHOICE
+    if part["type"] == "array":
+        return FieldKind.ROWS if part["items"].get("type") == "object" else FieldKind.LIST
+    if part.get("x-multiline"):
+        return FieldKind.BLOCK
+    kinds = {
+        "string": FieldKind.TEXT,
+        "integer": FieldKind.INTEGER,
+        "number": FieldKind.NUMBER,
+        "boolean": FieldKind.BOOLEAN,
+        "object": FieldKind.MAP,
+    }
+    if part["type"] not in kinds:
+        raise Unreadable(f"values.schema.json: {path} has the type {part['type']}, for which there is no input.")
+    return kinds[part["type"]]
+
+
+def _example(example: object) -> str:
+    if isinstance(example, Mapping):
+        return " ".join(f"{name}={value}" for name, value in example.items())
+    if isinstance(example, Sequence) and not isinstance(example, str):
+        return ", ".join(_example(item) for item in example)
+    return str(example)
+
+
+_KINDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a map of names and values",
+}
+
+
+class ValuesChecker:
+    """A schema made ready to check values again and again, as a form does on every key."""
+
+    def __init__(self, schema: Schema) -> None:
+        from jsonschema import Draft202012Validator  # only launching pays for it
+
+        self._schema = schema
+        self._validator = Draft202012Validator(schema)
+        self._parts = dict(leaves(schema))
+        self._places = {path: place for place, path in enumerate(self._parts)}
+        self._ways = [(path, path.split("."), part) for path, part in self._parts.items()]
+
+    def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+        """What is wrong with complete values, at most one sentence a field, in the schema's order."""
+        found: dict[str, FieldProblem] = {}
+        for error in self._validator.iter_errors(values):
+            for problem in _problems(error, self._schema, self._parts):
+                found.setdefault(problem.path, problem)
+        return tuple(sorted(found.values(), key=lambda problem: self._places.get(problem.path, -1)))
+
+    def misplaced_nulls(self, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+        """Values given as null: they remove a name from a map, and mean nothing for any other field."""
+        return tuple(
+            FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
+            for path, way, part in self._ways
+            if _holds_null(changes, way)
+        )
+
+
+def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
+    """Nested values of `path=value` lines, read as each field says; a path may go on into a map (env.MAX_JOBS=8).
+
+    Unlike Helm's, a comma does not begin another setting. `{a,b}` and `a,b` both are a list; `null` removes a name of
+    a map.
+    """
+    values: dict[str, Value] = {}
+    for setting in settings:
+        path, separator, text = setting.partition("=")
+        if not separator:
+            raise BadInput(f"{setting} is not path=value.", "Write, for example, gpus=16.")
+        if not _set(values, fields, path.strip(), text):
+            raise BadInput(f"{path.strip()} is not a value of {whose}{nearest(path, [each.path for each in fields])}")
+    return values
+
+
+def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> bool:
+    """Put the text into the field that holds the path; False if none does."""
+    for field in fields:
+        if path == field.path:
+            put(values, path, coerce(field, _inside_braces(text) if field.kind is FieldKind.LIST else text))
+            return True
+        if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
+            name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
+            put(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
+            return True
+    return False
+
+
+def _entry(values: Mapping[str, Value], path: str) -> dict[str, Value]:
+    """The map at a path, or an empty one: its names may hold dots, so it is filled whole."""
+    found: Value = values
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _inside_braces(text: str) -> str:
+    stripped = text.strip()
+    return stripped[1:-1] if stripped.startswith("{") and stripped.endswith("}") else stripped
+
+
+def _holds_null(level: Mapping[str, Value], names: Sequence[str]) -> bool:
+    first, *rest = names
+    if first not in level:
+        return False
+    value = level[first]
+    if rest and isinstance(value, Mapping):
+        return _holds_null(value, rest)
+    return value is None
+
+
+def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema]) -> list[FieldProblem]:
+    path, rest = _place(error.absolute_path, parts)
+    if error.validator == "additionalProperties" and path not in parts:
+        return _unknown_names(error, schema, path)
+    part = parts.get(path)
+    if part is None:
+        kind = _KINDS.get(str(error.validator_value), "something else")
+        return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_given(error.instance)}.")]
+    # A name that a map may not have is reported on the map.
+    keys = [*rest, str(error.instance)] if "propertyNames" in error.absolute_schema_path else rest
+    return [FieldProblem(path, _sentence(part, error, rest), tuple(keys))]
+
+
+def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
+    """The field's dotted path, and what is left of the way when the fault lies inside the field's value."""
+    path = ""
+    way = list(keys)
+    while way and path not in parts:
+        name = way.pop(0)
+        path = f"{path}.{name}" if path else str(name)
+    return path, way
+
+
+def _unknown_names(error: ValidationError, schema: Schema, above: str) -> list[FieldProblem]:
+    known = [path for path, _ in leaves(schema)]
+    allowed = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+    given: Any = error.instance
+    names = [name for name in given if name not in allowed]
+    paths = [f"{above}.{name}" if above else str(name) for name in names]
+    return [FieldProblem(path, f"{path} is not a value of the chart{nearest(path, known)}") for path in paths]
+
+
+def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -> str:
+    title = str(part["title"]) + _inside(rest)
+    value: Any = error.instance
+    expected: Any = error.validator_value
+    # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
+    hidden = (
+        part.get("x-secret") or part.get("x-choices") == "secrets" or any(is_confidential(str(key)) for key in rest)
+    )
+    given = "" if hidden else _given(value)
+    if _is_reserved(error):
+        return f"{part['title']}: {value} is set by the chart itself and cannot be given."
+    if error.validator == "required":
+        missing = [name for name in expected if name not in value]
+        return f"{title} must have {', '.join(missing)}{given}."
+    if error.validator == "type":
+        return f"{title} must be {_KINDS.get(str(expected), expected)}{given}."
+    if error.validator == "enum":
+        return f"{title} must be one of {', '.join(map(str, expected))}{given}."
+    rule = str(part.get("x-rule", ""))
+    if error.validator == "minimum" and not rule:
+        return f"{title} must be at least {expected:,}{given}."
+    if error.validator == "maximum":
+        return f"{title} must be at most {expected:,}{given}."
+    if error.validator == "maxLength":
+        return f"{title} may have {expected} characters at most{given}."
+    return f"{title} {rule or 'does not fit'}{given}."
+
+
+def _is_reserved(error: ValidationError) -> bool:
+    """The name of a map is one of those it may not have; jsonschema reports it on the map's name rules."""
+    return error.validator == "not" and "propertyNames" in error.absolute_schema_path
+
+
+def _inside(rest: Sequence[str | int]) -> str:
+    words = [f" entry {key + 1}" if isinstance(key, int) else f" {key}" for key in rest]
+    return f",{','.join(words)}," if words else ""
+
+
+def nearest(path: str, known: Sequence[str]) -> str:
+    """The end of a sentence about an unknown path: what was meant, if one of the known ones is like it."""
+    near = difflib.get_close_matches(path, known, n=1, cutoff=0.7) or [
+        one for one in known if one.rpartition(".")[2] == path.rpartition(".")[2]
+    ]
+    return f"; did you mean {near[0]}?" if near else "."
+
+
+def _given(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = re.sub(r"\s+", " ", text).strip()
+    if looks_confidential(text):
+        return ""
+    if not text:
+        return "; it is empty"
+    return f"; {text if len(text) <= 60 else text[:57] + '...'} was given"

@@ -1,0 +1,1 @@
+"""Values of a launch: checked, read from YAML and written to it."""

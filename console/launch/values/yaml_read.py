@@ -1,0 +1,349 @@
+"""Nodes of a person's YAML into values, each read as its field in the schema says, with the line it stands in.
+
+YAML that people write, as nodes that know their place in the text.
+
+Values are read from the parser's events, never built by it: references, tags and other ways to make a few lines into
+gigabytes or objects are refused where they stand, and a number keeps its spelling until its field says what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput
+from console.launch.draft import HIDDEN, Remark
+from console.launch.schema import Schema, leaves, nearest
+from console.logs.redact import is_confidential, looks_confidential
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from console.kube.nested_values import Value
+
+
+Keys = tuple[str | int, ...]
+
+_NULL = {"", "~", "null", "Null", "NULL"}
+_TRUE = {"true", "yes", "on"}
+_FALSE = {"false", "no", "off"}
+_INTEGER = re.compile(r"[-+]?(0|[1-9][\d_]*)|0x[\da-fA-F_]+|0o?[0-7_]+")
+_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][-+]?\d+)?")
+_LONGEST = 40
+"""Characters of a number; longer ones are text."""
+_OWN = ("launchers",)
+"""What the console passes by itself; values read back from a release hold it."""
+
+
+@dataclass(slots=True)
+class Readout:
+    """What a text gives, with everything to say of it."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    lines: dict[Keys, int] = field(default_factory=dict)
+    """Where each value stands, by the way to it."""
+    recipe: str = ""
+    problems: list[Remark] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
+
+    def line(self, keys: Keys) -> int:
+        """The line of the nearest thing that has one on the way there; 0 if nothing has."""
+        for length in range(len(keys), 0, -1):
+            if keys[:length] in self.lines:
+                return self.lines[keys[:length]]
+        return 0
+
+
+def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> Readout:
+    """The values that a map of the text gives; `kept` holds what `(hidden)` stands for."""
+    out = Readout()
+    if root is not None:
+        reader = _Reader(schema, out)
+        out.values = reader.group(root, schema, (), kept)
+        recipe = out.values.get("recipe")
+        if isinstance(recipe, dict) and isinstance(recipe.get("id"), str):
+            out.recipe = str(recipe.pop("id"))
+            if not recipe:
+                del out.values["recipe"]
+    return out
+
+
+class _Reader:
+    def __init__(self, schema: Schema, out: Readout) -> None:
+        self._known = [path for path, part in leaves(schema) if not part.get("x-hidden")]
+        self._out = out
+
+    def group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
+        """A map whose names the schema knows one by one."""
+        values: dict[str, Value] = {}
+        for entry in node.entries or ():
+            way = (*keys, entry.name)
+            self._out.lines[way] = entry.key.line
+            if way in {(name,) for name in _OWN}:
+                self._out.notes.append(Remark(entry.name, f"{entry.name} is brought by the console.", entry.key.line))
+                continue
+            inner = part["properties"].get(entry.name)
+            if inner is None:
+                path = ".".join(map(str, way))
+                words = f"{path} is not a value of the chart{nearest(path, self._known)}"
+                self._out.problems.append(Remark(path, words, entry.key.line))
+                continue
+            under = kept.get(entry.name)
+            if "properties" in inner and entry.value.entries is not None:
+                values[entry.name] = self.group(entry.value, inner, way, under if isinstance(under, Mapping) else {})
+            elif "properties" in inner and not (entry.value.plain and entry.value.text in _NULL):
+                words = f"{'.'.join(map(str, way))} must be a map of names and values."
+                self._out.problems.append(Remark(".".join(map(str, way)), words, entry.value.line))
+            elif "properties" not in inner:
+                values[entry.name] = self.value(entry.value, inner, way, under)
+        return values
+
+    def value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
+        """Any other value; `kept` is what was there before."""
+        self._out.lines.setdefault(keys, node.line)
+        if node.entries is not None:
+            made: dict[str, Value] = {}
+            for entry in node.entries:
+                self._out.lines[(*keys, entry.name)] = entry.key.line
+                before = kept.get(entry.name) if isinstance(kept, Mapping) else None
+                inner = _inner(part, entry.name)
+                made[entry.name] = self.value(entry.value, inner, (*keys, entry.name), before)
+            return made
+        if node.items is not None:
+            inner = _inner(part, 0)
+            return [self.value(item, inner, (*keys, place), None) for place, item in enumerate(node.items)]
+        if node.text == HIDDEN and (part.get("x-secret") or is_confidential(str(keys[-1]))):
+            if kept is None:
+                words = f"{keys[-1]} is {HIDDEN}, and there is no value before to keep."
+                self._out.problems.append(Remark(".".join(map(str, keys)), words, node.line))
+            return kept
+        return single(node, part)
+
+
+def part_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
+    """The schema of the value at the end of that way; `*` is any entry of a list. None: the schema has no such name."""
+    part = schema
+    for key in keys:
+        if "properties" in part:
+            if key not in part["properties"]:
+                return None
+            part = part["properties"][key]
+        else:
+            part = _inner(part, 0 if key == "*" else key)
+    return part
+
+
+def plain_value(node: Node, part: Schema) -> Value:
+    """The value of a node as its part of the schema reads it, whatever else may be wrong with it."""
+    if node.entries is not None:
+        return {entry.name: plain_value(entry.value, _inner(part, entry.name)) for entry in node.entries}
+    if node.items is not None:
+        return [plain_value(item, _inner(part, 0)) for item in node.items]
+    return single(node, part)
+
+
+def _inner(part: Schema, key: str | int) -> Schema:
+    """The schema of what lies in a list or in a map."""
+    found = part.get("items") if isinstance(key, int) else part.get("properties", {}).get(key)
+    if found is None and not isinstance(key, int):
+        found = part.get("additionalProperties")
+    return found if isinstance(found, Mapping) else {}
+
+
+def single(node: Node, part: Schema) -> Value:
+    """A single value as its field reads it: text keeps its spelling, 1e-5 and yes included."""
+    text, kind = node.text, part.get("type")
+    if node.plain and text in _NULL:
+        return None
+    if kind == "string" or (not node.plain and kind not in ("integer", "number", "boolean")):
+        return text
+    return _typed(text, str(kind or ""))
+
+
+def _typed(text: str, kind: str) -> Value:
+    word = text.strip()
+    if kind in ("boolean", "") and word.lower() in _TRUE | _FALSE:
+        return word.lower() in _TRUE
+    if len(word) > _LONGEST:
+        return text
+    if kind != "boolean" and _INTEGER.fullmatch(word):
+        return _integer(word)
+    if kind in ("number", "") and _NUMBER.fullmatch(word):
+        return float(word.replace("_", ""))
+    return text
+
+
+def _integer(word: str) -> int:
+    plain = word.replace("_", "")
+    digits = plain.lstrip("+-")
+    if len(digits) > 1 and digits.startswith("0"):
+        return int(plain, 0) if digits[1] in "xXo" else int(plain, 8)
+    return int(plain)
+
+
+LONGEST = 1 << 20
+"""Characters of a text; the values of a launch are a few thousand at most."""
+DEEPEST = 20
+"""Levels of lists and maps within each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value in the text; places are indexes of its characters."""
+
+    start: int
+    end: int
+    line: int
+    """Counted from 1."""
+    column: int
+    text: str = ""
+    """Of a single value, as it is spelled."""
+    plain: bool = False
+    """A single value without quotes."""
+    flow: bool = False
+    """A list or map in brackets."""
+    entries: tuple[Entry, ...] | None = None
+    """Of a map."""
+    items: tuple[Node, ...] | None = None
+    """Of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name of a map and its value."""
+
+    name: str
+    key: Node
+    value: Node
+
+
+class TextFault(BadInput):
+    """A text that is not YAML, or not a map of values; `remark` says where."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(f"Line {line}: {message}" if line else message)
+        self.remark = Remark("", message, line)
+
+
+@dataclass(slots=True)
+class _Reading:
+    text: str
+    events: Iterator[Any]
+    repeated: list[Remark] = field(default_factory=list)
+
+
+def parse_text(text: str) -> tuple[Node | None, tuple[Remark, ...]]:
+    """The map that a text is (None: it is empty) and its repeated keys; TextFault if it cannot be read at all."""
+    import yaml  # only forms with a text, and values files, pay for it
+
+    if len(text) > LONGEST:
+        raise TextFault(f"The text has {len(text):,} characters; values have {LONGEST:,} at most.")
+    reading = _Reading(text, iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))))
+    try:
+        return _document(reading), tuple(reading.repeated)
+    except yaml.reader.ReaderError as error:
+        place = error.position if isinstance(error.position, int) else 0
+        line = text.count("\n", 0, place) + 1
+        raise TextFault("a character stands here that YAML does not allow.", line) from error
+    except yaml.MarkedYAMLError as error:
+        raise _syntax(text, error) from error
+
+
+def _syntax(text: str, error: Any) -> TextFault:
+    mark = error.problem_mark or error.context_mark
+    number = mark.line + 1 if mark else 0
+    lines = text.splitlines()
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    for place, before in enumerate(lines[: max(number, 1)], start=1):
+        if before[: len(before) - len(before.lstrip())].count("\t") and place >= number - 1:
+            return TextFault("it is indented with a tab; YAML takes spaces only.", place)
+    problem = str(error.problem or "it cannot be read").replace("did not find", "there is no").replace("found ", "")
+    shown = f" ({line.strip()[:40]})" if line.strip() and not _may_be_secret(line) else ""
+    return TextFault(f"it is not YAML: {problem}{shown}.", number)
+
+
+def _may_be_secret(line: str) -> bool:
+    return looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
+
+
+def _is(event: Any, kind: str) -> bool:
+    """Whether the parser's event is of that kind."""
+    return type(event).__name__ == kind
+
+
+def _document(reading: _Reading) -> Node | None:
+    root: Node | None = None
+    documents = 0
+    for event in reading.events:
+        if _is(event, "DocumentStartEvent"):
+            documents += 1
+            if documents > 1:
+                raise TextFault("a second document begins; values are one document.", event.start_mark.line + 1)
+            root = _node(reading, next(reading.events), 0)
+    if root is None or (root.entries is None and root.items is None and root.plain and not root.text):
+        return None
+    if root.entries is None:
+        raise TextFault("The text must be a map of names and values, such as `gpus: 16`.", root.line)
+    return root
+
+
+def _node(reading: _Reading, event: Any, depth: int) -> Node:
+    line = event.start_mark.line + 1
+    if _is(event, "AliasEvent") or getattr(event, "anchor", None):
+        raise TextFault("references (&name, *name) may not be used.", line)
+    if getattr(event, "tag", None):
+        raise TextFault(f"tags ({event.tag.replace('tag:yaml.org,2002:', '!!')}) may not be used.", line)
+    if depth > DEEPEST:
+        raise TextFault(f"it is nested more than {DEEPEST} levels deep.", line)
+    if _is(event, "MappingStartEvent"):
+        return _map(reading, event, depth)
+    if _is(event, "SequenceStartEvent"):
+        return _list(reading, event, depth)
+    start, end = event.start_mark.index, event.end_mark.index
+    if event.style in ("|", ">"):
+        end = start + len(reading.text[start:end].rstrip())
+    return Node(start, end, line, event.start_mark.column, str(event.value), plain=not event.style)
+
+
+def _map(reading: _Reading, opened: Any, depth: int) -> Node:
+    entries: list[Entry] = []
+    seen: dict[str, int] = {}
+    while not _is(event := next(reading.events), "MappingEndEvent"):
+        key = _node(reading, event, depth + 1)
+        if key.entries is not None or key.items is not None:
+            raise TextFault("a name must be a single word, no list or map.", key.line)
+        value = _node(reading, next(reading.events), depth + 1)
+        if key.text == "<<" and key.plain:
+            raise TextFault("maps may not be merged (<<).", key.line)
+        if key.text in seen:
+            message = f"{key.text} stands twice, here and in line {seen[key.text]}; keep one of them."
+            reading.repeated.append(Remark(key.text, message, key.line))
+        seen.setdefault(key.text, key.line)
+        entries.append(Entry(key.text, key, value))
+    first = entries[0].key if entries else None
+    block = not opened.flow_style and first is not None
+    return Node(
+        first.start if block and first else opened.start_mark.index,
+        entries[-1].value.end if block else event.end_mark.index,
+        opened.start_mark.line + 1,
+        first.column if block and first else opened.start_mark.column,
+        flow=bool(opened.flow_style),
+        entries=tuple(entries),
+    )
+
+
+def _list(reading: _Reading, opened: Any, depth: int) -> Node:
+    items: list[Node] = []
+    while not _is(event := next(reading.events), "SequenceEndEvent"):
+        items.append(_node(reading, event, depth + 1))
+    block = not opened.flow_style and items
+    return Node(
+        opened.start_mark.index,
+        items[-1].end if block else event.end_mark.index,
+        opened.start_mark.line + 1,
+        opened.start_mark.column,
+        flow=bool(opened.flow_style),
+        items=tuple(items),
+    )

@@ -1,0 +1,301 @@
+"""Values as YAML: written anew, or put into a text that a person wrote, of which all else stays as it is.
+
+The text is edited in place, since every YAML library that keeps comments ties them to the value before them and drops
+them with it.
+
+A values file to begin with: every value of a recipe at its default, with what it means above it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import TYPE_CHECKING, TypeGuard
+
+from console.launch.recipes import Field
+from console.launch.values.yaml_read import Entry, Node, TextFault, parse_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from console.kube.nested_values import Value
+    from console.launch.recipes import Recipe
+
+
+if TYPE_CHECKING:
+    Same = Callable[[tuple[str, ...], Node, Value], bool]
+    """Whether a node of the text says that value."""
+    Spare = Callable[[tuple[str, ...], Node], bool]
+    """Whether a node may stay although the values have nothing there: it says what is so anyway."""
+
+_PLAIN = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
+_NOT_PLAIN = re.compile(
+    r"y|n|yes|no|on|off|true|false|null|[-+.]?[\d_,.:]*(?:e[-+]?\d+)?|0x[\da-f_]+|0o[0-7_]+|\.?(?:nan|inf)"
+    r"|\d{4}-\d\d?-\d\d?.*",
+    re.IGNORECASE,
+)
+"""Words that one YAML reader or another takes for something else than text: Helm's is of YAML 1.1."""
+_BLOCK = re.compile(r"(?:[^ \t\n\x00-\x1f\x7f-\x9f\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f\ufeff]*)", re.DOTALL)
+
+
+def write_values(values: Mapping[str, Value]) -> str:
+    """A map as YAML, in its own order, which YAML 1.1 and 1.2 read alike; empty for no values."""
+    return "".join(f"{line}\n" for line in _map_lines(values)) if values else ""
+
+
+def _map_lines(values: Mapping[str, Value]) -> list[str]:
+    lines: list[str] = []
+    for name, value in values.items():
+        lines += entry_lines(name, value)
+    return lines
+
+
+def entry_lines(name: str, value: Value) -> list[str]:
+    """One name and its value, not indented."""
+    key = _single(name)
+    if isinstance(value, Mapping) and value:
+        return [f"{key}:", *_indented(_map_lines(value))]
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return [f"{key}:", *_indented([line for item in value for line in item_lines(item)])]
+    first, *rest = _scalar_lines(value)
+    return [f"{key}: {first}", *_indented(rest)]
+
+
+def item_lines(item: Value) -> list[str]:
+    """One entry of a list, not indented."""
+    if isinstance(item, Mapping) and item:
+        inner = _map_lines(item)
+    elif isinstance(item, Sequence) and not isinstance(item, str) and item:
+        inner = [line for each in item for line in item_lines(each)]
+    else:
+        inner = _scalar_lines(item)
+    return [f"- {inner[0]}", *_indented(inner[1:])]
+
+
+def _indented(lines: Sequence[str], by: int = 2) -> list[str]:
+    return [f"{' ' * by}{line}" if line else line for line in lines]
+
+
+def _scalar_lines(value: Value) -> list[str]:
+    if isinstance(value, str) and "\n" in value and _BLOCK.fullmatch(value):
+        body = value.rstrip("\n")
+        ends = len(value) - len(body)
+        mark = {0: "|-", 1: "|"}.get(ends, "|+")
+        return [mark, *body.split("\n"), *[""] * (ends - 1)]
+    return [_single(value)]
+
+
+def _single(value: Value) -> str:
+    """A single value in one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and not _NOT_PLAIN.fullmatch(value):
+            return value
+        quoted = json.dumps(value, ensure_ascii=False)
+        return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return json.dumps(value)
+
+
+# into a text that is there
+
+
+@dataclass(slots=True)
+class _Edits:
+    text: str
+    same: Same
+    spare: Spare
+    made: list[tuple[int, int, str]] = dataclass_field(default_factory=list)
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        self.made.append((start, end, text))
+
+    def remove_lines(self, start: int, end: int) -> None:
+        """From the start of the first line to that of the line after the last."""
+        first = self.text.rfind("\n", 0, start) + 1
+        self.made.append((first, self.after(end), ""))
+
+    def after(self, place: int) -> int:
+        """Where the next line begins."""
+        end = self.text.find("\n", place)
+        return len(self.text) if end < 0 else end + 1
+
+    def insert(self, place: int, lines: Sequence[str], column: int) -> None:
+        missing = "\n" if place and self.text[place - 1] != "\n" else ""
+        self.made.append((place, place, missing + "".join(f"{line}\n" for line in _indented(lines, column))))
+
+    def done(self) -> str:
+        text = self.text
+        # From the end; of what is inserted at one place, the inner map's lines were made first and come first.
+        order = sorted(enumerate(self.made), key=lambda each: (*each[1][:2], each[0]), reverse=True)
+        for _, (start, end, new) in order:
+            text = text[:start] + new + text[end:]
+        return text
+
+
+def rewrite(before: str, values: Mapping[str, Value], same: Same, spare: Spare) -> str | None:
+    """The person's text with these values in it; None where it cannot be edited and has to be written anew.
+
+    Comments, order, quotes and blank lines stay. Whoever calls this reads the answer again to be sure.
+    """
+    try:
+        root, repeated = parse_text(before)
+    except TextFault:
+        return None
+    if repeated:
+        return None
+    if root is None:
+        glue = "" if not before.strip() or before.endswith("\n") else "\n"
+        return (before if before.strip() else "") + glue + write_values(values)
+    if root.flow:
+        return None
+    edits = _Edits(before, same, spare)
+    _edit_map(edits, root, values, ())
+    return edits.done()
+
+
+def _edit_map(edits: _Edits, node: Node, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
+    """Every entry as the values say; new names after the last entry that stays."""
+    entries = node.entries or ()
+    there = {entry.name for entry in entries}
+    last: Entry | None = None
+    for entry in entries:
+        if _edit_entry(edits, entry, values, (*keys, entry.name)):
+            last = entry
+    new = [line for name, value in values.items() if name not in there for line in entry_lines(name, value)]
+    if not new or not entries:
+        return
+    column = entries[0].key.column
+    start = edits.text.rfind("\n", 0, entries[0].key.start) + 1
+    edits.insert(edits.after(last.value.end) if last else start, new, column)
+
+
+def _edit_entry(edits: _Edits, entry: Entry, values: Mapping[str, Value], keys: tuple[str, ...]) -> bool:
+    """Whether the entry is still there afterwards."""
+    node = entry.value
+    if entry.name not in values:
+        if _spared(edits, node, keys):
+            return True
+        edits.remove_lines(entry.key.start, node.end)
+        return False
+    value = values[entry.name]
+    if isinstance(value, Mapping) and value and node.entries and not node.flow:
+        _edit_map(edits, node, value, keys)
+    elif edits.same(keys, node, value):
+        return True
+    elif _is_list(value) and value and node.items and not node.flow:
+        _edit_list(edits, node, value, keys)
+    else:
+        _replace_value(edits, entry, value)
+    return True
+
+
+def _spared(edits: _Edits, node: Node, keys: tuple[str, ...]) -> bool:
+    if node.entries and not node.flow:
+        return all(_spared(edits, each.value, (*keys, each.name)) for each in node.entries)
+    return edits.spare(keys, node)
+
+
+def _replace_value(edits: _Edits, entry: Entry, value: Value) -> None:
+    node = entry.value
+    first, *rest = entry_lines(entry.name, value)
+    new = first.partition(":")[2] if not first.startswith('"') else first[len(_single(entry.name)) + 1 :]
+    colon = edits.text.index(":", entry.key.end)
+    indented = "".join(f"\n{line}" for line in _indented(rest, entry.key.column))
+    single = node.entries is None and node.items is None and "\n" not in edits.text[colon : node.end]
+    if single and not rest and node.end > node.start:
+        edits.replace(node.start, node.end, new.strip())
+    else:
+        edits.replace(colon + 1, max(node.end, colon + 1), new + indented)
+
+
+def _is_list(value: Value) -> TypeGuard[Sequence[Value]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _edit_list(edits: _Edits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:
+    """Entries that stay, in their order, keep their lines and comments; the others go, and new ones come between."""
+    old = node.items or ()
+    column, place = node.column, edits.text.rfind("\n", 0, node.start) + 1
+    taken = 0
+    for item in old:
+        found = next((at for at in range(taken, len(value)) if edits.same((*keys, "*"), item, value[at])), None)
+        if found is None:
+            edits.remove_lines(edits.text.rindex("-", 0, item.start), item.end)
+            continue
+        _insert_items(edits, place, value[taken:found], column)
+        taken, place = found + 1, edits.after(item.end)
+    _insert_items(edits, place, value[taken:], column)
+
+
+def _insert_items(edits: _Edits, place: int, items: Sequence[Value], column: int) -> None:
+    lines = [line for item in items for line in item_lines(item)]
+    if lines:
+        edits.insert(place, lines, column)
+
+
+_WIDTH = 110
+
+
+def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
+    """YAML that changes nothing, and that says of each value its title, unit and meaning."""
+    head = [
+        f"# {recipe.title}: {recipe.summary}",
+        f"# Needs {recipe.needs}.",
+        f"# Gives {recipe.gives}; {recipe.duration}.",
+        f"# Every value stands here at its default. Launch it: a4 launch {recipe.id} -f FILE",
+    ]
+    tree: dict[str, object] = {}
+    for field in fields:
+        level = tree
+        *above, last = field.path.split(".")
+        for name in above:
+            whose = {"id": recipe.id} if level is tree and name == "recipe" else {}
+            below = level.setdefault(name, whose)
+            assert isinstance(below, dict)
+            level = below
+        level[last] = field
+    tree.setdefault("recipe", {"id": recipe.id})
+    return "".join(f"{line}\n" for line in (*_wrapped(head), *_lines(tree, 0)))
+
+
+def _wrapped(lines: Sequence[str], width: int = _WIDTH) -> Iterator[str]:
+    for line in lines:
+        yield from textwrap.wrap(line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
+
+
+def _lines(tree: dict[str, object], depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for name, found in tree.items():
+        if depth == 0:
+            yield ""
+        if isinstance(found, dict):
+            yield f"{pad}{name}:"
+            yield from _lines(found, depth + 1)
+        elif isinstance(found, str):
+            yield f"{pad}# Whose values these are: a form that they are pasted into becomes that recipe's."
+            yield f"{pad}{name}: {found}"
+        else:
+            yield from _field_lines(name, found, pad)
+
+
+def _field_lines(name: str, field: object, pad: str) -> Iterator[str]:
+    assert isinstance(field, Field)
+    unit = f" ({field.unit})" if field.unit else ""
+    words = f"# {field.title}{unit}: {' '.join(field.description.split())}"
+    if field.choices:
+        words += f" One of {', '.join(field.choices)}."
+    if field.examples:
+        words += f" For example {'; '.join(' '.join(each.split()) for each in field.examples)}."
+    for line in textwrap.wrap(
+        words, _WIDTH - len(pad), subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
+    ):
+        yield pad + line
+    for line in entry_lines(name, field.default):
+        yield pad + line if line else ""

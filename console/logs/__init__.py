@@ -1,0 +1,1 @@
+"""Logs of jobs: followed, stored, merged, filtered, redacted, compared across ranks."""

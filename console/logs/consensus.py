@@ -1,0 +1,120 @@
+"""The log of many ranks as one text: lines that all print alike are one line, and who differs stands out."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console.scheduling.ranks import pod_words, ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from console.logs.line import Gap, RankLine
+
+WINDOW = 300.0
+"""Seconds between the first and the last rank that print the same line: clocks are apart, and ranks are late."""
+FEW = 4
+"""Pods, or spans of them, that are named one by one."""
+KEYS = 50_000
+"""Different lines that are remembered; the one seen longest ago goes first."""
+_OWN = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # times of day
+    r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"|(?i:\b(?:(?:local|global|node|dp|tp|pp|cp|ep|data|tensor|pipeline)[_ -]?)?rank)[ _:=\[\]#]*\d+\]?"
+    r"|(?i:\b(?:pid|tid|cuda|gpu|worker|process|device|proc|host)[ _:=-]*\d+)"
+    r"|\S+:\d+:\d+ \[\d+\]"  # libnccl's host:pid:thread [device]
+    r"|^\[\d+\]:?|\b0x[0-9a-fA-F]+\b"
+    r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"
+)
+"""What is a rank's own in a line that all of them print."""
+
+
+def normalised(text: str, pod: str = "") -> str:
+    """The line without what is a rank's own: its number, its pod, times, processes, addresses."""
+    if pod and pod in text:
+        text = text.replace(pod, "<pod>")
+    return _OWN.sub("#", text)
+
+
+@dataclass(slots=True)
+class Agreed:
+    """A line, and the ranks that printed it."""
+
+    time: float
+    """When the first of them did."""
+    text: str
+    """As the first of them printed it."""
+    rank: int
+    ranks: set[int] = field(default_factory=set)
+
+    def words(self, of: int, gaps: Iterable[Gap] = ()) -> str:
+        """Who printed it, of so many pods: "128/128", "127/128 (all but 41)"; "pod 3" for one alone.
+
+        A pod whose lines of that time are in one of the gaps is not counted: "7/7 (7 not read)".
+        """
+        number, unread = len(self.ranks), self.unread(gaps)
+        known = of - len(unread)
+        if of <= 1:
+            return ""
+        if number == 1 or number <= min(FEW, known / 2):
+            said, notes = pod_words(*self.ranks), list[str]()
+        else:
+            missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
+            said, notes = f"{number}/{known}", [f"all but {_few(missing)}"] if 0 < len(missing) < known / 2 else []
+        notes += [f"{_few(unread)} not read"] if unread else []
+        return f"{said} ({'; '.join(notes)})" if notes else said
+
+    def dissents(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
+        """Whether only a minority of those that were read says so, or a minority does not."""
+        return of > 1 and len(self.ranks) != of - len(self.unread(gaps))
+
+    def unread(self, gaps: Iterable[Gap]) -> set[int]:
+        """Pods of which nobody can tell whether they printed it: they are late by up to the window."""
+        return {gap.rank for gap in gaps if gap.since < self.time < gap.until + WINDOW} - self.ranks
+
+
+def _few(pods: Collection[int]) -> str:
+    """Their numbers, as long as they are few."""
+    said = ranges(pods)
+    return said if said.count(",") < FEW else str(len(pods))
+
+
+class Consensus:
+    """Groups lines while they come in the order of time."""
+
+    def __init__(self) -> None:
+        self.lines: list[Agreed] = []
+        """In the order in which they were first printed; their ranks grow."""
+        self._open: OrderedDict[str, list[Agreed]] = OrderedDict()
+
+    def add(self, lines: Iterable[RankLine]) -> set[int]:
+        """More lines; places in `lines` that are new begin where it ended before. Gives the ranks that printed."""
+        seen = set()
+        for line in lines:
+            seen.add(line.rank)
+            self._add(line)
+        return seen
+
+    def _add(self, line: RankLine) -> None:
+        key = normalised(line.text, line.pod)
+        groups = self._open.get(key)
+        if groups is None:
+            groups = self._open[key] = []
+            if len(self._open) > KEYS:
+                self._open.popitem(last=False)
+        else:
+            self._open.move_to_end(key)
+            if groups and line.time - groups[0].time > WINDOW:
+                groups[:] = [each for each in groups if line.time - each.time <= WINDOW]
+        for group in groups:
+            if line.rank not in group.ranks:
+                group.ranks.add(line.rank)
+                return
+        fresh = Agreed(line.time, line.text, line.rank, {line.rank})
+        groups.append(fresh)
+        if len(groups) > 1000:  # a line that one rank repeats: who says it again joins the later ones
+            del groups[0]
+        self.lines.append(fresh)

@@ -1,0 +1,446 @@
+"""Follow what a container prints: over dropped connections and restarts, without a line lost or repeated.
+
+The API server can only be asked for lines since a whole second. So the lines of the last seconds are remembered, asked
+for again after a drop, and those already given are left out, however many carry the same timestamp. What is remembered
+is bounded: a container that prints more than REMEMBERED lines in these seconds is taken up after the oldest of them.
+
+Lines of a log that were given already, so that none is given twice over a drop.
+
+What to do when a log cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from time import time
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
+from console.kube.actions import pod_path
+from console.kube.kinds import KINDS
+from console.kube.objects.meta import format_time
+from console.kube.objects.pod import Pod
+from console.kube.watch import USUAL, Backoff
+from console.logs.line import LogLine, StreamState
+from console.logs.line_splitter import LineCutter, stamped, text_of
+from console.logs.redact import Redactor, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+
+    from console.kube.client import Client
+
+
+if TYPE_CHECKING:
+    Stamped = tuple[float, bytes]
+    """Moment and the whole line, its timestamp in front."""
+
+OVERLAP = 2
+"""Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
+REMEMBERED = 4096
+"""Lines of one stream that are remembered."""
+PART = 1 << 14
+"""Bytes of a part of a line, as the runtime writes it."""
+MOST_BEFORE = 8
+"""Lines of one moment that are remembered beyond those seconds."""
+
+
+def _text(raw: bytes) -> bytes:
+    return raw.partition(b" ")[2]
+
+
+class Memory:
+    """Lines given in the last seconds, so that none is given twice."""
+
+    def __init__(self, given: Iterable[Stamped] = (), *, whole: bool = True) -> None:
+        """`given`: the last lines given before; `whole`: a line that is not among the remembered ones is new."""
+        self.last = 0.0
+        self._lines: deque[Stamped] = deque()
+        self._again: Counter[bytes] = Counter()
+        self._replaying = False
+        self._whole = whole
+        self._floor = 0.0
+        self._forgotten: tuple[float, int] = (0.0, 0)
+        """The latest moment of which lines were forgotten, and how many of that very moment."""
+        self._skipping = 0
+        self.met = False
+        """Whether a remembered line came again since `rewind`."""
+        self._before: list[Stamped] = []
+        """The last lines before those that are remembered, all of one moment."""
+        self._remember([*given])
+
+    def rewind(self) -> None:
+        """The lines since `last - OVERLAP` come once more."""
+        self._again = Counter(raw for _, raw in self._lines)
+        self._replaying = bool(self._lines)
+        self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)
+        self._skipping = self._forgotten[1]
+        self.met = False
+
+    def new(self, lines: list[Stamped]) -> list[Stamped]:
+        """Those of the lines that have not been given yet; remembers them."""
+        if self._replaying:
+            return [line for line in lines if self._is_new(line)]
+        self._remember(lines)
+        return lines
+
+    def _is_new(self, line: Stamped) -> bool:
+        moment, raw = line
+        if self._again.get(raw):
+            self._again[raw] -= 1
+            self.met = True
+            return False
+        if moment < self._floor or self._is_end_of_one_before(raw, moment):
+            return False
+        if self._skipping and moment == self._forgotten[0]:
+            self._skipping -= 1
+            return False
+        self._remember([line])
+        return True
+
+    def _is_end_of_one_before(self, raw: bytes, moment: float) -> bool:
+        """Whether it is what is left of a line that was given, of which only the last parts are asked for again.
+
+        A runtime writes a line in parts of 16 KiB, each with its own timestamp: those of a progress bar may be minutes
+        apart.
+        """
+        if self.met or not self._before or not self._before[0][0] < moment <= self.last:
+            return False
+        text = _text(raw)
+        return bool(text) and any(
+            _text(before) == text or (len(before) > PART and before.endswith(text)) for _, before in self._before
+        )
+
+    def _remember(self, given: list[Stamped]) -> None:
+        lines = self._lines
+        lines += given
+        for moment, _ in given:
+            if moment > self.last:
+                self.last = moment
+        oldest = int(self.last) - OVERLAP
+        while lines and lines[0][0] < oldest:
+            gone = lines.popleft()
+            if not self._before or gone[0] != self._before[0][0] or len(self._before) == MOST_BEFORE:
+                self._before = []
+            self._before.append(gone)
+        while len(lines) > REMEMBERED:
+            moment, _ = lines.popleft()
+            latest, number = self._forgotten
+            self._forgotten = (moment, number + 1 if moment == latest else 1)
+            self._whole = False
+
+
+GIVE_UP = 600.0
+"""Seconds without an answer after which following ends in an error."""
+
+
+class Trouble:
+    """What to do when a log cannot be read: wait and go on, take it for ended, or give up."""
+
+    def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
+        """`rest` waits so many seconds, or less if that is no use; `seen`: whether lines of it were given before."""
+        self._follow = follow
+        self._backoff = backoff
+        self._rest = rest
+        self._failures = 0
+        self._seen = seen
+        self._since = 0.0
+        self.broke = False
+        """Whether the connection broke, and since then no line has come and no connection has ended well."""
+
+    def over(self) -> None:
+        """A line has come."""
+        self._failures, self._seen, self.broke = 0, True, False
+
+    async def weather(self, error: ConsoleError) -> bool:
+        """Wait as long as is right, and say whether the log has ended; raises the error if waiting is no use."""
+        if isinstance(error, NotFound) and self._seen:
+            return True
+        if not self._follow or not (isinstance(error, Unreachable) or _waits(error)):
+            raise error
+        self.broke = isinstance(error, Unreachable)
+        now = asyncio.get_running_loop().time()
+        self._failures += 1
+        if self._failures == 1:
+            self._since = now
+            await asyncio.sleep(0 if self._seen else self._backoff.first)
+            return False
+        if now - self._since > GIVE_UP and isinstance(error, Unreachable):
+            raise error
+        if _waits(error):
+            await asyncio.sleep(self._backoff.first)
+        else:
+            await self._rest(self._backoff.wait(error, self._failures))
+        return False
+
+
+def _waits(error: ConsoleError) -> bool:
+    """Whether the refusal only means that the container has not started yet."""
+    said = error.message
+    return getattr(error, "status", 0) == HTTPStatus.BAD_REQUEST and (
+        "waiting to start" in said or "not assigned" in said or "does not have a host assigned" in said
+    )
+
+
+SILENCE = 120.0
+"""Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
+LARGE = 1 << 16
+"""Bytes of a chunk after which others get their turn."""
+TAIL_ROOM, TAIL_LINE = 1 << 20, 4096
+"""Bytes of the last lines of a log, where so many are asked for and no more: in all, and for each line besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines of which container."""
+
+    namespace: str
+    pod: str
+    container: str = ""
+    """Empty: the pod's only container, or the one the pod names as its default."""
+    tail: int | None = None
+    since: float = 0.0
+    """Seconds since the epoch."""
+    previous: bool = False
+    follow: bool = True
+
+
+class LogStream:
+    """The lines of one container, in batches, with the state of the connection beside."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Wanted,
+        *,
+        memory: Memory | None = None,
+        clean: Callable[[list[bytes]], list[bytes]] | None = None,
+        restarts: int = -1,
+        backoff: Backoff = USUAL,
+    ) -> None:
+        """`memory` says what was given before; `clean` gets all whole lines first; `restarts`: of the container as
+        known, -1 if it is not.
+        """
+        self.state = StreamState.WAITING
+        self.gaps: list[tuple[float, float]] = []
+        """Between which moments lines may be lost."""
+        self.open = b""
+        """What is seen now of a line that is drawn again and again and has no end yet, such as a progress bar."""
+        self.restarts = restarts
+        self.memory = memory or Memory(whole=wanted.tail is None and not wanted.since)
+        self._client = client
+        self._wanted = wanted
+        self._clean = clean
+        self._backoff = backoff
+        self._resumes = bool(self.memory.last)
+        """Whether what was given before is from this very run of the container."""
+        self._rest: list[bytes] = []
+        """Of the last connection: the line that had no end."""
+        self._cutter = LineCutter()
+        self._before = 0.0
+        """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
+        self._trouble = Trouble(wanted.follow, backoff, client.rest, seen=self._resumes)
+        self._to: Callable[[list[Stamped]], None] | None = None
+
+    async def run(self, to: Callable[[list[Stamped]], None]) -> None:
+        """As `batches`, each given to `to` at the moment it comes, which costs less where thousands come a second."""
+        self._to = to
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                to(batch)
+
+    async def batches(self) -> AsyncGenerator[list[Stamped], None]:
+        """New lines until the container has ended (or once, without `follow`); none of them where only `open` changed.
+
+        A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
+        server has not answered for ten minutes.
+        """
+        wanted, trouble, over = self._wanted, self._trouble, False
+        while not over:
+            try:
+                async with aclosing(self._pass(wanted)) as batches:
+                    async for batch in batches:
+                        yield batch
+                trouble.broke = False
+                over = not wanted.follow or await self._ended()
+                if not over:
+                    self._broken()
+                    async with aclosing(self._before_restart()) as batches:
+                        async for batch in batches:
+                            yield batch
+                    await asyncio.sleep(self._backoff.first)
+            except ConsoleError as error:
+                self._broken()
+                over = await trouble.weather(error)
+        if wanted.follow:
+            async with aclosing(self._end()) as batches:
+                async for batch in batches:
+                    yield batch
+        elif batch := self._last_line():
+            yield batch
+        if self.state is not StreamState.CUT:
+            self.state = StreamState.ENDED
+
+    async def _end(self) -> AsyncGenerator[list[Stamped], None]:
+        """What was printed between a drop and the end."""
+        with suppress(NotFound):
+            async with aclosing(self._pass(self._wanted)) as batches:
+                async for batch in batches:
+                    yield batch
+            self._trouble.broke = False
+        if batch := self._last_line():
+            yield batch
+        if self._trouble.broke:
+            # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
+            self.state, now = StreamState.CUT, time()
+            self.gaps.append((self.memory.last or now, now))
+
+    def _broken(self) -> None:
+        if self.state is StreamState.LIVE:
+            self.state = StreamState.RECONNECTING
+
+    async def _ended(self) -> bool:
+        """Whether the container, or its pod, is over: else the connection was only dropped."""
+        try:
+            pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
+        except NotFound:
+            return True
+        named = next((each for each in pod.containers if each.name == self._wanted.container), pod.main)
+        if named is not None and named.restarts > self.restarts >= 0:
+            return False
+        return pod.finished or self._wanted.previous or (named is not None and named.state == "terminated")
+
+    async def _before_restart(self) -> AsyncGenerator[list[Stamped], None]:
+        """What the run before printed since the connection broke, if the container was started anew since."""
+        if self.restarts < 0:
+            if batch := self._last_line():
+                yield batch
+            return
+        with suppress(NotFound):
+            pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
+            named = next((each for each in pod.containers if each.name == self._wanted.container), pod.main)
+            if named is None or named.restarts <= self.restarts:
+                return
+            self.restarts = named.restarts
+            with suppress(Refused):  # the run before may be cleaned away; the gap is told by what comes next
+                async with aclosing(self._pass(replace(self._wanted, previous=True))) as batches:
+                    async for batch in batches:
+                        yield batch
+                if batch := self._last_line():
+                    yield batch
+            self._resumes = False
+
+    async def _pass(self, wanted: Wanted) -> AsyncGenerator[list[Stamped], None]:
+        """One connection's worth of new lines."""
+        self.memory.rewind()
+        self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
+        path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
+        params = _params(wanted, self.memory.last)
+        async with self._client.follow(path, doing=doing, params=params, silence=SILENCE) as answer:
+            self.state = StreamState.LIVE
+            self._cutter, self._rest = LineCutter(), []
+            if self._to is not None:
+                await answer.pour(self._pass_on)
+            else:
+                size, room = 0, TAIL_ROOM + TAIL_LINE * (wanted.tail or 0)
+                async with aclosing(answer.pieces()) as pieces:
+                    async for piece in pieces:
+                        batch = self._cut(piece)
+                        size += len(piece)
+                        if batch is not None:
+                            yield batch
+                        if size > room and wanted.tail is not None and not wanted.follow:
+                            raise Unreadable(
+                                f"Could not {doing}: the API server sends more than {room >> 20} MiB for the last "
+                                f"{wanted.tail} lines."
+                            )
+                        await self._client.rest_for_key()
+                        if len(piece) >= LARGE:
+                            await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
+            self._rest = self._cutter.end()
+
+    def _pass_on(self, piece: bytes) -> None:
+        batch = self._cut(piece)
+        if batch is not None and self._to is not None:
+            self._to(batch)
+
+    def _cut(self, piece: bytes) -> list[Stamped] | None:
+        """The new lines that are whole now; None if there is nothing to be told."""
+        cutter, seen = self._cutter, self.open
+        batch = self._new(cutter.feed(piece))
+        self.open = redacted(cutter.open) if cutter.open else b""
+        if batch:
+            self._look_for_gap(batch)
+        elif self.open == seen:
+            return None
+        self._trouble.over()
+        return batch
+
+    def _last_line(self) -> list[Stamped]:
+        """The line in the middle of which the program stopped."""
+        self.open, rest, self._rest = b"", self._rest, []
+        return self._new(rest)
+
+    def _look_for_gap(self, batch: list[Stamped]) -> None:
+        """The log goes on where it was left if a line from before came again; else what was between may be lost."""
+        self._resumes = True
+        if self._before and not self.memory.met:
+            self.gaps.append((self._before, batch[0][0]))
+        self._before = 0.0
+
+    def _new(self, raws: list[bytes]) -> list[Stamped]:
+        if not raws:
+            return []
+        since = self._wanted.since
+        lines = self.memory.new(stamped(self._clean(raws) if self._clean else raws))
+        return [line for line in lines if line[0] >= since] if since else lines
+
+
+async def follow_log(
+    client: Client, wanted: Wanted, backoff: Backoff = USUAL, *, drawn: bool = False, memory: Memory | None = None
+) -> AsyncGenerator[LogLine, None]:
+    """Lines of a container, secrets redacted, until it has ended (or once, without `follow`).
+
+    `drawn`: also what is seen of a line that has no end yet, each time it changes. `memory`: as of `LogStream`. Raises
+    as `LogStream.batches` does.
+    """
+    stream = LogStream(client, wanted, memory=memory, clean=Redactor().lines, backoff=backoff)
+    async with aclosing(stream.batches()) as batches:
+        async for batch in batches:
+            for moment, raw in batch:
+                yield LogLine(moment, text_of(raw).decode("utf-8", errors="replace"))
+            if drawn and stream.open:
+                yield LogLine(time(), stream.open.decode("utf-8", errors="replace"), open=True)
+
+
+async def read_pod(client: Client, namespace: str, name: str) -> Pod:
+    """The pod as it is now; NotFound if there is none."""
+    kind = next(each for each in KINDS if each.plural == "pods")
+    body = await client.request("GET", pod_path(namespace, name), doing=f"look at pod {name}")
+    made, odd = kind.reader.models(kind.reader.page(b'{"items":[' + body + b"]}").items)
+    found = made.get((namespace, name))
+    if not isinstance(found, Pod):
+        raise Unreadable(f"The pod {name} cannot be read: {next(iter(odd.values()), 'it has another name')}.")
+    return found
+
+
+def _params(wanted: Wanted, last: float) -> dict[str, str]:
+    params = {"timestamps": "true"}
+    if wanted.container:
+        params["container"] = wanted.container
+    if wanted.previous:
+        params["previous"] = "true"
+    elif wanted.follow:
+        params["follow"] = "true"
+    if last:
+        params["sinceTime"] = format_time(max(int(last) - OVERLAP, int(wanted.since)))
+        return params
+    if wanted.since:
+        params["sinceTime"] = format_time(int(wanted.since))
+    if wanted.tail is not None:
+        params["tailLines"] = str(wanted.tail)
+    return params

@@ -1,0 +1,242 @@
+"""What a log says went wrong: time-outs of NCCL, memory that ran out, faults of GPUs, ends told by launchers.
+
+What to look at next after a failure that a log names: one sentence for each kind.
+
+Faults of GPUs in a kernel's log: lines of Xid, and of SXid for the switches between GPUs.
+
+What libnccl itself says while a program runs.
+
+Lines of libnccl: `host:pid:thread [device] NCCL INFO text`, warnings with the place in its source.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.scheduling.ranks import ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+FAILURE = re.compile(
+    r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"
+)
+"""How a test says that it has failed; the second way is that of 2018."""
+
+
+FAILURE_WORDS = (
+    b"Watchdog caught collective", b"collective timeout from rank", b"NCCL WARN", b"NCCL failure", b"Test failure",
+    b"Test CUDA failure", b"Test timeout", b"out of memory", b"Out of memory", b"OutOfMemoryError", b"OUT_OF_MEMORY",
+    b"Out Of Memory", b"oom_kill event", b"oom-kill event", b"xceeded memory limit", b"xceeded job memory limit",
+    b"xceeded step memory limit", b"exits with return code", b" CANCELLED AT ",
+    b"srun: error:", b"exited with non-zero status", b"noticed that process rank", b"ChildFailedError",
+    b"failed (exitcode:", b"SignalException", b"Xid (", b"fallen off the bus", b"Traceback (most recent",
+    b"egmentation fault", b"Bus error",
+)  # fmt: skip
+"""A line without any of these names no failure; they are rare in the log of a healthy job."""
+
+_NAMED = 4
+"""Hosts that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailure:
+    """One failure that a log names, however often it does."""
+
+    kind: str
+    """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
+    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception or crash."""
+    text: str
+    """What happened, in a sentence, without rank and host."""
+    line: int
+    """Number of the first line that names it, from 1."""
+    rank: int | None = None
+    host: str = ""
+    """Machine or pod, where the line tells it."""
+    hint: str = ""
+    """What to look at next; empty where nothing is certain."""
+    times: int = 1
+    """How often it is named."""
+
+    @property
+    def words(self) -> str:
+        """With its rank and host: "rank 3 on node-7: CUDA out of memory"."""
+        who = " ".join(
+            each
+            for each in (f"rank {self.rank}" if self.rank is not None else "", f"on {self.host}" if self.host else "")
+            if each
+        )
+        return f"{who}: {self.text}" if who else self.text
+
+
+def in_groups(failures: Iterable[LogFailure]) -> list[str]:
+    """A sentence for each failure, one for all ranks of which the same is said, in the order of the log."""
+    groups: dict[tuple[str, str], list[LogFailure]] = {}
+    for each in failures:
+        groups.setdefault((each.kind, each.text), []).append(each)
+    return [_sentence(group) for group in groups.values()]
+
+
+def _sentence(group: list[LogFailure]) -> str:
+    first = group[0]
+    hint = f" {first.hint}" if first.hint else ""
+    ranks = sorted({each.rank for each in group if each.rank is not None})
+    if len(ranks) > 1:
+        return f"line {first.line:,}: ranks {ranges(ranks)}: {first.text}.{hint}"
+    hosts = list(dict.fromkeys(each.host for each in group if each.host))
+    if len(hosts) > 1:
+        named = ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
+        return f"line {first.line:,}: on {named}: {first.text}.{hint}"
+    return f"line {first.line:,}: {first.words}.{hint}"
+
+
+HINTS = {
+    "nccl-timeout": "Look at the rank that launched less than the others: a4 hang while the job runs; its last lines, "
+    "Xid errors and NICs of its node.",
+    "nccl-warning": "Lines of NCCL_DEBUG=INFO before it tell what NCCL tried.",
+    "nccl-test": "Run it again with NCCL_DEBUG=INFO (or WARN), which says what NCCL could not do.",
+    "cuda-out-of-memory": "Use a smaller micro batch or sequence, recompute activations, or shard over more GPUs.",
+    "out-of-memory": "Ask for more memory, or use fewer data loader workers; /dev/shm counts as memory too.",
+    "time-limit": "Ask for more time, or save checkpoints more often and start again from the last one.",
+    "torchrun": "What that rank printed before its traceback says why.",
+    "mpirun": "What that rank printed last says why.",
+    "gpu-lost": "The node has to be repaired or restarted: keep it out of the next launch.",
+    "killed": "SIGKILL comes mostly from the kernel, when the container's memory runs out, or from a scheduler.",
+    "bus-error": "Mostly /dev/shm is full: mount a larger one, or use fewer data loader workers.",
+}
+_XIDS = {
+    13: "The program used memory that is not its own, or the GPU is faulty: run it again on another one.",
+    31: "The program used memory that is not its own; if it comes back on this GPU only, the GPU is faulty.",
+    43: "The program ended badly; the GPU goes on.",
+    45: "The driver cleaned up after a program that ended: what came before it is the cause.",
+    48: "An uncorrected memory error: drain the node, reset the GPU.",
+    63: "A memory row is marked for remapping: reset the GPU when it is free.",
+    64: "A memory row could not be remapped: the GPU has to be replaced.",
+    74: "An NVLink error: reset the GPUs of the node, and look at SXid lines of the switches.",
+    79: "The GPU cannot be reached any more: keep the node out of the next launch and have it repaired.",
+    94: "An uncorrected memory error that ended only the programs it touched: reset the GPU when it is free.",
+    95: "An uncorrected memory error that may touch every program on the GPU: drain the node and reset the GPU.",
+    119: "The GPU's own processor does not answer: reset the GPU, restart the node if that does not help.",
+    120: "The GPU's own processor failed: reset the GPU, restart the node if that does not help.",
+    144: "An NVLink error: reset the GPUs of the node.",
+    145: "An NVLink error: reset the GPUs of the node.",
+    149: "An NVLink error: reset the GPUs of the node.",
+}
+_WARNINGS = (
+    ("unhandled cuda error", "The CUDA error named there is the cause: look for Xid errors on that node."),
+    ("Connection closed by remote peer", "Another rank ended first: its last lines tell why."),
+    ("Connection refused", "The other rank has ended, or was never there: look at its pod."),
+    ("No route to host", "The interface in NCCL_SOCKET_IFNAME does not reach that host."),
+    ("Call to ibv", "The RDMA device refuses: look at the pod's networks, its limits (memlock) and the NIC's link."),
+    ("async event: port error", "The link of that NIC went down."),
+    ("No space left on device", "/dev/shm is full: mount a larger one."),
+)
+EXCEPTIONS = (
+    ("No space left on device", "A file system is full: the message names the path, or /dev/shm is meant."),
+    ("DataLoader worker", "Mostly the memory or /dev/shm ran out: use fewer workers, or mount a larger /dev/shm."),
+    ("Address already in use", "Another program listens on that port: choose another MASTER_PORT."),
+    ("Connection refused", "The master was not there yet or has ended: look at rank 0."),
+    ("401 Client Error", "The token for downloads is missing or wrong (HF_TOKEN)."),
+    ("GatedRepoError", "The token's owner has not been given access to that model (HF_TOKEN)."),
+    ("NCCL", "NCCL_DEBUG=WARN says what NCCL could not do."),
+    ("ModuleNotFoundError", "The image lacks that package."),
+)
+"""Words of an exception and what they mostly mean."""
+
+
+def of_xid(number: int) -> str:
+    """What an Xid mostly asks for; empty where that is not certain."""
+    return _XIDS.get(number, "")
+
+
+def of_warning(text: str) -> str:
+    """What a warning of libnccl mostly means; empty where that is not certain."""
+    return next((hint for word, hint in _WARNINGS if word in text), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """A fault of a GPU, or of a switch between GPUs, as the kernel's log has it."""
+
+    number: int
+    bus: str
+    switch: bool = False
+    """An SXid: of an NVSwitch, not of a GPU."""
+    pid: int | None = None
+    process: str = ""
+    text: str = ""
+
+
+_XID = re.compile(r"(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,40})\)\s?: (\d{1,9})(?:, (.{0,2000}))?")
+_PID = re.compile(r"pid='?(\d{1,10}|<unknown>|)'?(?:, |$)")
+_NAME = re.compile(r"name=([^,]{0,300})(?:, |$)")
+
+
+def xid(line: str) -> Xid | None:
+    """The fault in that line, None if there is none."""
+    found = _XID.search(line) if "Xid" in line else None
+    if found is None:
+        return None
+    switch, bus, number, text = found.group(1), found.group(2), int(found.group(3)), (found.group(4) or "").strip()
+    pid = _PID.match(text)
+    if pid:
+        text = text[pid.end() :]
+    name = _NAME.match(text)
+    if name:
+        text = text[name.end() :]
+    return Xid(
+        number=number,
+        bus=bus,
+        switch=bool(switch),
+        pid=int(pid.group(1)) if pid and pid.group(1).isdecimal() else None,
+        process=name.group(1).strip() if name and name.group(1).strip() != "<unknown>" else "",
+        text=text.strip(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NcclMessage:
+    """One line of NCCL_DEBUG."""
+
+    level: str
+    """ "INFO", "WARN", "TRACE", "VERSION" or "ERROR"."""
+    text: str
+    host: str = ""
+    pid: int | None = None
+    thread: int | None = None
+    device: int | None = None
+    """Number of the GPU within its machine; None outside a communicator."""
+    source: str = ""
+    """File and line of libnccl, which warnings name."""
+
+
+_LEVEL = re.compile(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")
+_PLACE = re.compile(r"([\w.-]{1,253}):(\d{1,10}):(\d{1,10})")
+_DEVICE = re.compile(r"\[(\d{1,4})\]")
+_SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")
+
+
+def nccl_message(line: str) -> NcclMessage | None:
+    """What libnccl says in that line; None if it says nothing."""
+    found = _LEVEL.search(line) if "NCCL " in line else None
+    if found is None:
+        return None
+    words = line[: found.start()].split()[-3:]
+    place = _PLACE.fullmatch(words[-1]) if words else None
+    source = words.pop() if words and place is None and _SOURCE.fullmatch(words[-1]) else ""
+    device = _DEVICE.fullmatch(words[-1]) if words else None
+    if device:
+        words.pop()
+    place = _PLACE.fullmatch(words[-1]) if words else None
+    return NcclMessage(
+        level=found.group(1),
+        text=(found.group(2) or "").strip(),
+        host=place.group(1) if place else "",
+        pid=int(place.group(2)) if place else None,
+        thread=int(place.group(3)) if place else None,
+        device=int(device.group(1)) if device else None,
+        source=source,
+    )

@@ -1,0 +1,471 @@
+"""Failures that a log names, read while it is printed: bytes in any pieces, failures out.
+
+Lines that name one by themselves are told by their words (`_named`); what torchrun and mpirun print over several lines
+is put together first (`_Report`). A program may print the same for every rank and again and again: each failure of a
+rank is kept once, with how often it was named.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from console.logs.failure_kinds import (
+    EXCEPTIONS,
+    FAILURE,
+    FAILURE_WORDS,
+    HINTS,
+    LogFailure,
+    nccl_message,
+    of_warning,
+    of_xid,
+    xid,
+)
+from console.logs.line_splitter import label_of
+from console.logs.word_search import Blocks, Words, spans_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LONGEST = 1 << 13
+"""Bytes of a line that are kept."""
+MOST = 1000
+"""Failures that are kept; of more only their number."""
+TAIL = 32 << 10
+"""Bytes at the end of a log in which a launcher says how it ended: little comes after it."""
+WORDS = Words(*FAILURE_WORDS)
+_REPORTED = 40
+"""Lines of which a report may consist for each process that it names."""
+_TOLD = 300
+"""Letters of a log's own words that are kept."""
+
+_RANK = re.compile(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
+_RANKED = re.compile(r"\[rank\d{1,7}\]: ?")
+_POD = re.compile(r"\[pod/([^\]\s/]{1,253})")
+_KERNEL = re.compile(r"([\w.-]{1,253}) kernel: ")
+_WATCHDOG = re.compile(
+    r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>[^)]{0,300}?)Timeout\(ms\)=(?P<limit>\d{1,12})\)"
+    r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
+)
+_CUT_WATCHDOG = re.compile(r"Watchdog caught collective operation timeout: WorkNCCL\((?P<work>.{0,300})")
+_WORK = re.compile(r"(SeqNum|OpType)=(\w{1,60})")
+_FLIGHT = re.compile(r"collective timeout from rank (\d{1,7})\b")
+_CUDA_OOM = re.compile(
+    r"(?:CUDA|HIP)(?: error:)? out of memory\b(?P<said>[^\n]{0,200})|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|RESOURCE_EXHAUSTED: Out of memory (?P<jax>[^\n]{0,120})|OutOfMemoryError: (?P<other>.{0,200})"
+)
+_TRIED = re.compile(r"Tried to allocate ([\d.]{1,12} ?[KMGT]?i?B)")
+_GPU = re.compile(r"\bGPU (\d{1,3})\b")
+_HOST_OOM = re.compile(
+    r"oom[_-]kill event|Out of memory: Kill|cgroup out of memory: Kill|[Ee]xceeded (?:job |step )?memory limit"
+)
+_KILLED = re.compile(r"Kill(?:ed)? process (\d{1,10}),? ?\(?([^\s,)]{1,60})")
+_DEEPSPEED = re.compile(r"exits with return code = (-?\d{1,6})")
+_CANCELLED = re.compile(
+    r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S{1,60}) ON (?P<host>\S{1,253}) CANCELLED AT \S{1,40}"
+    r"(?: DUE TO (?P<why>[A-Z ]{1,40}))?"
+)
+_SRUN = re.compile(
+    r"srun: error: (?P<host>[\w.\[\],-]{1,253}): tasks? (?P<ranks>[\d,-]{1,200}): (?P<how>Exited with exit code \d{1,4}"
+    r"|Out Of Memory|Killed|Segmentation fault|Aborted|Bus error|Terminated)"
+)
+_NOTICED = re.compile(r"(mpirun|mpiexec|prterun|orterun) noticed that process rank (\d{1,9}) with PID ")
+_ON_NODE = re.compile(r"on node (\S{1,253})")
+_ON_SIGNAL = re.compile(r"on\s+signal (\d{1,3})")
+_DETECTED = re.compile(
+    r"(mpirun|mpiexec|prterun|orterun)\S* detected that one or more processes exited with non-zero status"
+)
+_PROCESS = re.compile(r"Process name: +\[(?:\[\d{1,9},\d{1,9}\]|[^\s\[\]]{1,300}@\d{1,9}),(\d{1,9})\]")
+_CODE = re.compile(r"Exit code: +(-?\d{1,9})")
+_SIGNALLED = re.compile(r"SignalException: Process \d{1,12} got signal: (\d{1,3})")
+_ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
+_FIELD = re.compile(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
+_NUMBER = re.compile(r"-?\d{1,9}")
+_ROOT = "Root Cause (first observed failure)"
+_LOST = re.compile(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
+_HOST = re.compile(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")
+"""What nccl-tests put in front of a failure."""
+_CRASH = re.compile(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
+_TRACEBACK = "Traceback (most recent call last)"
+_EXCEPTION = re.compile(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")
+_ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-memory", "slurm", "signal")
+"""Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
+
+
+@dataclass(slots=True)
+class _Report:
+    """Lines of a launcher that say together which process failed."""
+
+    launcher: str
+    line: int
+    left: int = _REPORTED
+    members: list[dict[str, str]] = field(default_factory=list)
+    root: bool = False
+    """The member after this heading is the one that failed first."""
+    first: dict[str, str] | None = None
+
+
+class FailureParser:
+    """Reads the log of one job, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks(LONGEST, returns=True)
+        self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
+        self._ends: dict[str, tuple[int, str]] = {}
+        """Kind -> where in the log a launcher last told its end so, and how."""
+        self._reports: dict[str, _Report] = {}
+        self._raising: dict[str, int] = {}
+        """Label -> line of a traceback whose last line has not come yet."""
+        self._lines, self._counted, self._bytes = 0, 0, 0
+        self.more = 0
+        """Failures that were not kept because there were too many."""
+
+    @property
+    def failures(self) -> tuple[LogFailure, ...]:
+        """All so far, in the order of their first lines."""
+        return tuple(sorted(self._found.values(), key=lambda each: each.line))
+
+    @property
+    def ended(self) -> str:
+        """What a launcher says, at the end, of how it ended: "torchrun: rank 1 failed first, exit code 1."."""
+        last = {kind: said for kind, (at, said) in self._ends.items() if self._bytes - at <= TAIL}
+        return next((last[kind] for kind in _ENDS if kind in last), "")
+
+    def feed(self, data: bytes) -> bool:
+        """Reads on; whether a failure was named. A line counts once its end has come."""
+        block = self._blocks.add(data)
+        before, at = len(self._found), 0
+        for start, end in spans_with(WORDS, block, self._waiting):
+            self._counted += block.count(b"\n", at, start)
+            at = start
+            self._line(block[start : min(end, start + LONGEST)], self._bytes + start)
+        self._lines += block.count(b"\n")
+        self._counted = self._lines
+        self._bytes += len(block)
+        return len(self._found) != before
+
+    def close(self) -> bool:
+        """Reads what is left without a line end; whether a failure was named."""
+        before = len(self._found)
+        if rest := self._blocks.end():
+            self._line(rest, self._bytes)
+        for label in list(self._reports):
+            self._tell(label, self._bytes)
+        return len(self._found) != before
+
+    def _waiting(self) -> bool:
+        return bool(self._reports or self._raising)
+
+    # lines
+
+    def _line(self, raw: bytes, at: int) -> None:
+        text = raw.decode("utf-8", "replace")
+        label, bare = label_of(text)
+        if found := _RANKED.match(bare):
+            label, bare = label + found.group(), bare[found.end() :]
+        number = self._counted + 1
+        if label in self._reports and self._reported(label, bare, at):
+            return
+        raising = self._raising.pop(label, None)
+        if raising is not None and (bare.startswith((" ", "\t")) or not bare.strip()) and number - raising < 2000:
+            self._raising[label] = raising
+            return
+        if self._opens(text, label, number):
+            return
+        found_any = False
+        for each in _named(text, bare, number):
+            self._add(each, text, at)
+            found_any = True
+        if raising is not None and not found_any and (raised := _raised(bare, raising)):
+            self._add(raised, text, at)
+
+    def _opens(self, text: str, label: str, number: int) -> bool:
+        """Whether a report of several lines begins with this one."""
+        if "ChildFailedError" in text:
+            self._reports.setdefault(label, _Report("torchrun", number))
+        elif found := _DETECTED.search(text):
+            self._reports[label] = _Report(found.group(1), number)
+        elif (found := _NOTICED.search(text)) and not _ON_SIGNAL.search(text):
+            self._reports[label] = _Report(found.group(1), number, 3, [{"rank": found.group(2), "text": text}])
+        elif _TRACEBACK in text:
+            self._raising[label] = number
+        else:
+            return False
+        return True
+
+    def _add(self, failure: LogFailure, text: str, at: int) -> None:
+        if failure.rank is None and (rank := _RANK.search(text)):
+            failure = replace(failure, rank=int(next(each for each in rank.groups() if each)))
+        if not failure.host and (host := _POD.search(text) or _KERNEL.search(text)):
+            failure = replace(failure, host=host.group(1))
+        if not failure.hint:
+            failure = replace(failure, hint=HINTS.get(failure.kind, ""))
+        if failure.kind in _ENDS:
+            self._ends[failure.kind] = at, _end(failure)
+        # Of a rank that waits too long the first operation tells what the others only follow.
+        same = "" if failure.kind in {"nccl-timeout", "nccl-test"} else failure.text
+        key = failure.kind, failure.rank, failure.host, same
+        if known := self._found.get(key):
+            self._found[key] = replace(known, times=known.times + 1)
+        elif len(self._found) < MOST:
+            self._found[key] = failure
+        else:
+            self.more += 1
+
+    # reports of several lines
+
+    def _reported(self, label: str, text: str, at: int) -> bool:
+        """Whether the line belongs to the report that is open."""
+        report = self._reports[label]
+        report.left -= 1
+        over = (self._member if report.launcher == "torchrun" else self._process)(report, text)
+        if over or report.left <= 0:
+            self._tell(label, at + len(text))
+            return over
+        return True
+
+    def _member(self, report: _Report, text: str) -> bool:
+        """A line of what torchrun says of its processes; whether it is the last one."""
+        if _ROOT in text:
+            report.root = True
+        elif found := _FIELD.match(text):
+            name, value = found.groups()
+            if name == "host" or not report.members or name in report.members[-1]:
+                report.members.append({})
+                report.left = _REPORTED
+                if report.root and report.first is None:
+                    report.first = report.members[-1]
+            report.members[-1][name] = value.strip()
+        return text.strip().startswith("====") and report.first is not None and "rank" in report.first
+
+    def _process(self, report: _Report, text: str) -> bool:
+        """A line of what mpirun says of a process; whether it is the last one."""
+        said = report.members[0] if report.members else {}
+        if "text" in said:
+            said["text"] += f" {text.strip()}"
+            return _ON_SIGNAL.search(said["text"]) is not None
+        report.members = [said]
+        for name, pattern in (("rank", _PROCESS), ("exitcode", _CODE)):
+            if found := pattern.search(text):
+                said[name] = found.group(1)
+        return "exitcode" in said
+
+    def _tell(self, label: str, at: int) -> None:
+        """What the report said, as far as it came."""
+        report = self._reports.pop(label)
+        for each in _told(report):
+            self._add(each, label, at)
+
+
+def _end(failure: LogFailure) -> str:
+    """As a sentence of the one who tells it: "torchrun: rank 1 failed first, exit code 1."."""
+    said, _, who = failure.text.removesuffix(")").rpartition(" (")
+    rank = f"rank {failure.rank} " if failure.rank is not None and failure.kind in {"torchrun", "mpirun"} else ""
+    return f"{who}: {rank}{said}." if said else f"{failure.text}."
+
+
+def _told(report: _Report) -> Iterator[LogFailure]:
+    members = [each for each in report.members if _number(each.get("rank")) is not None or "text" in each]
+    if report.launcher != "torchrun":
+        for said in members:
+            if "text" in said:
+                yield from _noticed(said["text"], report.line)
+            elif (rank := _number(said["rank"])) is not None:
+                how = f", exit code {said['exitcode']}" if "exitcode" in said else ""
+                yield LogFailure("mpirun", f"failed first{how} ({report.launcher})", report.line, rank)
+        return
+    first = report.first if report.first and _number(report.first.get("rank")) is not None else None
+    if first is not None:
+        text = f"failed first{_how(first)} (torchrun)"
+        yield LogFailure("torchrun", text, report.line, _number(first["rank"]), first.get("host", ""))
+        return
+    if not members:
+        yield LogFailure(
+            "torchrun", "a process failed; the report breaks off before it says which (torchrun)", report.line
+        )
+    for each in members:
+        text = f"failed{_how(each)}; which rank failed first is not told (torchrun)"
+        yield LogFailure("torchrun", text, report.line, _number(each["rank"]), each.get("host", ""))
+
+
+def _how(member: dict[str, str]) -> str:
+    code = _number(member.get("exitcode"))
+    if code is None:
+        return ""
+    return f", ended by {_signal(-code)}" if code < 0 else f", exit code {code}"
+
+
+def _number(text: str | None) -> int | None:
+    found = _NUMBER.match(text) if text else None
+    return int(found.group()) if found else None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# lines that name a failure by themselves
+
+
+def _named(text: str, bare: str, line: int) -> Iterator[LogFailure]:
+    """What the line names; several programs may have printed into one line."""
+    for read in dict.fromkeys(read for word, read in _READERS if word in text):
+        yield from read(bare if read is _test else text, line)
+
+
+def _raised(text: str, line: int) -> LogFailure | None:
+    """The exception that ends a traceback."""
+    found = _EXCEPTION.match(text)
+    if found is None or found.group(1) in {"KeyboardInterrupt", "SystemExit"}:
+        return None
+    name, said = found.group(1).rpartition(".")[2], (found.group(2) or "").strip()
+    words = f"{name}: {said}"[:_TOLD] if said else name
+    hint = next((hint for word, hint in EXCEPTIONS if word in words), "")
+    return LogFailure("exception", words, line, hint=hint)
+
+
+def _watchdog(text: str, line: int) -> Iterator[LogFailure]:
+    for found in list(_WATCHDOG.finditer(text)) or list(_CUT_WATCHDOG.finditer(text)):
+        said = dict(_WORK.findall(found.group("work")))
+        told = found.groupdict()
+        ran = f" ran for {int(told['ran']) / 1000:,.0f} s" if told.get("ran") else " did not end"
+        limit = f", the limit is {int(told['limit']) / 1000:,.0f} s" if told.get("limit") else ""
+        number = f" (SeqNum {said['SeqNum']})" if "SeqNum" in said else ""
+        before = [each for each in _RANK.finditer(text[: found.start()]) if each.group(1) or each.group(2)]
+        rank = int(before[-1].group(1) or before[-1].group(2)) if before else None
+        yield LogFailure(
+            "nccl-timeout", f"NCCL timeout: {said.get('OpType', 'a collective')}{number}{ran}{limit}", line, rank
+        )
+
+
+def _flight(text: str, line: int) -> Iterator[LogFailure]:
+    if found := _FLIGHT.search(text):
+        yield LogFailure("nccl-timeout", "NCCL timeout: it told the other ranks of it first", line, int(found.group(1)))
+
+
+def _cuda(text: str, line: int) -> Iterator[LogFailure]:
+    found = _CUDA_OOM.search(text)
+    if found is None:
+        return
+    tried, gpu = _TRIED.search(text), _GPU.search(text, found.start())
+    more = f", tried to allocate {tried.group(1)}" if tried else ""
+    where = f" on GPU {gpu.group(1)}" if gpu else ""
+    yield LogFailure("cuda-out-of-memory", f"CUDA out of memory{where}{more}", line)
+
+
+def _host_memory(text: str, line: int) -> Iterator[LogFailure]:
+    if _HOST_OOM.search(text):
+        killed = _KILLED.search(text)
+        who = f": process {killed.group(1)} ({killed.group(2)}) was killed" if killed else ": processes were killed"
+        yield LogFailure("out-of-memory", f"the memory of the machine or the container ran out{who}", line)
+
+
+def _deepspeed(text: str, line: int) -> Iterator[LogFailure]:
+    found = _DEEPSPEED.search(text)
+    if found and (code := int(found.group(1))):
+        how = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+        hint = HINTS["killed"] if code == -signal.SIGKILL else ""
+        yield LogFailure("deepspeed", f"a process {how} (DeepSpeed)", line, hint=hint)
+
+
+def _slurm(text: str, line: int) -> Iterator[LogFailure]:
+    found = _CANCELLED.search(text)
+    if found is None:
+        return
+    why = (found.group("why") or "").strip().lower()
+    kind = "time-limit" if why == "time limit" else "cancelled"
+    job = found.group("id").partition(".")[0]
+    said = f"due to {why}" if why else "by somebody"
+    yield LogFailure(kind, f"job {job} was cancelled {said} (Slurm)", line, host=found.group("host"))
+
+
+def _srun(text: str, line: int) -> Iterator[LogFailure]:
+    if found := _SRUN.search(text):
+        ranks, how = found.group("ranks"), found.group("how")
+        one = int(ranks) if ranks.isdecimal() else None
+        kind = "out-of-memory" if how == "Out Of Memory" else "slurm"
+        hint = HINTS["killed"] if how == "Killed" else ""
+        who = f"task {ranks}" if one is not None else f"tasks {ranks}"
+        yield LogFailure(kind, f"{who}: {how} (srun)", line, one, found.group("host"), hint)
+
+
+def _noticed(text: str, line: int) -> Iterator[LogFailure]:
+    found, number, node = _NOTICED.search(text), _ON_SIGNAL.search(text), _ON_NODE.search(text)
+    if found:
+        how = f"was ended by {_signal(int(number.group(1)))}" if number else "ended"
+        hint = HINTS["killed"] if number and int(number.group(1)) == signal.SIGKILL else ""
+        yield LogFailure(
+            "mpirun", f"{how} ({found.group(1)})", line, int(found.group(2)), node.group(1) if node else "", hint
+        )
+
+
+def _interrupted(text: str, line: int) -> Iterator[LogFailure]:
+    if found := _SIGNALLED.search(text):
+        yield LogFailure("signal", f"it was ended by {_signal(int(found.group(1)))} (torchrun)", line)
+
+
+def _elastic(text: str, line: int) -> Iterator[LogFailure]:
+    if found := _ELASTIC.search(text):
+        said = _how({"exitcode": found.group(1)})
+        yield LogFailure("torchrun", f"the process with local rank {found.group(2)} failed{said} (torchrun)", line)
+
+
+def _fault(text: str, line: int) -> Iterator[LogFailure]:
+    if found := xid(text):
+        what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
+        said = f"{what}: {found.text}" if found.text else what
+        hint = "" if found.switch else of_xid(found.number)
+        yield LogFailure("xid", said[:_TOLD], line, hint=hint)
+
+
+def _lost(text: str, line: int) -> Iterator[LogFailure]:
+    if "Xid (" not in text:
+        found = _LOST.search(text)
+        yield LogFailure("gpu-lost", f"GPU {found.group(1)} has fallen off the bus" if found else
+                         "A GPU has fallen off the bus", line)  # fmt: skip
+
+
+def _warning(text: str, line: int) -> Iterator[LogFailure]:
+    said = nccl_message(text)
+    if said is not None and said.level == "WARN" and said.text:
+        gpu = f" (GPU {said.device})" if said.device is not None else ""
+        yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_TOLD]}", line, host=said.host,
+                         hint=of_warning(said.text))  # fmt: skip
+
+
+def _test(text: str, line: int) -> Iterator[LogFailure]:
+    if found := FAILURE.search(text):
+        before = _HOST.search(text, 0, found.start())
+        host = (before.group(1) or before.group(2)) if before else ""
+        yield LogFailure("nccl-test", found.group().strip()[:_TOLD], line, host=host)
+
+
+def _crash(text: str, line: int) -> Iterator[LogFailure]:
+    if (found := _CRASH.search(text)) and "srun: error:" not in text:
+        hint = HINTS["bus-error"] if found.group() == "Bus error" else ""
+        yield LogFailure("crash", found.group().capitalize(), line, hint=hint)
+
+
+_READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
+    ("Watchdog caught collective", _watchdog), ("collective timeout from rank", _flight),
+    ("out of memory", _cuda), ("OutOfMemoryError", _cuda), ("OUT_OF_MEMORY", _cuda),
+    ("RESOURCE_EXHAUSTED", _cuda),
+    ("oom_kill event", _host_memory), ("oom-kill event", _host_memory), ("ut of memory: Kill", _host_memory),
+    (" memory limit", _host_memory), ("exits with return code", _deepspeed), (" CANCELLED AT ", _slurm),
+    ("srun: error:", _srun), ("noticed that process rank", _noticed), ("SignalException", _interrupted),
+    ("failed (exitcode:", _elastic), ("Xid (", _fault), ("fallen off the bus", _lost), ("NCCL WARN", _warning),
+    ("failure", _test), ("Test timeout", _test), ("egmentation fault", _crash), ("Bus error", _crash),
+)  # fmt: skip
+
+
+def parse_failures(data: bytes) -> tuple[LogFailure, ...]:
+    """The failures that a whole log names."""
+    parser = FailureParser()
+    parser.feed(data)
+    parser.close()
+    return parser.failures

@@ -1,0 +1,152 @@
+"""Which lines of a block of bytes a filter lets through, or a search finds, without a look at each of them.
+
+A filter that wants something (a pattern, errors, what NCCL says) asks only about lines in which letters stand that
+every such line has; one that wants all but something takes every line but those. Lines are told by where they begin.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from console.logs.line import DEBUG_WORDS, ERROR_WORDS, NCCL_WORDS, WARN_WORDS, warns
+from console.logs.word_search import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from console.logs.text import Keep
+
+LONGEST = 1 << 20
+"""Bytes of a line that are looked at."""
+_AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")
+"""What makes a pattern find something else in a line than in a block of lines."""
+_NCCL = Words(*NCCL_WORDS)
+_ERRORS = Words(*ERROR_WORDS, fold=True)
+"""One of these stands in every line that tells of an error."""
+_WARNINGS = Words(*WARN_WORDS, fold=True)
+_DEBUG = Words(*DEBUG_WORDS, fold=True)
+
+
+def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    """Where the lines begin in which the pattern is found."""
+    letters, fold = required(pattern)
+    lines: Iterable[int]
+    if letters:
+        lines = _with(data.lower() if fold else data, letters.lower() if fold else letters)
+        if pattern.pattern == letters:
+            yield from lines
+            return
+    elif _AROUND.search(pattern.pattern):
+        lines = _begins(data)
+    else:
+        lines = _candidates(data, pattern)
+    for begin in lines:
+        if pattern.search(_line(data, begin)):
+            yield begin
+
+
+def kept(data: bytes, keep: Keep) -> list[int]:
+    """Where the lines begin that the filter lets through."""
+    some, sure = _wanted(data, keep), _is_one(keep)
+    if some is not None:
+        return some if sure else [begin for begin in some if keep(_line(data, begin))]
+    out = {begin for begin in _unwanted(data, keep) if sure or not keep(_line(data, begin))}
+    begins = _begins(data)
+    return [begin for begin in begins if begin not in out] if out else list(begins)
+
+
+def _is_one(keep: Keep) -> bool:
+    """Whether it asks one thing only, and one of which the search alone says all."""
+    return not keep.level and (keep.pattern is None or not keep.nccl)
+
+
+def _wanted(data: bytes, keep: Keep) -> list[int] | None:
+    """Lines of which some are let through, and no others; None if all but some are."""
+    every: list[Iterable[int]] = []
+    if keep.pattern is not None and not keep.without:
+        every.append(found(data, keep.pattern))
+    if keep.level in {"error", "warn"}:
+        every.append(_serious(data, keep.level))
+    if keep.nccl == "only":
+        every.append(_NCCL.lines(data))
+    return sorted(set(every[0]).intersection(*every[1:])) if every else None
+
+
+def _serious(data: bytes, least: str) -> set[int]:
+    """Lines that may be so serious. That one warns is cheaper to see than that it tells of an error."""
+    lines = set(_ERRORS.lines(data))
+    if least == "warn":
+        lines.update(begin for begin in _WARNINGS.lines(data) if begin not in lines and warns(_line(data, begin)))
+    return lines
+
+
+def _unwanted(data: bytes, keep: Keep) -> Iterator[int]:
+    """Lines of which some are not let through, while all others are."""
+    if keep.pattern is not None:
+        yield from found(data, keep.pattern)
+    if keep.nccl:
+        yield from _NCCL.lines(data)
+    if keep.level == "info":
+        yield from _DEBUG.lines(data)
+
+
+def _line(data: bytes, begin: int) -> bytes:
+    end = data.find(b"\n", begin)
+    return data[begin : min(len(data) if end < 0 else end, begin + LONGEST)]
+
+
+def _begins(data: bytes) -> list[int]:
+    """Where each line begins; nothing begins after the last line end."""
+    lengths = [len(line) + 1 for line in data.split(b"\n")]
+    last = lengths.pop()
+    return (
+        list(accumulate(lengths, initial=0))
+        if last > 1
+        else list(accumulate(lengths[:-1], initial=0))
+        if lengths
+        else []
+    )
+
+
+def _with(data: bytes, word: bytes) -> Iterator[int]:
+    """Lines in which it stands."""
+    at = data.find(word)
+    while at >= 0:
+        yield data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        if end < 0:
+            return
+        at = data.find(word, end)
+
+
+def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    """Lines in which the pattern may be found: it is asked about all of them together."""
+    search = re.compile(pattern.pattern, pattern.flags | re.MULTILINE).search
+    match = search(data)
+    while match is not None and (match.start() < len(data) or data[-1:] not in {b"", b"\n"}):
+        yield data.rfind(b"\n", 0, match.start()) + 1
+        end = data.find(b"\n", match.start())
+        if end < 0:
+            return
+        match = search(data, end + 1)
+
+
+def required(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
+    """Letters that stand in everything the pattern finds, and whether their case does not count.
+
+    Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and
+    brackets that nothing after it makes optional. None are told of a pattern that is a choice as a whole.
+    """
+    bare = re.sub(rb"\\(?:x..|\d+|.)|\[[^\]]*\]", b"\x00", pattern.pattern)
+    groups = 1
+    while groups:
+        bare, groups = re.subn(rb"\([^()]*\)", b"\x00", bare)
+    if b"|" in bare:
+        return b"", False
+    bare = re.sub(rb"(?s).(?:[*?]|\{[^}]*\})", b"\x00", bare)
+    bare = re.sub(rb"[.^$+()\[\]{}]", b"\x00", bare)
+    runs = [run for run in bare.split(b"\x00") if run.isascii()]
+    letters = max(runs, key=len, default=b"")
+    return letters, bool(letters and pattern.flags & re.IGNORECASE)

@@ -1,0 +1,179 @@
+"""Follow what all ranks of a job print at once, once for everybody who reads it, and keep it on this machine's disk.
+
+Why a job failed: endings of now and of before, with the last lines from wherever they still are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.logs.failures import parse_failures
+from console.logs.job_log import JobLog
+from console.logs.line_splitter import text_of
+from console.logs.previous import Previous
+from console.logs.redact import Redactor
+from console.logs.store import kept_job, logs_folder, sweep
+from console.scheduling.failure import FailureCard, each_once, endings, first_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from pathlib import Path
+
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.container_log import LogStream, Memory, Wanted
+    from console.logs.previous import PreviousRuns
+    from console.logs.segment import Part
+    from console.logs.store import Shelf
+    from console.logs.stream import OpenStream
+    from console.scheduling.failure import Ending
+
+
+LINES = 12
+"""Last lines on the card."""
+LOOKED = 400
+"""Last lines that are looked through for failures that they name."""
+
+
+async def card(
+    cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[Part]
+) -> FailureCard | None:
+    """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
+    jobset = cluster.fleet.jobsets.get(key)
+    shelf = await asyncio.to_thread(kept_job, folder, cluster.context, *key, jobset.uid if jobset else "")
+    found = endings(jobset, cluster.fleet) if jobset else []
+    found += await asyncio.to_thread(shelf.endings) if shelf else ()
+    first = first_of(each_once(found))
+    if first is None:
+        return None
+    texts = await _last_lines(streams, key[0], first[0], parts, shelf)
+    named = parse_failures("\n".join(texts).encode())
+    return FailureCard(*first, tuple(texts[-LINES:]), named)
+
+
+async def _last_lines(
+    streams: OpenStream, namespace: str, ending: Ending, parts: Sequence[Part], shelf: Shelf | None
+) -> list[str]:
+    """What the rank printed last in that attempt: as followed, as its pod still has it, or as it was kept."""
+    found = _tail(ending, parts)
+    if not found and ending.pod:
+        with suppress(ConsoleError):  # the pod may be gone, and the card says the rest
+            found = await _of_pod(streams, namespace, ending.pod)
+    if not found and shelf is not None:
+        found = _tail(ending, await asyncio.to_thread(lambda: list(shelf.parts())))
+    return found
+
+
+def _tail(ending: Ending, parts: Sequence[Part]) -> list[str]:
+    for part in reversed(parts):
+        if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part):
+            return [text.decode("utf-8", "replace") for text in part.texts(len(part) - LOOKED, len(part))]
+    return []
+
+
+async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
+    from console.logs.container_log import Memory, Wanted
+
+    stream = streams(Wanted(namespace, pod, tail=LOOKED, follow=False), Memory(), Redactor().lines, -1)
+    async with aclosing(stream.batches()) as batches:
+        return [text_of(raw).decode("utf-8", "replace") async for batch in batches for _, raw in batch]
+
+
+if TYPE_CHECKING:
+    Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Shared:
+    log: JobLog
+    readers: int = 0
+
+
+class Follow:
+    """The logs of the jobs of one cluster."""
+
+    def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
+        """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
+        self._cluster = cluster
+        self._streams = streams or self._open_stream
+        self._folder = folder
+        self._shared: dict[Key, _Shared] = {}
+        self._swept = False
+        self._closing: list[asyncio.Task[None]] = []
+
+    @property
+    def folder(self) -> Path:
+        """Where logs are kept; a practice cluster's go with it, for the next one gives its jobs the same uids."""
+        if self._folder is not None:
+            return self._folder
+        practice = self._cluster.connected.target.cluster.practice_folder
+        return practice / "logs" if practice else logs_folder()
+
+    def _open_stream(
+        self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+    ) -> LogStream:
+        from console.logs.container_log import LogStream
+
+        return LogStream(self._cluster.connected.client, wanted, memory=memory, clean=clean, restarts=restarts)
+
+    @asynccontextmanager
+    async def job(
+        self, namespace: str, name: str, *, tail: int | None = None, once: bool = False
+    ) -> AsyncIterator[JobLog]:
+        """The log of a job: one connection for each container, however many read; the last one to leave ends them.
+
+        What is kept on the disk comes first. A job that is not there (any more) has only that; NotFound is raised by
+        nobody, as it may still come. `tail`: lines of each container that are fetched at first, all of them unless
+        given; `once`: what there is now, not followed.
+        """
+        key = namespace, name
+        shared = self._shared.get(key)
+        if shared is None:
+            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once)
+            shared = self._shared[key] = _Shared(log)
+            log.start()
+        shared.readers += 1
+        await self._sweep()
+        try:
+            yield shared.log
+        finally:
+            shared.readers -= 1
+            if not shared.readers and self._shared.get(key) is shared:
+                del self._shared[key]
+                await shared.log.close()
+
+    async def previous(
+        self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
+    ) -> PreviousRuns:
+        """What ranks (all unless given) printed in the run before their last one, at most `tail` lines of each.
+
+        NotFound if there is no such job, nor anything kept of one.
+        """
+        shared = self._shared.get((namespace, name))
+        finder = Previous(self._cluster, self._streams, self.folder, (namespace, name))
+        return await finder.read(wanted, tail, shared.log.parts if shared else ())
+
+    async def why(self, namespace: str, name: str) -> FailureCard | None:
+        """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
+        shared = self._shared.get((namespace, name))
+        return await card(
+            self._cluster, self._streams, self.folder, (namespace, name), shared.log.parts if shared else ()
+        )
+
+    def left(self) -> None:
+        """The cluster is another one from here on: its jobs are not those that were followed."""
+        shared, self._shared = list(self._shared.values()), {}
+        self._closing += [asyncio.create_task(each.log.close()) for each in shared]
+
+    async def close(self) -> None:
+        """End everything, and write what is not written."""
+        self.left()
+        await asyncio.gather(*self._closing)
+
+    async def _sweep(self) -> None:
+        if not self._swept:
+            self._swept = True
+            await asyncio.to_thread(sweep, self.folder)

@@ -1,0 +1,394 @@
+"""The log of one job: lines of all its ranks over attempts, new pods and restarts, as they come and as they are kept.
+
+Lines go from each connection straight into a `Part`, in memory for those who read and on its way to the disk. Whoever
+reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
+loses a line. Memory is bounded by the parts.
+
+What somebody who reads a log has not been told yet.
+
+Reading a job's log from several parts at once, each from its own place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.kube.snapshot import LinkState
+from console.logs.line import RankLine
+from console.logs.redact import Redactor
+from console.logs.store import JobNote, Kept, kept_job
+from console.logs.stream import Followed, coverage, fill, unread, worth
+from console.scheduling.failure import endings
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+    from pathlib import Path
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Container, Pod
+    from console.kube.snapshot import Fleet
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.container_log import Stamped
+    from console.logs.line import Coverage, Gap
+    from console.logs.segment import Part
+    from console.logs.store import Shelf
+    from console.logs.stream import OpenStream, Stream
+    from console.scheduling.ranks import Rank
+
+
+class News:
+    """Which parts of a log may have more than somebody has taken: the others need no look, however many they are."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._parts = dict.fromkeys(parts)
+        self._come = asyncio.Event()
+        self._come.set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._again()
+
+    def tell(self, *parts: Part) -> None:
+        """There may be more in these; none of them: something else has changed."""
+        for part in parts:
+            self._parts[part] = None
+        self._come.set()
+
+    def take(self) -> list[Part]:
+        """The parts that were told of since the last look."""
+        parts, self._parts = list(self._parts), {}
+        return parts
+
+    async def come(self) -> None:
+        """Wait until there may be something new, but not for long."""
+        await self._come.wait()
+        self._come.clear()
+
+    def _again(self) -> None:
+        # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
+        self._timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._again)
+        self._come.set()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+PAGE = 2000
+"""Lines of a part that one reading takes at most: no rank keeps the others waiting."""
+
+
+class Reader:
+    """Where somebody stands who reads some of the ranks (all, if none are named)."""
+
+    def __init__(self, news: News, wanted: Collection[int] | None = None) -> None:
+        self._news = news
+        self._wanted = wanted
+        self._at: dict[Part, int] = {}
+        """Lines of each part that have been read."""
+
+    def skip(self, parts: Iterable[Part]) -> None:
+        """Go to the end of all there is."""
+        self._at = {part: len(part) for part in parts}
+
+    def more(self) -> list[RankLine]:
+        """The next page: of parts that have more than fits, only what the others cannot come before."""
+        pages: list[tuple[Part, int, int]] = []
+        upto = float("inf")
+        for part in self._news.take():
+            start, length = self._at.get(part, 0), len(part)
+            if start < length and (self._wanted is None or part.rank in self._wanted):
+                stop = min(length, start + PAGE)
+                pages.append((part, start, stop))
+                if stop < length:
+                    upto = min(upto, part.times[stop - 1])
+        found: list[RankLine] = []
+        for part, start, stop in pages:
+            end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
+            self._at[part] = end
+            found += _rank_lines(part, start, end)
+            if end < len(part):
+                self._news.tell(part)
+        found.sort(key=_moment_and_rank)
+        return found
+
+
+def _moment_and_rank(line: RankLine) -> tuple[float, int]:
+    return line.time, line.rank
+
+
+def _rank_lines(part: Part, start: int, stop: int) -> list[RankLine]:
+    rank, attempt, pod, container = part.rank, part.attempt, part.pod, part.container
+    return [
+        RankLine(rank, moment, text.decode("utf-8", "replace"), attempt, pod, container)
+        for moment, text in zip(part.times[start:stop], part.texts(start, stop), strict=True)
+    ]
+
+
+WRITE_EVERY = 0.25
+"""Seconds between two writings to the disk."""
+DISK_AGAIN = 5.0
+"""Seconds until a disk that took nothing is tried again."""
+LOOK_AGAIN = 1.0
+"""Seconds between two looks for logs that were refused and are to be asked for again."""
+REMEMBER = 4000
+"""Kept lines of a container that are compared with what the server sends."""
+
+
+class JobLog:
+    """What the ranks of a job print."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        key: tuple[str, str],
+        streams: OpenStream,
+        folder: Path,
+        *,
+        tail: int | None = None,
+        once: bool = False,
+    ) -> None:
+        self.key = key
+        self.kept = Kept()
+        self.parts: list[Part] = []
+        """Lines of each container, those of the disk first."""
+        self.ranks = 0
+        """How many ranks the job has."""
+        self.uid = ""
+        self.gone = False
+        """Whether the job is not in the cluster, so that all there is is what was kept."""
+        self.ready = asyncio.Event()
+        """Set once the job was seen, or is known not to be there, and what is kept was read."""
+        self._cluster = cluster
+        self._streams = streams
+        self._folder = folder
+        self._tail = tail
+        self.once = once
+        self._followed: dict[tuple[int, int, str, str], Followed] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listeners: list[News] = []
+        self._keeping = asyncio.Lock()
+        self.closed = False
+
+    # life
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._tasks = [asyncio.create_task(each) for each in (self._keep_all(), self._ask_again(), self._write())]
+
+    async def close(self) -> None:
+        """End all connections, and write what is not written."""
+        self.closed = True
+        self._tell()
+        tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._write_now()
+        await self.kept.close()
+
+    async def read_shelf(self, shelf: Shelf) -> None:
+        """Take in what is kept of a job; for one that is gone, it is all there is."""
+        self.gone = True
+        self.ranks, self.uid = shelf.note.ranks, shelf.note.uid
+        self.parts = await self.kept.read(shelf)
+        self.ready.set()
+
+    # what is followed
+
+    async def _keep_all(self) -> None:
+        async with aclosing(self._cluster.snapshots()) as pictures:
+            async for fleet in pictures:
+                await self._keep(fleet)
+
+    async def _ask_again(self) -> None:
+        """Logs that were refused, even if nothing changes in the cluster."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            if any(each.is_due for each in self._followed.values()):
+                await self._keep(self._cluster.fleet)
+
+    async def _keep(self, fleet: Fleet) -> None:
+        """Follow every container of that picture which has started."""
+        async with self._keeping:
+            await self._keep_jobset(fleet)
+
+    async def _keep_jobset(self, fleet: Fleet) -> None:
+        jobset = fleet.jobsets.get(self.key)
+        if jobset is None:
+            await self._without(fleet)
+            return
+        self.gone = False
+        every = ranks(jobset, fleet)
+        self.ranks = len(every)
+        if self.uid != jobset.uid:
+            await self._begin(jobset, len(every))
+        for ending in endings(jobset, fleet):  # they cannot be asked once the pods are gone
+            await self.kept.tell(ending)
+        for rank in every:
+            for container in worth(rank):
+                assert rank.pod is not None
+                await self._follow(rank, rank.pod, container)
+        self.ready.set()
+
+    async def _without(self, fleet: Fleet) -> None:
+        self.gone = fleet.links["jobsets"].state is not LinkState.LISTING
+        if self.gone and not self.ready.is_set():
+            shelf = await asyncio.to_thread(kept_job, self._folder, self._cluster.context, *self.key)
+            if shelf is not None and not self.uid:
+                await self.read_shelf(shelf)
+                self.uid = ""  # one of the same name may still come
+                self._tell(*self.parts)
+            self.ready.set()
+
+    async def _begin(self, jobset: JobSet, number: int) -> None:
+        """The job is there: open its folder, and take in what is kept of it."""
+        self.uid = jobset.uid
+        note = JobNote(jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe)
+        self.parts = await self.kept.open(self._folder, note)
+        self._tell(*self.parts)
+
+    async def _follow(self, rank: Rank, pod: Pod, container: Container) -> None:
+        name = pod.attempt, rank.number, container.name, pod.uid
+        followed = self._followed.get(name)
+        if followed is None:
+            kept = next((each for each in self.parts if each.name == name), None)
+            part = await self.kept.part(kept, rank.number, pod, container.name)
+            if part is not kept:
+                self.parts.append(part)
+            elif self._tail is None and not self.ready.is_set():
+                with self.kept.refusals():
+                    await fill(part, self._streams, pod, container.name)
+            given = (kept or part).tail(REMEMBER)
+            stream = self._stream(given, pod, container, Redactor())
+            followed = self._followed[name] = Followed(
+                part, stream, not container.init, tail=0 if given else self._tail or 0
+            )
+        elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
+            given = followed.part.tail(REMEMBER)
+            followed.stream = self._stream(given, pod, container, followed.redactor)
+        else:
+            return
+        followed.error = None
+        followed.task = asyncio.create_task(self._read(followed), name=f"log:{pod.name}/{container.name}")
+
+    def _goes_on(self, followed: Followed, container: Container) -> bool:
+        if self.once:
+            return False
+        if followed.error is not None:
+            return followed.is_due
+        return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
+
+    def _stream(self, given: list[Stamped], pod: Pod, container: Container, redactor: Redactor) -> Stream:
+        from console.logs.container_log import Memory, Wanted
+
+        memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
+        tail = None if given else self._tail
+        wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once)
+        return self._streams(wanted, memory, redactor.lines, container.restarts)
+
+    async def _read(self, followed: Followed) -> None:
+        def take(batch: list[Stamped]) -> None:
+            followed.take(batch)
+            self._tell(followed.part)
+
+        try:
+            await followed.stream.run(take)
+        except ConsoleError as error:
+            followed.refused(error)
+        followed.part.open = b""
+        self._tell(followed.part)
+
+    # the disk
+
+    async def _write(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY)
+            if not await self._write_now():
+                await asyncio.sleep(DISK_AGAIN)
+
+    async def _write_now(self) -> bool:
+        """Write all that waits; whether the disk took it."""
+        for followed in [each for each in self._followed.values() if each.begins_late()]:
+            with self.kept.refusals():
+                await followed.leave_out()
+        return await self.kept.write(self.parts)
+
+    # who reads
+
+    def _tell(self, *parts: Part) -> None:
+        for news in self._listeners:
+            news.tell(*parts)
+
+    async def lines(
+        self, wanted: Collection[int] | None = None, *, live: bool = False
+    ) -> AsyncGenerator[list[RankLine], None]:
+        """Lines of those ranks (all unless given), what is there first, gathered for a moment and in order of time.
+
+        `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
+        has been read.
+        """
+        with self.listening() as news:
+            reader = Reader(news, wanted)
+            await self.ready.wait()
+            while self.once and not self.finished and not self.closed:
+                await news.come()  # what is not followed is sorted as a whole
+            if live:
+                reader.skip(self.parts)
+            while True:
+                over = self.closed or self.finished
+                batch = reader.more()
+                if batch:
+                    yield batch
+                elif over:
+                    return
+                else:
+                    await news.come()
+                    await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
+
+    def parts_of(self, rank: int) -> list[Part]:
+        """The lines of one rank, a part for each container."""
+        return [part for part in self.parts if part.rank == rank]
+
+    def drawn(self, wanted: Collection[int] | None = None) -> dict[int, str]:
+        """Of those ranks (all unless given) the progress bars that are being drawn: lines that have no end yet."""
+        return {
+            part.rank: part.open.decode("utf-8", "replace")
+            for part in self.parts
+            if part.open and (wanted is None or part.rank in wanted)
+        }
+
+    @contextmanager
+    def listening(self) -> Iterator[News]:
+        """Of which parts there may be more, all of them at first."""
+        news = News(self.parts)
+        self._listeners.append(news)
+        try:
+            yield news
+        finally:
+            self._listeners.remove(news)
+            news.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come: the job is gone or at its end, and all its containers have been read."""
+        if not self.ready.is_set() or any(each.task and not each.task.done() for each in self._followed.values()):
+            return False
+        jobset = self._cluster.fleet.jobsets.get(self.key)
+        return self.once or (self.gone if jobset is None else jobset.finished)
+
+    @property
+    def unread(self) -> tuple[Gap, ...]:
+        """Of which pods the lines of what time are not known: left out, lost, not come, or refused."""
+        return unread(self._followed.values(), self.parts)
+
+    @property
+    def coverage(self) -> Coverage:
+        """How it stands with all ranks."""
+        found = coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
+        return replace(found, once=self.once) if self.once else found

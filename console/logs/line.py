@@ -1,0 +1,212 @@
+"""Lines that containers printed, and how well a job's logs are being followed.
+
+How serious a line of a log is, by the words in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from console.logs.failure_kinds import FAILURE_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line with the moment the kubelet received it."""
+
+    time: float
+    text: str
+    """Without its line end; bytes that are no UTF-8 are shown as U+FFFD."""
+    open: bool = False
+    """Whether it has no end yet and is drawn again and again, as a progress bar is: another one takes its place."""
+
+
+class RankLine(msgspec.Struct, frozen=True, gc=False):
+    """A line of one rank of a job. A struct of msgspec's, because thousands a second are made of them."""
+
+    rank: int
+    time: float
+    """Seconds since the epoch; of a line without a timestamp that of the line before."""
+    text: str
+    attempt: int = 0
+    """Restart attempt of the JobSet."""
+    pod: str = ""
+    container: str = ""
+
+
+class StreamState(StrEnum):
+    """How it stands with one container's log."""
+
+    WAITING = "waiting"
+    """The container has not started, or was not reached yet."""
+    LIVE = "live"
+    RECONNECTING = "reconnecting"
+    """The connection broke, and it is tried again."""
+    ENDED = "ended"
+    """All that the container printed was read."""
+    CUT = "cut"
+    """The pod went away before the end of its log was read."""
+    REFUSED = "refused"
+    """The server refuses it, or has not answered for minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Lines of a rank between two moments that nobody can tell any more: their number is not known."""
+
+    rank: int
+    since: float
+    until: float
+    why: str = "the log was rotated while it could not be read"
+
+    @property
+    def words(self) -> str:
+        """Whose lines, and when."""
+        return f"pod {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many ranks of a job are followed, and what is missing."""
+
+    total: int = 0
+    live: int = 0
+    reconnecting: int = 0
+    waiting: int = 0
+    ended: int = 0
+    cut: int = 0
+    refused: int = 0
+    gaps: tuple[Gap, ...] = ()
+    opened: int = 0
+    """Ranks whose older lines were left out, because only the last ones were asked for."""
+    opened_with: int = 0
+    """How many last lines that were."""
+    lost: int = 0
+    """Lines known to be lost: those that could be held neither on disk nor in memory."""
+    why: str = ""
+    """The first refusal."""
+    disk: str = ""
+    """Why lines are not kept on disk; empty: they are."""
+    once: bool = False
+    """Whether only what there was had to be read: then the end of a log says nothing of its rank."""
+
+    @property
+    def words(self) -> str:
+        """As a person would say it: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
+        done = "read" if self.once else "ended"
+        said = [
+            f"{self.ended} of {self.total} {done}"
+            if self.ended and not self.live
+            else f"{self.live} of {self.total} live"
+        ]
+        if self.live and self.ended:
+            said.append(f"{self.ended} {done}")
+        for number, word in (
+            (self.reconnecting, "reconnecting"),
+            (self.waiting, "waiting"),
+            (self.cut, "gone before the end of the log was read"),
+            (self.refused, "refused"),
+        ):
+            if number:
+                said.append(f"{number} {word}")
+        said.append(f"{self.lost:,} lines lost")
+        if self.opened:
+            pods = f"{self.opened} pod{'s' if self.opened > 1 else ''}"
+            said.append(f"of {pods} only the last {self.opened_with:,} lines were read")
+        if self.gaps:
+            said.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
+        return ", ".join(said) + (f". {self.disk}" if self.disk else "")
+
+
+LEVELS = ("error", "warn", "info", "debug")
+"""Most serious first."""
+_AT_LEAST = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
+HEAD = 400
+"""Characters of a line that are looked at."""
+_FAILURES = tuple(word.lower() for word in FAILURE_WORDS)
+ERROR_WORDS = (
+    *_FAILURES, b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort",
+    b"oom", b"killed", b"xid", b"nan", b"nccl warn",
+)  # fmt: skip
+"""A line without any of these, in lower case, tells of no error."""
+WARN_WORDS = (b"warn",)
+DEBUG_WORDS = (b"debug", b"trace")
+NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")
+"""What libnccl puts in front of all it says."""
+NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"
+"""A search for a value that is none, as losses and gradients that diverge are printed."""
+XID = r"\bS?Xid\b"
+"""A search for faults that the driver reports."""
+_ALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault", b"aborted",
+          b"oom", b"killed")  # fmt: skip
+FIRST_ERROR = (
+    r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
+    rf"|[a-z]Error\b|{NOT_A_NUMBER}|" + "|".join(re.escape(word.decode()) for word in FAILURE_WORDS)
+)
+"""What a search for the first line that tells of an error looks for."""
+_NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
+_WARN = re.compile(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
+_DEBUG = re.compile(rb"\b(?:debug|trace)\b")
+_NAN = re.compile(rb"nan\b")
+NCCL = re.compile(b"|".join(NCCL_WORDS))
+"""What libnccl says of itself."""
+
+
+def _word(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
+    """The word as such, found by its letters first: ten times faster than a look at each place for its edge."""
+    return re.compile(word + rb"\b(?<!" + before + word + b")")
+
+
+_ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
+    (b"error", _word(b"error", rb"[0-9_]")),
+    (b"nccl warn", re.compile(b"nccl warn")),
+    (b"xid", re.compile(rb"xid\b(?:(?<!\wxid)|(?<=sxid)(?<!\wsxid))")),
+    *((word, _word(word)) for word in _ALONE),
+)
+"""What every error has one of, and how it stands there."""
+
+
+def level(text: bytes) -> str:
+    """One of LEVELS."""
+    head = text[:HEAD].lower()
+    if _is_error(head) and not _NO_ERROR.search(head):
+        return "error"
+    if b"warn" in head and _WARN.search(head):
+        return "warn"
+    return "debug" if (b"debug" in head or b"trace" in head) and _DEBUG.search(head) else "info"
+
+
+def _is_error(head: bytes) -> bool:
+    """Whether a word of an error stands there, or that something is not a number."""
+    if not any(map(head.__contains__, ERROR_WORDS)):
+        return False
+    if any(map(head.__contains__, _FAILURES)):
+        return True
+    for letters, word in _ERRORS:
+        if letters in head and word.search(head):
+            return True
+    return b"nan" in head and any(_is_value(head[: found.start()]) for found in _NAN.finditer(head))
+
+
+def _is_value(before: bytes) -> bool:
+    """Whether what comes next is said to be the value of something."""
+    return (before[:-1] if before[-1:] in {b"+", b"-"} else before).rstrip().endswith((b":", b"="))
+
+
+def warns(text: bytes) -> bool:
+    """Whether a line says that it is a warning."""
+    return _WARN.search(text[:HEAD].lower()) is not None
+
+
+def at_least(text: bytes, least: str) -> bool:
+    """Whether a line is that serious or more."""
+    return level(text) in _AT_LEAST[least]

@@ -1,0 +1,268 @@
+"""Whole lines of text from bytes in any pieces, without what a terminal is told by the way.
+
+Lines as the kubelet serves them: a timestamp, a space, the text; cut from bytes in any pieces.
+
+Lines that a program draws again and again, each picture followed by a carriage return: progress bars.
+
+What is kept of such a line is its last picture, and before it, as lines of their own, one picture of each step of a bar
+that tells of a loss (curves are drawn of these), and the bar over which a loss was printed (it says of which step). All
+other pictures are dropped as they come: hours of a bar take no more room than one line.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from console.errors import Unreadable
+from console.kube.objects.meta import parse_time
+from console.logs.word_search import ANSI, Blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+LONGEST = 1 << 14
+"""Bytes of a line that are kept."""
+
+
+class Lines:
+    """Turns bytes into lines; what is left at the end counts as a line too."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        """`longest`: bytes of a line that are kept."""
+        self._longest = longest
+        self._blocks = Blocks(longest, returns=True)
+
+    def add(self, data: bytes) -> Iterator[str]:
+        """The lines that are whole now."""
+        for raw in self._blocks.add(data).split(b"\n")[:-1]:
+            yield plain(raw[: self._longest])
+
+    def end(self) -> Iterator[str]:
+        """The last line, if it had no end."""
+        rest = self._blocks.end()
+        if rest:
+            yield plain(rest)
+
+
+def plain(raw: bytes) -> str:
+    """The text of a line."""
+    text = raw.decode("utf-8", "replace")
+    return ANSI.sub("", text) if "\x1b" in text else text
+
+
+_LABELS = (
+    (re.compile(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
+    (re.compile(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
+    (re.compile(r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "), False),
+    (re.compile(r"()\s*\[\+ *[\d.]+\] "), False),
+    (re.compile(r"()\s*> ?"), False),
+    (re.compile(r"\s*(\d+): "), True),
+    (re.compile(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
+)
+"""What launchers and log readers put in front of a line, and whether it tells processes apart."""
+
+
+_IN_LABELS = ":[>\x1b"
+"""One of these stands in every label, and in no row."""
+
+
+def label_of(line: str) -> tuple[str, str]:
+    """Which process printed the line, as far as labels tell, and the line without them."""
+    if line[:1] == "#" and "\x1b" not in line:
+        return "", line
+    if not any(map(line.__contains__, _IN_LABELS)):
+        return "", line
+    text, stream = ANSI.sub("", line), ""
+    for _ in range(6):
+        for pattern, tells in _LABELS:
+            found = pattern.match(text)
+            if found:
+                stream = f"{stream}{found.group(1)}|" if tells else stream
+                text = text[found.end() :]
+                break
+        else:
+            break
+    return stream, text
+
+
+_STEP = re.compile(rb"\| *(\d{1,15})/")
+_BAR, _LOSS = b"%|", b"loss"
+
+
+class Pictures:
+    """The pictures of one line; `last` is the one that is seen now."""
+
+    def __init__(self) -> None:
+        self.last = b""
+        self._bar = b""
+        self._step = b""
+        """The step of the last bar with a loss, and that bar."""
+        self._told = b""
+
+    def add(self, picture: bytes) -> list[bytes]:
+        """A picture is whole; those before it that are lines of their own."""
+        if not picture.strip():
+            return []
+        self.last = picture
+        if _BAR not in picture:
+            return []
+        self._bar = picture
+        place = _STEP.search(picture) if _LOSS in picture else None
+        if place is None:
+            return []
+        step, self._step = self._step, place[1]
+        told, self._told = self._told, picture
+        return [told] if step not in {b"", place[1]} else []
+
+    def end(self, picture: bytes) -> list[bytes]:
+        """The line ends with that picture: what is kept of it."""
+        lines = self.add(picture)
+        over = self._bar if _LOSS in self.last else b""
+        for each in (self._told, over):
+            if each not in {b"", self.last, *lines[-1:]}:
+                lines.append(each)
+        return [*lines, self.last]
+
+
+LONGEST_LINE = 1 << 20
+"""Bytes of one line that are kept; the rest is counted and left out."""
+_SECOND = 19
+"""Length of 2026-11-21T07:00:00."""
+_STAMP = 31
+"""Length of 2026-11-21T07:00:00.000000000Z and the space behind it."""
+
+
+class LineCutter:
+    """Turns bytes into whole lines, of any length, though of a very long one only the first mebibyte.
+
+    Of a line that a program draws again and again only what `Pictures` says is kept; carriage returns at the end of a
+    line go.
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._dropped = 0
+        self._head = b""
+        """Timestamp of the line whose pictures these are, and the space after it."""
+        self._pictures: Pictures | None = None
+
+    @property
+    def open(self) -> bytes:
+        """The picture that is seen now of a line that has no end yet; empty if it is no such line."""
+        return self._pictures.last if self._pictures else b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are whole now."""
+        *whole, last = chunk.split(b"\n")
+        if self._pictures or b"\r" in chunk:
+            return self._drawn(whole, last)
+        for at, line in enumerate(whole):
+            if self._rest or len(line) > LONGEST_LINE:
+                self._put(line)
+                whole[at] = self._taken()
+        if last:
+            self._put(last)
+        return whole
+
+    def end(self) -> list[bytes]:
+        """The last line, if it has no end: a program may stop in the middle of one."""
+        return self._cut() if self._rest or self._pictures else []
+
+    def _drawn(self, whole: list[bytes], last: bytes) -> list[bytes]:
+        lines: list[bytes] = []
+        for piece in whole:
+            lines += self._add(piece)
+            lines += self._cut()
+        return lines + self._add(last)
+
+    def _add(self, piece: bytes) -> list[bytes]:
+        """More of a line, in which there may be pictures; those that are lines of their own."""
+        first, *others = piece.split(b"\r")
+        self._put(first)
+        lines: list[bytes] = []
+        for each in others:
+            text = self._taken()
+            if self._pictures is None:
+                self._pictures = Pictures()
+                stamp, space, behind = text.partition(b" ")
+                self._head, text = (stamp + space, behind) if is_stamp(stamp) else (b"", text)
+            lines += self._pictures.add(text)
+            self._put(each)
+        return [self._head + line for line in lines]
+
+    def _put(self, piece: bytes) -> None:
+        room = LONGEST_LINE - len(self._rest)
+        self._rest += piece[:room]
+        self._dropped += max(0, len(piece) - room)
+
+    def _taken(self) -> bytes:
+        line = bytes(self._rest) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
+        self._rest, self._dropped = bytearray(), 0
+        return line
+
+    def _cut(self) -> list[bytes]:
+        line, pictures, self._pictures = self._taken(), self._pictures, None
+        return [line] if pictures is None else [self._head + each for each in pictures.end(line)]
+
+
+def is_stamp(word: bytes) -> bool:
+    """Whether the first word of a line has the shape of a timestamp."""
+    return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
+
+
+def moment_of(raw: bytes) -> float:
+    """The moment in a line's timestamp; 0.0 if it has none."""
+    return stamped([raw])[0][0]
+
+
+def stamped(raws: list[bytes]) -> list[tuple[float, bytes]]:
+    """Each line with the moment of its timestamp, 0.0 where there is none."""
+    head, second = b"", 0.0
+    lines: list[tuple[float, bytes]] = []
+    for raw in raws:
+        stop = raw.find(b" ", _SECOND, 48)
+        if raw[stop - 1 : stop] != b"Z":
+            lines.append((_parsed(raw[:stop] if stop > 0 else raw[:48]), raw))
+            continue
+        if raw[:_SECOND] != head:
+            head = raw[:_SECOND]
+            second = _parsed(head + b"Z")
+        digits = raw[_SECOND + 1 : stop - 1]
+        if second and digits.isdigit():
+            lines.append((second + int(digits) / 10 ** len(digits), raw))
+        else:
+            lines.append((second if not digits else 0.0, raw))
+    return lines
+
+
+@lru_cache(maxsize=64)
+def _parsed(stamp: bytes) -> float:
+    if not is_stamp(stamp):
+        return 0.0
+    try:
+        return parse_time(stamp.decode("ascii"))
+    except (Unreadable, UnicodeDecodeError):
+        return 0.0
+
+
+def text_of(raw: bytes) -> bytes:
+    """The text of a line without its timestamp and without a carriage return at its end."""
+    if is_stamp(raw[:20]):
+        raw = raw[raw.find(b" ") + 1 :] if b" " in raw[:48] else b""
+    return raw.removesuffix(b"\r")
+
+
+def texts_of(raws: list[bytes]) -> list[bytes]:
+    """The texts of many lines: as `text_of`, faster for timestamps as long as the kubelet makes them."""
+    return [
+        raw[_STAMP:]
+        if raw.find(b" ", 0, _STAMP) == _STAMP - 1
+        and raw[4:14:3] == b"--T:"
+        and raw[:4].isdigit()
+        and raw[-1:] != b"\r"
+        else text_of(raw)
+        for raw in raws
+    ]

@@ -1,0 +1,234 @@
+"""Many logs as one text in the order of time, of which any page can be had without sorting all of it.
+
+The lines of many parts as one text in the order of time (a `console.logs.text.Text`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from console.logs.filter import found, kept
+from console.logs.text import WIDEST, Row
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from console.logs.segment import Part
+    from console.logs.text import Keep
+
+
+class Timed(Protocol):
+    """Lines of one origin, known by the times at which they were printed, which never go back."""
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Seconds since the epoch."""
+
+
+class Picked:
+    """Some of the lines of a part: those that a filter lets through."""
+
+    def __init__(self, part: Part) -> None:
+        from array import array
+
+        self.part = part
+        self.numbers: array[int] = array("Q")
+        self.times: array[float] = array("d")
+        self.seen = 0
+        """Lines of the part that were looked at."""
+
+
+def find(parts: Sequence[Timed], start: int) -> list[int]:
+    """How many lines of each part come before line `start` of the merged text.
+
+    Lines at the same moment come in the order of the parts. The moment is found by halving: some 50 times a bisection
+    in each part, 2 ms for 128 of them.
+    """
+    low = [0] * len(parts)
+    high = [len(part.times) for part in parts]
+    if start <= 0:
+        return low
+    if start >= sum(high):
+        return high
+    least = min(part.times[0] for part in parts if len(part.times))
+    most = max(part.times[-1] for part in parts if len(part.times))
+    while True:
+        middle = least + (most - least) / 2
+        if not least < middle < most:
+            break
+        cut = [bisect_right(part.times, middle, a, b) for part, a, b in zip(parts, low, high, strict=True)]
+        if sum(cut) > start:
+            most, high = middle, cut
+        else:
+            least, low = middle, cut
+        if sum(high) - sum(low) <= len(parts):
+            break
+    return _step(parts, low, start - sum(low))
+
+
+def _step(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
+    """The same place so many lines further."""
+    at = list(at)
+    for part, number in islice(walk(parts, at), lines):
+        at[part] = number + 1
+    return at
+
+
+def walk(parts: Sequence[Timed], at: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Lines from that place on, each as part and number."""
+    heap = [(part.times[here], index, here) for index, (part, here) in enumerate(zip(parts, at, strict=True))
+            if here < len(part.times)]  # fmt: skip
+    heapq.heapify(heap)
+    while heap:
+        _, index, here = heap[0]
+        yield index, here
+        times = parts[index].times
+        if here + 1 < len(times):
+            heapq.heapreplace(heap, (times[here + 1], index, here + 1))
+        else:
+            heapq.heappop(heap)
+
+
+def position(parts: Sequence[Timed], part: int, number: int, moment: float) -> int:
+    """Where a line stands in the merged text: the line is `number` in `part` and was printed at `moment`."""
+    return number + sum(
+        (bisect_right if index < part else bisect_left)(other.times, moment)
+        for index, other in enumerate(parts)
+        if index != part
+    )
+
+
+SLICE = 20_000
+"""Lines that one step looks at."""
+CUT = b" (the line goes on)"
+
+
+class MergedText:
+    """`parts` gives the parts as they are at each moment; `label` says whose a part is."""
+
+    def __init__(self, parts: Callable[[], Sequence[Part]], label: Callable[[Part], str]) -> None:
+        self.note = ""
+        self._get = parts
+        self._label = label
+        self._parts: list[Part] = list(parts())
+        self._keep: Keep | None = None
+        self._pattern: re.Pattern[bytes] | None = None
+        self._kept: dict[int, Picked] = {}
+        self._matches: dict[int, Picked] = {}
+
+    def renew(self) -> None:
+        """Take up parts that are new, and leave out those that are no longer wanted."""
+        self._parts = list(self._get())
+
+    def _shown(self) -> Sequence[Timed]:
+        if self._keep is None:
+            return self._parts
+        return [self._pick(self._kept, part) for part in self._parts]
+
+    @staticmethod
+    def _pick(picks: dict[int, Picked], part: Part) -> Picked:
+        picked = picks.get(id(part))
+        if picked is None:
+            picked = picks[id(part)] = Picked(part)
+        return picked
+
+    def __len__(self) -> int:
+        return sum(len(part.times) for part in self._shown())
+
+    def total(self) -> int:
+        """Lines of all parts."""
+        return sum(len(part.times) for part in self._parts)
+
+    def page(self, start: int, stop: int) -> list[Row]:
+        """Lines of the merged text; those of one part are read together."""
+        shown = self._shown()
+        places = list(islice(walk(shown, find(shown, max(0, start))), max(0, stop - max(0, start))))
+        numbers: dict[int, list[int]] = {}
+        for index, number in places:
+            picked = shown[index]
+            numbers.setdefault(index, []).append(picked.numbers[number] if isinstance(picked, Picked) else number)
+        texts = {index: iter(self._parts[index].picked(each)) for index, each in numbers.items()}
+        return [self._row(index, shown[index].times[number], next(texts[index])) for index, number in places]
+
+    def _row(self, index: int, moment: float, text: bytes) -> Row:
+        shown = text if len(text) <= WIDEST else text[:WIDEST] + CUT
+        return Row(shown.decode("utf-8", "replace"), moment, self._label(self._parts[index]))
+
+    # filter and search
+
+    def sift(self, keep: Keep | None) -> None:
+        """Show only these lines."""
+        self._keep, self._kept, self._matches = keep, {}, {}
+
+    def seek(self, pattern: re.Pattern[bytes] | None) -> None:
+        """Look for that."""
+        self._pattern, self._matches = pattern, {}
+
+    def advance(self) -> bool:
+        """Look at some more lines of each part."""
+        more = False
+        each = max(500, SLICE // max(1, len(self._parts)))
+        for part in self._parts:
+            if self._keep is not None:
+                kept = self._pick(self._kept, part)
+                more |= _look(part, kept, each, self._keep)
+            if self._pattern is not None:
+                more |= _look(part, self._pick(self._matches, part), each, self._keep, self._pattern)
+        return more
+
+    def _found(self) -> list[Picked]:
+        return [self._pick(self._matches, part) for part in self._parts]
+
+    @property
+    def found(self) -> int:
+        """Lines that match."""
+        return sum(len(each.times) for each in self._found())
+
+    def place(self, match: int) -> int:
+        """The line of a match."""
+        found, shown = self._found(), self._shown()
+        index, at = next(walk(found, find(found, match)))
+        number, moment = found[index].numbers[at], found[index].times[at]
+        picked = shown[index]
+        if isinstance(picked, Picked):
+            number = bisect_left(picked.numbers, number)
+        return position(shown, index, number, moment)
+
+    def nearest(self, line: int) -> int:
+        """The first match from that line on, to the moment."""
+        shown = self._shown()
+        at = next(walk(shown, find(shown, line)), None)
+        if at is None:
+            return self.found
+        moment = shown[at[0]].times[at[1]]
+        return sum(bisect_left(each.times, moment) for each in self._found())
+
+
+def _look(part: Part, picked: Picked, lines: int, keep: Keep | None, pattern: re.Pattern[bytes] | None = None) -> bool:
+    """Look at some more lines of a part, all in one block; whether there are still more."""
+    start = picked.seen
+    stop = min(len(part), start + lines)
+    block = b"".join([text + b"\n" for text in part.texts(start, stop)])
+    number, last = start, 0
+    for begin in _wanted(block, keep, pattern):
+        number += block.count(b"\n", last, begin)
+        last = begin
+        picked.numbers.append(number)
+        picked.times.append(part.times[number])
+    picked.seen = stop
+    return stop < len(part)
+
+
+def _wanted(block: bytes, keep: Keep | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
+    """Where the lines begin in which the pattern is found, or all that are kept."""
+    if pattern is None:
+        return kept(block, keep) if keep is not None else ()
+    matches = found(block, pattern)
+    if keep is None:
+        return matches
+    among = set(kept(block, keep))
+    return (begin for begin in matches if begin in among)

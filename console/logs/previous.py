@@ -1,0 +1,238 @@
+"""The run before the last of each rank: of a container that was started again, of an earlier pod, or as it was kept."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.kube.find_job import elsewhere, require_jobs
+from console.logs.line import Coverage, Gap, RankLine
+from console.logs.line_splitter import text_of
+from console.logs.redact import Redactor
+from console.logs.store import kept_job
+from console.scheduling.ranks import places, ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.container_log import Stamped
+    from console.logs.segment import Part
+    from console.logs.stream import OpenStream
+
+AT_ONCE = 16
+"""Logs that are read at the same time."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one rank printed in one run."""
+
+    rank: int
+    attempt: int
+    pod: str
+    container: str
+    stamped: Sequence[Stamped]
+
+    def __iter__(self) -> Iterator[RankLine]:
+        """Each line as it is asked for."""
+        for moment, raw in self.stamped:
+            text = text_of(raw).decode("utf-8", "replace")
+            yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """That there is no earlier run of a rank."""
+
+    why: str
+    error: ConsoleError | None = None
+    """What kept it from being read, where there may be one."""
+
+
+@dataclass(frozen=True)
+class PreviousRuns:
+    """What they printed."""
+
+    ranks: int
+    """How many the job has."""
+    found: tuple[Run, ...]
+    """Of each rank of which there is something."""
+    without: tuple[tuple[int, str], ...]
+    """Ranks of which there is nothing, and why."""
+    asked: int
+    gone: bool = False
+    """Whether the job is not in the cluster, so that all there is is what was kept."""
+    tail: int | None = None
+    """Lines that were read of each at most; None: all."""
+
+    @property
+    def lines(self) -> Iterator[RankLine]:
+        """What they printed, in the order of time."""
+        return heapq.merge(*self.found, key=_moment_and_rank)
+
+    @property
+    def unread(self) -> tuple[Gap, ...]:
+        """Ranks of which there is nothing, and what was left out of the others."""
+        cut = [each for each in self.found if self.tail and len(each.stamped) >= self.tail]
+        return (
+            *(Gap(number, 0.0, float("inf"), why) for number, why in self.without),
+            *(Gap(each.rank, 0.0, each.stamped[0][0], "older lines were left out") for each in cut),
+        )
+
+    @property
+    def coverage(self) -> Coverage:
+        """Of how many ranks there is something."""
+        return Coverage(self.ranks, ended=self.asked - len(self.without), once=True)
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """Where the earlier runs of one rank may be."""
+
+    number: int
+    pod: Pod | None
+    earlier: Pod | None
+    """The newest of its pods that was replaced and is in the cluster still."""
+    kept: Sequence[Part]
+    again: bool = False
+    """Whether the JobSet, or it alone, was started again."""
+
+
+class Previous:
+    """Finds them, of one job."""
+
+    def __init__(self, cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str]) -> None:
+        self._cluster = cluster
+        self._streams = streams
+        self._folder = folder
+        self._key = key
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[Part]) -> PreviousRuns:
+        """Of those ranks (all unless given), the last `tail` lines each; NotFound if nothing is known of such a job.
+
+        Where nothing can be read of anybody, as the cluster does not let it or cannot be reached, that error is raised.
+
+        `followed`: its lines, if it is followed; they may not be on the disk yet.
+        """
+        fleet, (namespace, name) = self._cluster.fleet, self._key
+        jobset = fleet.jobsets.get(self._key)
+        shelf = await asyncio.to_thread(
+            kept_job, self._folder, self._cluster.context, namespace, name, jobset.uid if jobset else ""
+        )
+        if jobset is None and shelf is None:
+            require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+            raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.",
+                           elsewhere(fleet, namespace, name) or "a4 jobs -A lists all there are.")  # fmt: skip
+        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.parts())) if shelf else [])
+        every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
+        asked = [each for each in every if wanted is None or each.number in wanted]
+        found = await asyncio.gather(*(self._one(each, tail) for each in asked))
+        runs = tuple(each for each in found if isinstance(each, Run))
+        without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _Nothing)]
+        if not runs:
+            _raise_first(each for _, each in without)
+        reasons = tuple((number, each.why) for number, each in without)
+        return PreviousRuns(len(every), runs, reasons, len(asked), jobset is None, tail)
+
+    async def _one(self, rank: _Rank, tail: int | None) -> Run | _Nothing:
+        """What a rank printed, or why there is nothing."""
+        main = rank.pod.main if rank.pod else None
+        nothing = _Nothing(f"{_known_of(rank)}, and no log of an earlier run was kept")
+        if rank.pod is not None and main is not None and main.restarts:
+            try:
+                return await self._of_pod(rank.number, rank.pod, tail, previous=True)
+            except ConsoleError as error:
+                nothing = _Nothing(f"started again, but its log of before cannot be read: {error.message}", error)
+        if rank.earlier is not None:
+            try:
+                return await self._of_pod(rank.number, rank.earlier, tail, previous=False)
+            except ConsoleError as error:
+                nothing = _Nothing(f"had another pod, whose log cannot be read: {error.message}", error)
+        part = _last_of(rank)
+        if part is None:
+            return nothing
+        return await asyncio.to_thread(_of_part, part, tail)
+
+    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> Run:
+        from console.logs.container_log import Memory, Wanted
+
+        container = pod.main.name if pod.main else ""
+        wanted = Wanted(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
+        found: list[Stamped] = []
+        async with self._room, aclosing(self._streams(wanted, Memory(), Redactor().lines, -1).batches()) as batches:
+            async for batch in batches:
+                found += batch
+        return Run(rank, pod.attempt, pod.name, container, found)
+
+
+def _raise_first(without: Iterable[_Nothing]) -> None:
+    """Raise what says that nobody can know: the cluster does not let it, or cannot be reached."""
+    for each in without:
+        if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):
+            raise each.error
+
+
+def _known_of(rank: _Rank) -> str:
+    if rank.again:
+        return "its earlier pod is gone"
+    return "not started again" if rank.pod is not None else "it has no pod"
+
+
+def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[Part]) -> list[_Rank]:
+    numbers, found = places(jobset), list[_Rank]()
+    pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
+    for rank in ranks(jobset, fleet):
+        earlier = [
+            pod for pod in pods
+            if numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index))) == rank.number
+            and (rank.pod is None or pod.uid != rank.pod.uid)
+        ]  # fmt: skip
+        uid = rank.pod.uid if rank.pod else ""
+        mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
+        if rank.pod is None and jobset.finished:
+            mine = [part for part in mine if part.attempt < jobset.restarts] or _before_the_last(mine)
+        again = jobset.restarts > 0 or (rank.pod is not None and rank.pod.attempt > 0)
+        found.append(_Rank(rank.number, rank.pod, earlier[-1] if earlier else None, mine, again))
+    return found
+
+
+def _of_disk(number: int, kept: Sequence[Part]) -> list[_Rank]:
+    """Of a job that is gone: the last pod of each rank is the last run."""
+    found = []
+    for rank in range(max([number, *(part.rank + 1 for part in kept)])):
+        found.append(_Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank])))
+    return found
+
+
+def _before_the_last(parts: Sequence[Part]) -> list[Part]:
+    """Without those of the last pod."""
+    last = max((part for part in parts if len(part)), key=_age, default=None)
+    return [part for part in parts if last is not None and part.uid != last.uid]
+
+
+def _last_of(rank: _Rank) -> Part | None:
+    """The newest of what was kept: of a pod its last container, which is the one that does the work."""
+    return max((part for part in rank.kept if len(part)), key=_age, default=None)
+
+
+def _age(part: Part) -> tuple[int, float]:
+    return part.attempt, part.times[-1]
+
+
+def _of_part(part: Part, tail: int | None) -> Run:
+    stamped = part.tail(len(part) if tail is None else tail)
+    return Run(part.rank, part.attempt, part.pod, part.container, stamped)
+
+
+def _moment_and_rank(line: RankLine) -> tuple[float, int]:
+    return line.time, line.rank

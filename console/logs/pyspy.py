@@ -1,0 +1,217 @@
+"""What the threads of a Python process are doing, as py-spy sees it.
+
+Output of `py-spy dump`, as text and as JSON: the stacks of all threads of one process or of several.
+
+With --json it is an array with an object for each thread: pid, thread_id, thread_name, os_thread_id, active, owns_gil,
+frames (name, filename, short_filename, line), process_info (command_line) or null (py-spy 0.3.14 to 0.4.1).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from console.logs.line_splitter import LONGEST, Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call of a stack."""
+
+    function: str
+    file: str
+    line: int | None = None
+    """None in native code."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """One thread and its calls, the innermost first."""
+
+    id: str
+    name: str = ""
+    state: frozenset[str] = frozenset()
+    """ "active" or "idle", and "gil" for the one that holds it."""
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStacks:
+    """All threads of a process."""
+
+    pid: int | None
+    command: str = ""
+    python: str = ""
+    """Version of the interpreter."""
+    threads: tuple[ThreadStack, ...] = ()
+    error: str = ""
+    """Why there is no stack."""
+
+
+_PROCESS = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
+_STACK = re.compile(r"\s*Stack dump for (?:(?:process|pid|PID) )?(?:(\d{1,10})\b)?[^\n]{0,300}$")
+_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?")
+_PYTHON = re.compile(r"\s*Python v(\S{1,40})")
+_THREAD = re.compile(r"\s*Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20})(?: \(([a-z+]{1,60})\))?(?:: \"(.{0,300})\")?\s*$")
+_FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
+_ERROR = re.compile(r"\s*Error: (.{1,1000})")
+
+
+LONGEST_JSON = 16 << 20
+"""Bytes of a dump in JSON that are kept."""
+
+
+class _JsonFrame(msgspec.Struct):
+    name: str
+    filename: str = ""
+    short_filename: str | None = None
+    line: int | None = None
+
+
+class _JsonInfo(msgspec.Struct):
+    command_line: str = ""
+
+
+class _JsonThread(msgspec.Struct):
+    pid: int
+    thread_id: int = 0
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+    active: bool = False
+    owns_gil: bool = False
+    frames: list[_JsonFrame] = []
+    process_info: _JsonInfo | None = None
+
+    def stack(self) -> tuple[str, str, frozenset[str], list[Frame]]:
+        """It as the text has it."""
+        state = {"active" if self.active else "idle", *(["gil"] if self.owns_gil else [])}
+        name = f"{self.os_thread_id}" if self.os_thread_id is not None else f"0x{self.thread_id:X}"
+        # Native code has line 0.
+        frames = [Frame(each.name, each.short_filename or each.filename, each.line or None) for each in self.frames]
+        return name, self.thread_name or "", frozenset(state), frames
+
+
+_DUMP = msgspec.json.Decoder(list[_JsonThread])
+
+
+@dataclass(slots=True)
+class _Process:
+    pid: int | None = None
+    command: str = ""
+    python: str = ""
+    error: str = ""
+    threads: list[tuple[str, str, frozenset[str], list[Frame]]] = field(default_factory=list)
+
+    def stacks(self) -> ProcessStacks:
+        threads = tuple(ThreadStack(id_, name, state, tuple(frames)) for id_, name, state, frames in self.threads)
+        return ProcessStacks(self.pid, self.command, self.python, threads, self.error)
+
+
+class PySpyParser:
+    """Reads any number of dumps, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._lines = Lines(LONGEST_JSON)
+        self._read: list[_Process] = []
+        self._indent = 0
+        self._json: list[str] | None = None
+        """Lines of a dump in JSON, from its first on."""
+        self._kept = 0
+        self.open = False
+        """Whether the last line was one of a dump in text, so that the next may be one too."""
+
+    @property
+    def processes(self) -> tuple[ProcessStacks, ...]:
+        """All processes so far."""
+        return tuple(each.stacks() for each in self._read)
+
+    def feed(self, data: bytes) -> None:
+        """Reads on."""
+        for line in self._lines.add(data):
+            self._line(line)
+
+    def close(self) -> None:
+        """Reads what is left without a line end."""
+        for line in self._lines.end():
+            self._line(line)
+
+    def _line(self, line: str) -> None:
+        if self._json is not None or line.startswith("["):
+            self._json_line(line)
+        else:
+            self._text_line(line[:LONGEST])
+
+    def _json_line(self, line: str) -> None:
+        """A dump in JSON ends with a line that ends the array; what is none is left out."""
+        if self._json is None:
+            self._json, self._kept = [], 0
+        elif line[:1] not in (" ", "\t", "]", ""):
+            self._json = None  # it was no dump, or one that broke off
+            self._line(line)
+            return
+        self._json.append(line)
+        self._kept += len(line)
+        last = line.rstrip()
+        over = last == "]" or (len(self._json) == 1 and (last != "[" and not last.endswith("{")))
+        if not over and self._kept <= LONGEST_JSON:
+            return
+        text, self._json = "\n".join(self._json), None
+        try:
+            threads = _DUMP.decode(text)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            return
+        found: dict[int, _Process] = {}
+        for each in threads:
+            process = found.setdefault(each.pid, _Process(each.pid))
+            process.threads.append(each.stack())
+            if each.process_info is not None:
+                process.command = each.process_info.command_line
+        self._read += found.values()
+
+    def _text_line(self, line: str) -> None:
+        if found := _LABEL.match(line):
+            line = line[found.end() :]
+        self.open = self._of_text(line) or (self.open and not line[:1].strip())
+
+    def _of_text(self, line: str) -> bool:
+        """Whether the line is one of a dump."""
+        if found := _PROCESS.match(line):
+            self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
+        elif found := _STACK.match(line):
+            self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
+        elif found := _THREAD.match(line):
+            state = frozenset((found.group(2) or "").split("+")) - {""}
+            self._last().threads.append((found.group(1), found.group(3) or "", state, []))
+            self._indent = 0
+        elif (found := _FRAME.match(line)) and self._read and self._read[-1].threads:
+            self._frame(line, found)
+        elif (found := _PYTHON.match(line)) and self._read:
+            self._read[-1].python = found.group(1)
+        elif found := _ERROR.match(line):
+            self._last().error = found.group(1).strip()
+        else:
+            return False
+        return True
+
+    def _frame(self, line: str, found: re.Match[str]) -> None:
+        """Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper."""
+        indent = len(line) - len(line.lstrip())
+        self._indent = self._indent or indent
+        if indent == self._indent:
+            number = found.group(3)
+            self._read[-1].threads[-1][3].append(Frame(found.group(1), found.group(2), int(number) if number else None))
+
+    def _last(self) -> _Process:
+        if not self._read:
+            self._read.append(_Process())
+        return self._read[-1]
+
+
+def parse_pyspy(data: bytes) -> tuple[ProcessStacks, ...]:
+    """The processes in a whole dump."""
+    parser = PySpyParser()
+    parser.feed(data)
+    parser.close()
+    return parser.processes

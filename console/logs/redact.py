@@ -1,0 +1,209 @@
+"""Secrets in what programs print, redacted before the text is kept anywhere.
+
+Cost: a block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in
+which one stands are looked through.
+
+Secrets, told by the name of a variable or by the look of a text: one list for logs, forms, histories and profiles.
+
+Every pattern takes time in proportion to the text, whatever is in it: repeats are bounded, or begin where the
+characters before them cannot belong to them. Not recognised: passwords without a name before them, or shorter than four
+letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over data are called so), a name and a
+blank before what has no digit in it, hexadecimal keys without a word that says so, and anything encoded again.
+"""
+
+from __future__ import annotations
+
+import re
+
+from console.logs.word_search import Words
+
+REDACTED = "‹secret›"
+"""What stands in place of a secret."""
+_SECRET_NAMES = {
+    "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "KEY", "APIKEY", "CREDENTIAL", "CREDENTIALS",
+    "DSN", "AUTHORIZATION",
+}  # fmt: skip
+_ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
+_TAMED = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}
+"""A public key and the special tokens of a tokenizer are no secrets."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HARMLESS = re.compile(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
+"""A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
+
+SHAPES = "|".join(
+    (
+        r"\bhf_(?:(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{8,}|[a-z]{14,})",
+        r"\bgh[pousr]_[A-Za-z0-9]{16,}",
+        r"\bgithub_pat_\w{16,}",
+        r"\bglpat-[\w-]{16,}",
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{12,}",
+        r"\bAIza[\w-]{30,}",
+        r"\bxox[abeprs]-[\w-]{10,}",
+        r"\bhooks\.slack\.com/services/[\w/]{8,}",
+        r"\bya29\.[\w.-]{10,}",
+        r"\bGOCSPX-[\w-]{16,}",
+        r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+        r"\bsk-[\w-]{20,}",
+        r"\bnvapi-[\w-]{16,}",
+        r"\bpypi-[\w-]{16,}",
+        r"\bnpm_[A-Za-z0-9]{16,}",
+        r"\bdckr_pat_[\w-]{16,}",
+        r"\bAGE-SECRET-KEY-1[0-9A-Z]{16,}",
+        r"(?<![\w-])ms-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
+    )
+)
+"""Tokens that say what they are: Hugging Face, GitHub, GitLab, AWS, Google, Slack, OAuth, JSON web tokens, OpenAI and
+Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
+
+_VALUE = r"[^\s\"',;&\\]"
+_QUOTE = r"(?:\\?[\"'])"
+_LOGINS = (
+    r"(?:db|database|sql|mysql|pg|postgres|mongo|redis|smtp|mail|ldap|ftp|ssh|http|proxy|user|admin|root|login|auth"
+    r"|registry|docker|git|api|ray|minio)"
+)
+"""What has a password that may be called `pass`; a forward pass has none."""
+_NAMED = (
+    r"((?<!eos_)(?<!pad_)(?<!bos_)(?<!unk_)(?<!mask_)(?<!cls_)(?<!sep_)(?<!stop_)"
+    r"(?:passw(?:or)?d|passphrase|pgpass|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
+    r"|auth[_-]?key|license[_-]?key|subscription[_-]?key|secret[_-]?key|credentials?|(?-i:_PASS)"
+    rf"|pwd(?![:= \t]{{1,4}}[.~])|(?<![a-z0-9]){_LOGINS}[_-]?pass)(?:[_-]?id)?"
+    rf"{_QUOTE}?\]?[ \t]{{0,3}}(?::|=>|=)[ \t]{{0,3}}b?{_QUOTE}?)"
+    r"(?![\d.,%]{1,12}(?![\w/+=-])|true\b|false\b|none\b|null\b|/|\$|<|\[|\{)"
+    r"(?:(?<=\")[^\s\"\\][^\"\\\r\n]{3,500}(?=\\?\")|(?<=')[^\s'\\][^'\\\r\n]{3,500}(?=\\?')"
+    rf"|{_VALUE}{{4,500}})"
+)
+"""A variable, key or option whose name says what it holds, then its value: in quotes, or up to a blank."""
+_ENDING = r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?)"
+_MIXED = rf"(?=\S{{0,100}}\d)(?=\S{{0,100}}[a-z])(?![/$<\[{{.~]){_VALUE}{{8,500}}"
+"""A value that is no word of a sentence, no number and no path."""
+_NAMED_BLANK = (
+    r"((?-i:(?<![A-Z])(?!(?:PUBLIC|PAD|EOS|BOS|UNK|MASK|CLS|SEP|STOP|SPECIAL)_)"
+    rf"[A-Z][A-Z0-9]{{0,30}}_{_ENDING})[ \t]{{1,3}}{_QUOTE}?){_MIXED}",
+    r"((?:(?:api|access|secret|wandb)_key|password|secret|(?:access|auth|hf|hub)_token)[ \t]\.{2,60}[ \t])" + _MIXED,
+    rf"(\bname{_QUOTE}?[:=][ \t]{{0,3}}{_QUOTE}?\w{{0,60}}(?-i:{_ENDING}){_QUOTE}?,[ \t]{{0,3}}{_QUOTE}?value{_QUOTE}?"
+    rf"[:=][ \t]{{0,3}}{_QUOTE}?){_VALUE}{{4,500}}",
+)
+"""A variable's name and a blank; a line of Megatron's table of arguments; a variable of a pod."""
+_AFTER = "|".join(
+    (
+        _NAMED,
+        *_NAMED_BLANK,
+        rf"(--?[a-z-]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)[ \t]{{1,3}}{_QUOTE}?)(?!-)"
+        rf"(?:(?<=\")[^\"\\\r\n]{{4,500}}(?=\\?\")|(?<=')[^'\\\r\n]{{4,500}}(?=\\?')|{_VALUE}{{4,500}})",
+        r"(authorization(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?(?:basic|bearer|token|digest)[ \t]{1,3})"
+        r"[^\s\"']{4,}",
+        r"(\bbearer[ \t]{1,3})(?=[^\s\"']{0,200}[\d._~+/=-])[a-z0-9._~+/=-]{8,}",
+        r"(\bcookie(?:\\?[\"'])?[ \t]{0,3}:[ \t]{0,3})[^\r\n]{8,500}",
+        r"(\bwandb[a-z_ .:-]{0,20}[=: ][ \t]?[\"']?)[0-9a-f]{40}\b",
+        r"(\b(?:docker|podman|helm registry) login [^\n]{0,100}?-p[ =])\S{4,200}",
+        r"(\bcurl [^\n]{0,80}?-u[ =]?[\"']?[^\s:\"']{1,60}:)[^\s\"']{4,200}",
+        r"([?&](?:sig|x-goog-signature|x-amz-signature|access_token|key)=)[^\s&\"']{8,}",
+        r"(://[^\s/:@]{0,100}:)[^\s/@]{1,500}(?=@)",
+        r"(://)[^\s/:@]{16,200}(?=@)",
+    )
+)
+AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"
+"""What stands after words that announce a secret; the one group of each that matches is kept."""
+_SHAPE = re.compile(SHAPES)
+_ANNOUNCED = re.compile(AFTER, re.IGNORECASE)
+PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
+_PRIVATE_KEY = re.compile(PRIVATE_KEY)
+
+
+def is_confidential(name: str, value: object = None) -> bool:
+    """Whether a variable of that name holds a secret, so that its value is neither shown nor kept."""
+    words = [word.upper() for word in _WORD.findall(name)]
+    if _TAMED.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
+        return False
+    return not (isinstance(value, str) and _HARMLESS.fullmatch(value))
+
+
+def looks_confidential(text: str) -> bool:
+    """Whether a text holds a token, a key, or words that announce one."""
+    return any(pattern.search(text) is not None for pattern in (_SHAPE, _ANNOUNCED, _PRIVATE_KEY))
+
+
+_SECRET_KEY = re.compile(PRIVATE_KEY + r"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?")
+
+
+def redact(text: str) -> str:
+    """The text without what can be told to be a secret, for messages of our own; logs have `parsers.secrets`."""
+    text = _SHAPE.sub(REDACTED, _SECRET_KEY.sub(REDACTED, text))
+    return _ANNOUNCED.sub(lambda match: next(each for each in match.groups() if each is not None) + REDACTED, text)
+
+
+REDACTED_BYTES = REDACTED.encode()
+_NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
+          b"credential", b"credentials", b"pwd")  # fmt: skip
+_WORDS = Words(
+    b"hf_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat", b"glpat-", b"akia", b"asia", b"aiza", b"xox",
+    b"hooks.slack", b"ya29.", b"ms-", b"gocspx-", b"eyj", b"sk-", b"nvapi-", b"pypi-", b"npm_", b"dckr_pat_",
+    b"age-secret", b",value:", b"_pass ",
+    b"bearer ", b"basic ", b"authorization", b"cookie", b"wandb", b" login ", b"curl ", b"signature=", b"sig=", b"@",
+    *(name + sign for name in _NAMES for sign in (b"=", b":", b" =", b" :", b"\"", b"'", b"\\", b" ")),
+    *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\")),
+    fold=True,
+)  # fmt: skip
+"""A text without any of these has no secret in it that is known here."""
+_SHAPES = re.compile(SHAPES.encode(), re.ASCII)
+_AFTER_BYTES = re.compile(AFTER.encode(), re.IGNORECASE | re.ASCII)
+_KEY = re.compile(
+    PRIVATE_KEY.encode() + rb"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?", re.ASCII
+)
+_BEGIN = re.compile(PRIVATE_KEY.encode())
+_END = re.compile(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_LINES = 200
+"""The longest key has fewer lines than this; whatever has more was no key."""
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
+
+
+class Redactor:
+    """Takes secrets out of the lines of one stream, also a private key that goes over many lines."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        """Lines that may still belong to a key."""
+
+    def lines(self, lines: list[bytes]) -> list[bytes]:
+        """The lines with what is secret redacted; as many as were given. Their first word is kept as it is."""
+        block = b"\n".join(lines)
+        if self._left or b"PRIVATE KEY" in block:
+            return [self._line(line) for line in lines]
+        suspects, coloured = _WORDS.lines(block), b"\x1b" in block
+        if not suspects and not coloured:
+            return lines
+        clean, at = [], 0
+        for line in lines:
+            clean.append(redacted(line) if at in suspects or (coloured and b"\x1b" in line) else line)
+            at += len(line) + 1
+        return clean
+
+    def _line(self, line: bytes) -> bytes:
+        head, space, text = line.partition(b" ")
+        if self._left:
+            self._left -= 1
+            end = _END.search(text)
+            if end is None:
+                return head + space + REDACTED_BYTES
+            self._left = 0
+            return head + space + REDACTED_BYTES + redacted(text[end.end() :])
+        begin = _BEGIN.search(text)
+        if begin is not None and _END.search(text, begin.end()) is None:
+            self._left = _KEY_LINES
+        return redacted(line)
+
+
+def redacted(text: bytes) -> bytes:
+    """The text without any secret that can be told by its look; where colours cut one in two, without colours."""
+    if b"\x1b" in text:
+        plain = _ESCAPE.sub(b"", text)
+        if plain != text and (clean := redacted(plain)) != plain:
+            return clean
+        return text
+    text = _KEY.sub(REDACTED_BYTES, text)
+    text = _SHAPES.sub(REDACTED_BYTES, text)
+    return _AFTER_BYTES.sub(_keep_name, text)
+
+
+def _keep_name(match: re.Match[bytes]) -> bytes:
+    return next(group for group in match.groups() if group is not None) + REDACTED_BYTES

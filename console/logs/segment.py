@@ -1,0 +1,260 @@
+"""The lines of one run of one container: the newest in memory, all of them in a file that only grows."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from console.logs.line_splitter import stamped, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from console.logs.container_log import Stamped
+
+RECENT = 128
+"""Lines that stay in memory once they are written."""
+HELD = 4 << 20
+"""Bytes of lines that are held while they cannot be written; the oldest go first."""
+_NOWHERE = (1 << 64) - 1
+LOST = b"(this line is lost: it could not be written to the disk)"
+GONE = b"(this line is no longer on the disk)"
+
+
+class Part:
+    """Lines in the order in which they came, by number; `times` never go back.
+
+    `file` None: the lines are held in memory only, as long as there is room. Lines come in one thread; another one may
+    write them, and any may read.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        *,
+        attempt: int = 0,
+        pod: str = "",
+        container: str = "",
+        uid: str = "",
+        file: Path | None = None,
+    ) -> None:
+        self.rank, self.attempt, self.pod, self.container = rank, attempt, pod, container
+        self.uid = uid
+        """The pod's."""
+        self.file = file
+        self.times: array[float] = array("d")
+        self.opened_with = 0
+        """How many of the last lines it was opened with, the older ones left out; 0: from the first line on."""
+        self.open = b""
+        """What is seen now of a line that has no end yet and is drawn again and again: it is no line so far."""
+        self.lost = 0
+        """Lines that were neither written nor could be held."""
+        self._starts: array[int] = array("Q")
+        self._size = 0
+        self._recent: list[bytes] = []
+        self._held = 0
+        self._written = 0
+        """Lines that are in the file, or lost."""
+        self._lock = Lock()
+        self._writing = Lock()
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def name(self) -> tuple[int, int, str, str]:
+        """Attempt, rank, container, and the pod's uid."""
+        return self.attempt, self.rank, self.container, self.uid
+
+    # where it begins
+
+    @property
+    def _note(self) -> Path | None:
+        """The file that says that older lines were left out."""
+        return self.file.with_suffix(".opened") if self.file is not None else None
+
+    def leave_out(self, last: int) -> None:
+        """Note that it begins with so many last lines; OSError if the disk will not take the note."""
+        self.opened_with = last
+        if self._note is not None and not self._note.exists():
+            append_to(self._note, b"%d\n" % last)
+
+    def fill(self, before: Sequence[bytes]) -> None:
+        """Put the lines in front that were left out; nobody may be reading yet. OSError if the disk is full."""
+        assert self.file is not None
+        part_file = self.file.with_suffix(".filling")
+        part_file.unlink(missing_ok=True)
+        append_to(part_file, b"".join([line + b"\n" for line in before]) + self.file.read_bytes()[: self._size])
+        part_file.replace(self.file)
+        if self._note is not None:
+            self._note.unlink(missing_ok=True)
+        again = Part.read(self.file, self.rank)
+        self.times, self._starts, self._size = again.times, again._starts, again._size
+        self._written, self.opened_with = again._written, 0
+
+    # lines come
+
+    def append(self, lines: Sequence[Stamped]) -> None:
+        """More lines, each with its timestamp in front."""
+        with self._lock:
+            last = self.times[-1] if self.times else 0.0
+            for moment, raw in lines:
+                last = moment if moment > last else last
+                self.times.append(last)
+                self._held += len(raw)
+            self._recent += [raw for _, raw in lines]
+            self._starts.extend([_NOWHERE] * len(lines))
+            if self.file is None:
+                self._written = len(self.times)
+            if self._held > HELD:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Drops the oldest lines from memory."""
+        first = len(self.times) - len(self._recent)
+        gone = 0
+        while self._held > HELD // 2 and gone < len(self._recent):
+            self._held -= len(self._recent[gone])
+            gone += 1
+        del self._recent[:gone]
+        unwritten = max(0, first + gone - self._written) if self.file is not None else gone
+        self.lost += unwritten
+        self._written = max(self._written, first + gone)
+
+    # and go to the disk
+
+    @property
+    def pending(self) -> bool:
+        """Whether something has still to be written."""
+        return self.file is not None and self._written < len(self.times)
+
+    def write(self) -> None:
+        """Write what is not written yet; OSError if the disk will not take it, and it is held on.
+
+        By one thread at a time: who is cancelled while it waits for one leaves that at its work.
+        """
+        if self.file is not None:
+            with self._writing:
+                self._append(self.file)
+
+    def _append(self, file: Path) -> None:
+        with self._lock:
+            start = self._written
+            first = len(self.times) - len(self._recent)
+            lines = self._recent[start - first :]
+        if not lines:
+            return
+        data = b"".join([line + b"\n" for line in lines])
+        size = append_to(file, data)
+        with self._lock:
+            at = size - len(data)
+            for number, line in enumerate(lines, start):
+                self._starts[number] = at
+                at += len(line) + 1
+            self._size = size
+            self.lost -= max(0, self._written - start)  # let go in the meantime, but written
+            self._written = start + len(lines)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Only the newest of the written lines stay in memory."""
+        spare = len(self._recent) - (len(self.times) - self._written) - RECENT
+        if spare > 0:
+            self._held -= sum(map(len, self._recent[:spare]))
+            del self._recent[:spare]
+
+    # lines are read
+
+    @classmethod
+    def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> Part:
+        """The lines of a file; a last one without an end, which a crash may leave, does not count."""
+        part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
+        data = file.read_bytes()
+        end = data.rfind(b"\n") + 1
+        raws = data[:end].split(b"\n")[:-1]
+        at, last = 0, 0.0
+        for moment, raw in stamped(raws):
+            last = moment if moment > last else last
+            part.times.append(last)
+            part._starts.append(at)
+            at += len(raw) + 1
+        part._size, part._written = end, len(raws)
+        if part._note is not None and part._note.exists():
+            part.opened_with = int(part._note.read_bytes().strip() or b"1")
+        return part
+
+    def mend(self) -> None:
+        """Cut off what a crash left of a last line, before more is written."""
+        if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
+            os.truncate(self.file, self._size)
+
+    def tail(self, number: int) -> list[Stamped]:
+        """The last lines, each with its moment."""
+        return stamped(self.raws(max(0, len(self) - number), len(self)))
+
+    def raws(self, start: int, stop: int) -> list[bytes]:
+        """These lines with their timestamps; `stop` may be beyond the end."""
+        start = max(0, start)
+        with self._lock:
+            stop = min(stop, len(self.times))
+            first = len(self.times) - len(self._recent)
+            if start >= first:
+                return self._recent[start - first : max(stop, start) - first]
+            newest = self._recent[max(start, first) - first : stop - first] if stop > first else []
+            starts = self._starts[start : min(stop, first) + 1] if start < first else self._starts[:0]
+            size = self._size
+        if not starts:
+            return newest
+        return self._from_disk(starts, min(stop, first) - start, size) + newest
+
+    def texts(self, start: int, stop: int) -> list[bytes]:
+        """These lines without their timestamps."""
+        return texts_of(self.raws(start, stop))
+
+    def picked(self, numbers: Sequence[int]) -> list[bytes]:
+        """The texts of these lines, whose numbers grow; neighbours are read together."""
+        texts: list[bytes] = []
+        at = 0
+        while at < len(numbers):
+            end = at + 1
+            while end < len(numbers) and numbers[end] == numbers[end - 1] + 1:
+                end += 1
+            texts += self.texts(numbers[at], numbers[end - 1] + 1)
+            at = end
+        return texts
+
+    def _from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
+        """`count` lines that start there; the last of `starts` is that of the line after, if there is one."""
+        there = [start for start in starts[:count] if start != _NOWHERE]
+        if self.file is None or not there:
+            return [LOST] * count
+        end = starts[count] if count < len(starts) and starts[count] != _NOWHERE else size
+        try:
+            with self.file.open("rb") as file:
+                data = os.pread(file.fileno(), end - there[0], there[0])
+        except OSError:  # somebody cleared the folder: that is what is shown instead
+            return [GONE] * count
+        if len(there) == count and data.count(b"\n") == count:
+            return data.split(b"\n")[:-1]
+        lines = iter(data.split(b"\n"))
+        return [LOST if start == _NOWHERE else next(lines, GONE) for start in starts[:count]]
+
+
+def append_to(file: Path, data: bytes) -> int:
+    """Add to a file that only its owner may read; its size then. What could not be added whole is taken back."""
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        before = os.fstat(fd).st_size
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+        except OSError:
+            os.ftruncate(fd, before)
+            raise
+        return before + len(data)
+    finally:
+        os.close(fd)

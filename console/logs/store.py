@@ -1,0 +1,392 @@
+"""Where logs are kept: a folder for each JobSet by its uid, in it one for each attempt, there a file per container.
+
+    logs/UID/job.json                           which job it was
+    logs/UID/attempt-0/0007.main.POD-UID.log   rank 7, container main
+
+Files can be read by their owner only and hold no secrets; lines are only ever added. Of several consoles on one job
+the first writes here; the others keep a copy of their own, and what the first missed is added when they leave.
+
+What of a job's log is on the disk: its folder, the lines in it, and how its ranks ended.
+
+What the ranks of a job printed, as files one file a rank, and the tables apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import shutil
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.folders import make_private
+from console.logs.segment import Part, append_to
+from console.scheduling.failure import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from console.kube.objects.pod import Pod
+    from console.logs.line import RankLine
+
+
+KEEP_DAYS = 30.0
+"""Days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise."""
+KEEP_GB = 20.0
+"""Gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first."""
+TAIL = 5000
+"""Last lines of a file that are looked through for those that stand there already."""
+_FILE = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
+_ATTEMPT = re.compile(r"attempt-(\d+)")
+_PRIVATE = "private-"
+
+
+class JobNote(msgspec.Struct, frozen=True):
+    """Which job a folder is about."""
+
+    uid: str
+    namespace: str
+    name: str
+    context: str = ""
+    ranks: int = 0
+    created: float = 0.0
+    recipe: str = ""
+
+
+def logs_folder() -> Path:
+    """The folder of all logs, in the folder for state of the XDG rules."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
+    return home / "a4" / "logs"
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The logs of one JobSet."""
+
+    folder: Path
+    note: JobNote
+    private: bool = False
+    """Whether another console writes the files, and this one a copy of its own."""
+    _lock: int = -1
+
+    @classmethod
+    def open(cls, root: Path, note: JobNote) -> Shelf:
+        """Make the folder, or go on with it; OSError if the disk will not have it."""
+        folder = root / _safe(note.uid)
+        make_private(folder)
+        if not (folder / "job.json").exists():
+            fresh = folder / f".job.{os.getpid()}"
+            fresh.unlink(missing_ok=True)
+            append_to(fresh, msgspec.json.encode(note))
+            fresh.replace(folder / "job.json")
+        shelf = cls(folder, note)
+        shelf.private = not shelf._take()
+        return shelf
+
+    def _take(self) -> bool:
+        """Become the one that writes; whether nobody else is."""
+        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = -1
+            return False
+        return True
+
+    @property
+    def _own(self) -> Path:
+        return self.folder / f"{_PRIVATE}{os.getpid()}" if self.private else self.folder
+
+    def place(self, rank: int, attempt: int, container: str, uid: str) -> Path:
+        """The file for the lines of that container; its folder is made. OSError if the disk will not have it."""
+        file = self._own / f"attempt-{attempt}" / f"{rank:04}.{_safe(container or 'main')}.{_safe(uid or 'pod')}.log"
+        make_private(file.parent)
+        return file
+
+    def parts(self) -> Iterator[Part]:
+        """All that is kept, one container after the other, the oldest attempt first."""
+        for attempt, file in sorted(_files(self.folder)):
+            match = _FILE.fullmatch(file.name)
+            if match is not None:
+                yield Part.read(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
+
+    def close(self) -> None:
+        """Let others write. A copy of its own is added to the common files, if nobody else writes those."""
+        if self.private:
+            own = self._own
+            if self._take():
+                self._hand_in(own)
+            shutil.rmtree(own, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _hand_in(self, own: Path) -> None:
+        """Adds the lines that the common files do not have: those after their last moment."""
+        for _, file in sorted(_files(own)):
+            common = self.folder / file.relative_to(own)
+            make_private(common.parent)
+            mine = Part.read(file, 0)
+            theirs = Part.read(common, 0) if common.exists() else Part(0, file=common)
+            theirs.mend()
+            known = {raw for _, raw in theirs.tail(TAIL)}
+            last = theirs.times[-1] if theirs.times else -1.0
+            fresh = [raw for moment, raw in mine.tail(len(mine)) if moment >= last and raw not in known]
+            if fresh:
+                append_to(common, b"".join(raw + b"\n" for raw in fresh))
+
+    # endings
+
+    def tell(self, ending: Ending) -> None:
+        """Keep how a rank ended; only the console that writes does."""
+        if not self.private:
+            append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
+
+    def endings(self) -> tuple[Ending, ...]:
+        """How ranks ended badly, as they were told."""
+        with suppress(FileNotFoundError):
+            lines = (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]
+            return tuple(ending for line in lines if (ending := _decoded(line)) is not None)
+        return ()
+
+
+def _safe(name: str) -> str:
+    """As the name of a file, whatever a server may call a thing."""
+    return re.sub(r"[^0-9A-Za-z-]", "_", name)
+
+
+def _decoded(line: bytes) -> Ending | None:
+    try:
+        return msgspec.json.decode(line, type=Ending)
+    except msgspec.DecodeError:  # a line that a crash cut
+        return None
+
+
+def _files(folder: Path) -> Iterator[tuple[int, Path]]:
+    for attempt in folder.glob("attempt-*"):
+        number = _ATTEMPT.fullmatch(attempt.name)
+        if number:
+            for file in attempt.glob("*.log"):
+                yield int(number[1]), file
+
+
+def kept(root: Path) -> list[Shelf]:
+    """All jobs of which logs are kept, the newest first."""
+    found: list[tuple[float, Shelf]] = []
+    for file in root.glob("*/job.json"):
+        with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
+            note = msgspec.json.decode(file.read_bytes(), type=JobNote)
+            found.append((note.created or file.stat().st_mtime, Shelf(file.parent, note)))
+    return [shelf for _, shelf in sorted(found, key=lambda each: -each[0])]
+
+
+def kept_job(root: Path, context: str, namespace: str, name: str, uid: str = "") -> Shelf | None:
+    """The job of that uid, or without one the newest of that name in that context, of which logs are kept."""
+
+    def is_it(note: JobNote) -> bool:
+        if uid:
+            return (note.namespace, note.name, note.uid) == (namespace, name, uid)
+        return (note.context, note.namespace, note.name) == (context, namespace, name)
+
+    return next((each for each in kept(root) if is_it(each.note)), None)
+
+
+def limits() -> tuple[float, float]:
+    """How long logs are kept (seconds), and how much they may take (bytes), as the environment says it."""
+    return _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
+
+
+def _number(name: str, usual: float) -> float:
+    try:
+        number = float(os.environ.get(name, ""))
+    except ValueError:
+        return usual
+    return number if number >= 0 else usual
+
+
+def sweep(root: Path, *, now: float | None = None) -> list[str]:
+    """Remove what is older than it may be, then the oldest until the rest is small enough; uids of what went.
+
+    A job that a console writes at this moment stays.
+    """
+    age, most = limits()
+    now = time.time() if now is None else now
+    jobs = sorted((_last_change(folder), _size(folder), folder) for folder in root.glob("*/") if folder.is_dir())
+    total = sum(size for _, size, _ in jobs)
+    gone = []
+    for changed, size, folder in jobs:
+        if (now - changed > age or total > most) and _removed(folder):
+            total -= size
+            gone.append(folder.name)
+    return gone
+
+
+def _removed(folder: Path) -> bool:
+    with suppress(OSError):
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+        return True
+    return False
+
+
+def _last_change(folder: Path) -> float:
+    return max((file.stat().st_mtime for file in folder.rglob("*.*") if file.is_file()), default=folder.stat().st_mtime)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+class Kept:
+    """The folder of one job, once it is known which job it is; of a disk that takes nothing it is said why."""
+
+    def __init__(self) -> None:
+        self._shelf: Shelf | None = None
+        self.trouble = ""
+        """Why lines are not kept; empty: they are."""
+        self._told: set[tuple[int, int, str, str]] = set()
+
+    @property
+    def note(self) -> JobNote | None:
+        """Which job the folder is about."""
+        return self._shelf.note if self._shelf is not None else None
+
+    async def endings(self) -> tuple[Ending, ...]:
+        """How ranks ended, as far as it was written down."""
+        return await asyncio.to_thread(self._shelf.endings) if self._shelf is not None else ()
+
+    async def open(self, folder: Path, note: JobNote) -> list[Part]:
+        """The folder of that job, to write in; gives what is in it."""
+        self._shelf = None
+        with self.refusals():
+            shelf = await asyncio.to_thread(Shelf.open, folder, note)
+            parts = await asyncio.to_thread(lambda: list(shelf.parts()))
+            told = await asyncio.to_thread(shelf.endings)
+            self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
+            self._shelf = shelf
+            return parts
+        return []
+
+    async def read(self, shelf: Shelf) -> list[Part]:
+        """The folder of a job that is gone; gives what is in it."""
+        self._shelf = shelf
+        return await asyncio.to_thread(lambda: list(shelf.parts()))
+
+    async def tell(self, ending: Ending) -> None:
+        """Write down how a rank ended, once."""
+        name = ending.attempt, ending.rank, ending.pod, ending.cause
+        if name in self._told:
+            return
+        self._told.add(name)
+        if self._shelf is not None:
+            with self.refusals():
+                await asyncio.to_thread(self._shelf.tell, ending)
+
+    async def part(self, kept: Part | None, rank: int, pod: Pod, container: str) -> Part:
+        """Where the lines of a container go: behind those that are kept of it, if it is this console that writes."""
+        part = Part(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
+        shelf = self._shelf
+        if shelf is not None:
+            with self.refusals():
+                if kept is not None and not shelf.private:
+                    await asyncio.to_thread(kept.mend)
+                    kept.pod = pod.name
+                    return kept
+                part.file = await asyncio.to_thread(shelf.place, rank, pod.attempt, container, pod.uid)
+        return part
+
+    async def write(self, parts: Iterable[Part]) -> bool:
+        """Write what waits in these; whether the disk took it."""
+
+        def write_all(waiting: list[Part]) -> None:
+            for part in waiting:
+                part.write()
+
+        waiting = [part for part in parts if part.pending]
+        if not waiting:
+            return True
+        with self.refusals():
+            await asyncio.to_thread(write_all, waiting)
+            self.trouble = ""
+            return True
+        return False
+
+    async def close(self) -> None:
+        """Let the folder go."""
+        if self._shelf is not None:
+            await asyncio.to_thread(self._shelf.close)
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """What the disk refuses is said, and following goes on."""
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or str(error)
+            self.trouble = f"Not kept on disk: {why[:1].lower()}{why[1:]}; following goes on"
+
+
+RESULTS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
+_TABLE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")
+"""A line of nccl-tests: of its head, its foot or a row."""
+_BEGUN = re.compile(r"step \d+ connectivity: run$")
+_ENDED = re.compile(r"step \d+ connectivity: (?:done|failed)\b")
+"""Lines of the launcher between which every rank names its node."""
+_FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
+"""A line about who reached whom."""
+
+
+class LogFiles:
+    """Files in one folder; call `add` in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._reaching = False
+        """Whether pod 0 is in the step in which every rank names its node."""
+        self.counted: dict[str, int] = {}
+        """Name of each file -> its lines."""
+
+    def path(self, name: str) -> Path:
+        """Where one of the files is."""
+        return self._folder / name
+
+    def add(self, lines: Iterable[RankLine]) -> None:
+        """More lines, of any ranks."""
+        texts: dict[str, list[str]] = {}
+        for line in lines:
+            name = "coordinator" if line.rank == 0 else f"worker-{line.rank}"
+            texts.setdefault(f"pod-logs/{name}.log", []).append(line.text)
+            if line.rank == 0 and (result := self._result(line.text)):
+                texts.setdefault(result, []).append(line.text)
+        for name, found in texts.items():
+            path = self.path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.writelines(f"{text}\n" for text in found)
+            self.counted[name] = self.counted.get(name, 0) + len(found)
+
+    def _result(self, text: str) -> str:
+        """The file of results that a line of pod 0 belongs into; empty: none."""
+        if _BEGUN.match(text):
+            self._reaching = True
+        if _ENDED.match(text):
+            self._reaching = False
+            return CONNECTIVITY
+        if self._reaching:
+            return CONNECTIVITY
+        if _TABLE.match(text):
+            return RESULTS
+        return CONNECTIVITY if _FOUND.search(text) else ""

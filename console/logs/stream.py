@@ -1,0 +1,197 @@
+"""The connection to the log of one container, and where its lines go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from time import time
+from typing import TYPE_CHECKING, Protocol
+
+from console.errors import ConsoleError, NotAllowed
+from console.logs.line import Coverage, Gap, StreamState
+from console.logs.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from console.kube.objects.pod import Container, Pod
+    from console.logs.container_log import Memory, Stamped, Wanted
+    from console.logs.segment import Part
+    from console.scheduling.ranks import Rank
+
+
+REFUSED_AGAIN = 30.0
+"""Seconds until a log that is refused is asked for again, at most: that of a container that just started comes soon."""
+_BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
+AT_ONCE = 600.0
+"""Seconds by which the clocks of machines may differ."""
+
+
+class Stream(Protocol):
+    """A connection to the log of one container; see `console.logs.container_log.LogStream`."""
+
+    state: StreamState
+    gaps: list[tuple[float, float]]
+    restarts: int
+    memory: Memory
+    open: bytes
+
+    def batches(self) -> AsyncGenerator[list[Stamped], None]:
+        """New lines; none of them where only `open` changed."""
+
+    async def run(self, to: Callable[[list[Stamped]], None]) -> None:
+        """The same, each given to `to`."""
+
+
+class OpenStream(Protocol):
+    """Makes a connection."""
+
+    def __call__(
+        self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+    ) -> Stream:
+        """What is wanted, what was given before, what whole lines pass through, restarts of the container so far."""
+
+
+@dataclass
+class Followed:
+    """One container, its connection, and its lines."""
+
+    part: Part
+    stream: Stream
+    main: bool
+    task: asyncio.Task[None] | None = None
+    error: ConsoleError | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    refusals: int = 0
+    """How often it was refused since the last line."""
+    again: float = 0.0
+    """When a refused log may be asked for again, by the loop's clock."""
+    tail: int = 0
+    """How many last lines it is opened with, until it is known whether there were more; 0: with all."""
+    opened: float = field(default_factory=time)
+
+    def take(self, batch: list[Stamped]) -> None:
+        """New lines, or another picture of one that has no end yet."""
+        self.part.append(batch)
+        self.part.open = self.stream.open
+        self.refusals = 0
+
+    def begins_late(self) -> bool:
+        """Whether as many lines as were asked for were there already: then there may be older ones.
+
+        Once it is known that there were fewer, it is not asked again.
+        """
+        if not self.tail or not len(self.part):
+            return False
+        if self.part.times[-1] > self.opened + AT_ONCE and len(self.part) < self.tail:
+            self.tail = 0  # these are new, and all that were there have come
+        return 0 < self.tail <= len(self.part)
+
+    def refused(self, error: ConsoleError) -> None:
+        """The server refuses the log, or has not answered for minutes."""
+        self.error, self.stream.state = error, StreamState.REFUSED
+        soon = 0.5 * 2.0 ** min(self.refusals, 9)
+        wait = REFUSED_AGAIN if isinstance(error, NotAllowed) else min(REFUSED_AGAIN, soon)
+        self.refusals += 1
+        self.again = asyncio.get_running_loop().time() + wait
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it was refused, and is to be asked for again by now."""
+        ended = self.task is None or self.task.done()
+        return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What may be missing."""
+        found = [Gap(self.part.rank, since, until) for since, until in self.stream.gaps]
+        if found and self.stream.state is StreamState.CUT:
+            found[-1] = replace(found[-1], why="its pod was gone before the end of its log was read")
+        return found
+
+    async def leave_out(self) -> None:
+        """Keep it on the disk that there may be older lines; OSError."""
+        last, self.tail = self.tail, 0
+        await asyncio.to_thread(self.part.leave_out, last)
+
+
+async def fill(part: Part, streams: OpenStream, pod: Pod, container: str) -> None:
+    """Fetch the lines that an earlier reader left out, if the container still has them; OSError of the disk."""
+    from console.logs.container_log import Memory, Wanted
+
+    if not part.opened_with or not part.times:
+        return
+    first, before = part.times[0], list[bytes]()
+    wanted = Wanted(pod.namespace, pod.name, container, follow=False)
+    with suppress(ConsoleError):  # coverage goes on saying that they are missing
+        async with aclosing(streams(wanted, Memory(), Redactor().lines, -1).batches()) as batches:
+            async for batch in batches:
+                before += [raw for moment, raw in batch if moment < first]
+                if batch[-1][0] >= first:
+                    break
+        await asyncio.to_thread(part.fill, before)
+
+
+def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], disk: str, *, gone: bool) -> Coverage:
+    """How it stands with all ranks: of each the newest container that does the work counts."""
+    states: dict[int, StreamState] = {}
+    gaps: list[Gap] = []
+    errors: list[str] = []
+    for each in followed:
+        if each.main:
+            states[each.part.rank] = each.stream.state
+        gaps += each.gaps
+        errors += [str(each.error)] if each.error else []
+    number = Counter(states.values())
+    parts = list(parts)
+    opened = [part for part in parts if part.opened_with]
+    if gone and not states:
+        number[StreamState.ENDED] = ranks
+    return Coverage(
+        ranks,
+        number[StreamState.LIVE],
+        number[StreamState.RECONNECTING],
+        max(0, ranks - sum(number.values())) + number[StreamState.WAITING],
+        number[StreamState.ENDED],
+        number[StreamState.CUT],
+        number[StreamState.REFUSED],
+        tuple(gaps),
+        len({part.rank for part in opened}),
+        max((part.opened_with for part in opened), default=0),
+        sum(part.lost for part in parts),
+        errors[0] if errors else "",
+        disk,
+    )
+
+
+def unread(followed: Iterable[Followed], parts: Iterable[Part]) -> tuple[Gap, ...]:
+    """Of which ranks lines may be missing, and of what time: before a log that was opened late, and after one broke."""
+    found: list[Gap] = []
+    ends: dict[int, float] = {}
+    for part in sorted(parts, key=lambda each: each.times[0] if each.times else float("inf")):
+        if part.opened_with:
+            until = part.times[0] if part.times else float("inf")
+            found.append(Gap(part.rank, ends.get(part.rank, 0.0), until, "older lines were left out"))
+        if part.times:
+            ends[part.rank] = max(ends.get(part.rank, 0.0), part.times[-1])
+    for each in followed:
+        found += each.gaps
+        if each.main and each.stream.state in _BROKEN:
+            found.append(Gap(each.part.rank, ends.get(each.part.rank, 0.0), float("inf"), "not read so far"))
+    return tuple(found)
+
+
+def worth(rank: Rank) -> list[Container]:
+    """The containers of a rank whose logs are followed: the main one, and those that prepare it.
+
+    One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.
+    """
+    if rank.pod is None or rank.pod.main is None:
+        return []
+    main = rank.pod.main
+    started = rank.pod.finished or main.restarts > 0 or main.state != "waiting"
+    first = [each for each in rank.pod.containers if each.init and (
+        each.state == "terminated" or (each.state == "running" and not started))]  # fmt: skip
+    return [*first, main] if started else first

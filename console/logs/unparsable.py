@@ -1,0 +1,81 @@
+"""Lines of a log that look like a report of a program whose format is half known, and cannot be read.
+
+Counts the lines of a log while it is read, and keeps count of those that could not be read though they should.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Such lines; the first one is kept, so that a person can see what it says."""
+
+    first: int
+    """Number of the first line, from 1."""
+    last: int
+    lines: int
+    text: str
+    """The first line."""
+    goes_on: bool = True
+    """Whether no line of that kind could be read after it."""
+
+    @property
+    def words(self) -> str:
+        """As a person would say it: "unreadable since line 120 (3 lines)"."""
+        number = f"{self.lines:,} line{'s' if self.lines > 1 else ''}"
+        if self.goes_on:
+            return f"unreadable since line {self.first:,} ({number})"
+        where = f"line {self.first:,}" if self.first == self.last else f"lines {self.first:,} to {self.last:,}"
+        return f"{number} unreadable ({where})"
+
+
+KEPT = 300
+"""Letters of a line that are kept."""
+
+
+class Puzzle:
+    """What could not be read of one log."""
+
+    def __init__(self) -> None:
+        self.told: Unreadable | None = None
+        """None: all could be read."""
+        self._before = 0
+        """Lines before the present block."""
+        self._block, self._start = b"", 0
+        self._counted, self._lines = 0, 0
+        """Up to where the lines of the block are counted, and how many those are."""
+
+    def begin(self, block: bytes, line: int | None = None) -> None:
+        """The next block; `line`: the number of its first line, where lines before it were left out."""
+        self._block, self._counted, self._lines = block, 0, 0
+        if line is not None:
+            self._before = line - 1
+
+    def at(self, start: int) -> None:
+        """The line that begins there is read next."""
+        self._start = start
+
+    def end(self) -> None:
+        """The block is read."""
+        self._before += self._block.count(b"\n")
+        self._block, self._start = b"", 0
+
+    def unread(self, text: str) -> None:
+        """The line could not be read."""
+        if self._start < self._counted:
+            self._counted, self._lines = 0, 0
+        self._lines += self._block.count(b"\n", self._counted, self._start)
+        self._counted = self._start
+        number = self._before + self._lines + 1
+        old = self.told
+        if old is None:
+            self.told = Unreadable(number, number, 1, text.strip()[:KEPT])
+        else:
+            self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
+
+    def read(self) -> None:
+        """A line of that kind could be read."""
+        if self.told is not None and self.told.goes_on:
+            self.told = replace(self.told, goes_on=False)

@@ -1,0 +1,1 @@
+"""What jobs measure: NCCL tests, training, GPUs, and the alarms about them."""

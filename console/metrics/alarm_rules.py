@@ -1,0 +1,247 @@
+"""What a job sounds an alarm for, and how much of it is enough (pure).
+
+When the next step of a run is late, and when that is an alarm: by the run's own past (pure).
+
+A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
+next line is due in a log that tells of every hundredth step only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AlarmKind(StrEnum):
+    """What is wrong."""
+
+    STALL = "stall"
+    """No new iteration."""
+    SILENT = "silent"
+    """No new line of any rank."""
+    NAN = "nan"
+    SPIKE = "spike"
+    BUSBW = "busbw"
+    """A test of NCCL is under the line, or has wrong values."""
+    BEHIND = "behind"
+    """A rank is behind the others."""
+    RESTART = "restart"
+    FAILED = "failed"
+    """The job is over, and it failed."""
+    GPU = "gpu"
+    """An Xid, ECC errors, a clock that is held down."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is over once its cause is; the others are things that happened."""
+        return self in (AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
+
+
+GLYPH = "▲"
+_NEXT = {
+    AlarmKind.STALL: ("H", "hang", "shows which rank the others wait for"),
+    AlarmKind.SILENT: ("H", "hang", "shows which rank the others wait for"),
+    AlarmKind.BEHIND: ("H", "hang", "shows where each rank is"),
+    AlarmKind.NAN: ("t", "training", "shows the curve"),
+    AlarmKind.SPIKE: ("t", "training", "shows the curve"),
+    AlarmKind.BUSBW: ("b", "nccl", "shows the table"),
+    AlarmKind.RESTART: ("l", "logs", "shows the log"),
+    AlarmKind.FAILED: ("l", "why", "shows what failed first"),
+    AlarmKind.GPU: ("h", "gpus", "shows which GPU"),
+}
+"""Key on the pages of jobs, command, and what it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One alarm of one job."""
+
+    kind: AlarmKind
+    words: str
+    """What is wrong, in a sentence without its end."""
+    time: float
+    """When it was noticed, in seconds since the epoch, by this machine's clock."""
+    namespace: str = ""
+    job: str = ""
+    over: float = 0.0
+    """When its cause was gone; 0.0: it is still there, or it is something that happened."""
+    more: str = ""
+    """What else is to be known of it: which rank the others wait for, the last checkpoint."""
+    held: int = 0
+    """GPUs that a stop of the job frees."""
+    began: float = 0.0
+    """When it happened: the last step before a stall, the first one that is no number; 0.0: not known."""
+    ended: str = ""
+    """What ended it where that was not the end of its cause, such as "the job ended"."""
+
+    @property
+    def since(self) -> float:
+        """When it happened, else when it was noticed."""
+        return self.began or self.time
+
+    @property
+    def over_words(self) -> str:
+        """That it is no more, and how; empty while it is there."""
+        return "" if not self.over else f"until {self.ended}" if self.ended else "over"
+
+    @property
+    def now(self) -> bool:
+        """Whether it is to be seen beside the job."""
+        return not self.over
+
+    @property
+    def next(self) -> str:
+        """What to do next, by key and by command."""
+        key, verb, why = _NEXT[self.kind]
+        frees = f"; x, or a4 stop {self.job}, frees {self.held} GPUs" if self.held else ""
+        return f"{key}, or a4 {verb} {self.job}, {why}{frees}" if self.job else ""
+
+    @property
+    def said(self) -> str:
+        """What is wrong, and what else is to be known of it."""
+        return f"{self.words}; {self.more}" if self.more else self.words
+
+    @property
+    def full(self) -> str:
+        """All of it in sentences."""
+        return f"{self.said}. {self.next}." if self.next else f"{self.said}."
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """How much is enough."""
+
+    silent: float = 600.0
+    """Seconds without a line of any rank."""
+    late: float = 30.0
+    """Seconds without a new step, at least, after which the next one is said to be late, without an alarm."""
+    late_steps: float = 10.0
+    """And so many usual steps; a run that makes longer pauses regularly has time for one of them."""
+    stall: float = 60.0
+    """Seconds without a new step, at least, after which that is an alarm."""
+    stall_steps: float = 25.0
+    """And so many usual steps, or the run's own longest pause and half of it again."""
+    warm_up: float = 1800.0
+    """Seconds without a line, or without an iteration, before there have been enough iterations to know the pace."""
+    pause: float = 1800.0
+    """Seconds without an iteration while the program evaluates, or saves or loads a checkpoint."""
+    behind: int = 20
+    """Steps that a rank is behind the foremost."""
+    gpus: float = 120.0
+    """Seconds between two looks at the GPUs; 0: none."""
+    busbw: float = 0.0
+    """GB/s that a test has to reach; 0: the usual line."""
+    streams: int = 32
+    """Logs that are followed at the same time for jobs whose page nobody opened; two for each job at first."""
+    running: bool = True
+    """Whether every running job is watched, not only those whose page was opened."""
+    off: tuple[AlarmKind, ...] = ()
+    """Alarms that nobody wants."""
+    notify: bool = True
+    """Whether the terminal is told (bell, OSC 9 and 777)."""
+
+
+LEAST = {
+    "silent": 1.0, "late": 1.0, "late_steps": 1.0, "stall": 1.0, "stall_steps": 1.0, "warm_up": 1.0, "pause": 1.0,
+    "behind": 1, "gpus": 0.0, "busbw": 0.0, "streams": 0,
+}  # fmt: skip
+"""Numbers of `Thresholds`, and the least that each may be."""
+
+SWITCHES = ("running", "notify")
+"""Those of `Thresholds` that are on or off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Of which running jobs what is heard."""
+
+    running: int = 0
+    """Running jobs of the chosen namespaces."""
+    heard: int = 0
+    """Those whose log is followed."""
+    streams: int = 0
+    most: int = 0
+    """Logs that are followed for them, and how many may be."""
+    refused: tuple[str, ...] = ()
+    """Why logs cannot be followed, each reason once."""
+
+    @property
+    def words(self) -> str:
+        """It in a sentence."""
+        jobs = "job" if self.running == 1 else "jobs"
+        if not self.running:
+            return "No job runs."
+        said = f"Alarms watch {self.heard} of {self.running} running {jobs}"
+        if self.heard == self.running:
+            return f"{said}."
+        left = self.running - self.heard
+        others = "the other" if left == 1 else f"the {left} others"
+        why = self.refused[0].rstrip(".") if self.refused else f"at most {self.most} logs are followed"
+        return f"{said}; of {others} only restarts and failures are told ({why})."
+
+
+ENOUGH = 5
+"""Steps after which the pace of a run is known: the first ones compile, and fill caches."""
+ONCE = 300.0
+"""Seconds of a pause that was made only once which count: a longer one may have been a fault that passed."""
+_LATE_LINES, _ALARM_LINES = 2.0, 3.0
+"""Times the usual time between two lines that tell of steps."""
+_LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5
+"""Times the longest pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How regularly a run makes steps; seconds."""
+
+    pace: float
+    """Of one step."""
+    between: float = 0.0
+    """Usually from one line that tells of a step to the next."""
+    pause: float = 0.0
+    """The longest between two such lines, but for the start, restarts, and what happened once (see ONCE)."""
+
+    def late_after(self, limits: Thresholds) -> float:
+        """Seconds after the last step from which on the next one is late."""
+        return max(limits.late, limits.late_steps * self.pace, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
+
+    def alarm_after(self, limits: Thresholds) -> float:
+        """Seconds after the last step from which on it is an alarm."""
+        return max(
+            limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * self.pause
+        )
+
+
+class Pauses:
+    """The longest times between two lines with steps, as they are read."""
+
+    def __init__(self) -> None:
+        self._first = self._second = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        if seconds > self._first:
+            self._first, self._second = seconds, self._first
+        elif seconds > self._second:
+            self._second = seconds
+
+    @property
+    def longest(self) -> float:
+        """The longest; one that was made only once counts as far as ONCE."""
+        return max(self._second, min(self._first, ONCE))
+
+
+def late_words(quiet: float, step: int | None, pace: float | None) -> str:
+    """It in words: "no step for 34 s after step 9, usually one takes 2.8 s"."""
+    after = f" after step {step:,}" if step is not None else ""
+    usual = f", usually one takes {_pace_words(pace)}" if pace else ""
+    return f"no step for {time_words(quiet)}{after}{usual}"
+
+
+def _pace_words(pace: float) -> str:
+    return f"{pace:.3g} s" if pace >= 1 else f"{1000 * pace:.3g} ms"
+
+
+def time_words(seconds: float) -> str:
+    """In words that change seldom: whole minutes from the second on."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

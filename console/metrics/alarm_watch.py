@@ -1,0 +1,271 @@
+"""Listens to one job and says what is wrong with it: fed with lines and looks, it knows no clock and no cluster (pure).
+
+Moments are those of this machine's clock at which something was heard: clocks of nodes may be minutes apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from console.metrics.alarm_rules import ENOUGH, Alarm, AlarmKind, Rhythm, Thresholds, late_words, time_words
+
+SETTLES = 10.0
+"""Seconds at first in which lines come that were printed before anybody listened."""
+MOST_READING = 60.0
+"""Seconds that a log may take to be read once more; a run that restarted never comes to where it was."""
+MOST = 200
+"""Alarms that are kept."""
+_PAUSE = re.compile(
+    r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
+    r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
+)
+_XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")
+"""A line of the driver with the number of the fault; people and programs write the word too."""
+_HANGS = (AlarmKind.STALL, AlarmKind.SILENT)
+"""Two signs of one trouble."""
+_FREES = {AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN}
+"""Alarms for which a job is stopped."""
+_WORDS = ("val", "VAL", "heck", "HECK")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job is at one moment."""
+
+    running: bool
+    """It runs, its pods too; what does not run is silent for a good reason."""
+    finished: bool = False
+    restarts: int = 0
+    restart_words: str = ""
+    step: int | None = None
+    """Latest iteration; None: none yet."""
+    step_time: float = 0.0
+    """When it was printed, where that was before anybody listened; else 0.0."""
+    steps: int = 0
+    """How many there have been."""
+    rhythm: Rhythm | None = None
+    """How regularly they come; None while there are too few."""
+    pace: float | None = None
+    """Seconds of one, as the program says."""
+    blamed: str = ""
+    """The rank that the others wait for, in words, if somebody looked."""
+    blamed_at: float = 0.0
+    """When that was."""
+    trained: bool = False
+    """The program said that training is over."""
+    nan: str = ""
+    """What is no number now; empty: all is."""
+    saved: str = ""
+    """The last checkpoint, in words, if its log tells of one."""
+    held: int = 0
+    """GPUs that a stop of the job frees."""
+    nan_at: float = 0.0
+    """When the first of them was printed; 0.0: not known."""
+    failed_at: float = 0.0
+    """When the job failed."""
+    spikes: tuple[tuple[float, float, str], ...] = ()
+    """Each spike of the loss: its step, when it was printed, and in words."""
+    failed_tests: tuple[tuple[str, str], ...] = ()
+    """Tests that failed: what tells them apart, and why."""
+    behind: tuple[tuple[int, int], ...] = ()
+    """Ranks and by how many steps they are behind."""
+    gpus: tuple[str, ...] = ()
+    """Faults of GPUs."""
+    failed: str = ""
+    """Why the job is over; empty: it is not, or it ended well."""
+    stopped: bool = False
+    """Somebody stops it, or it is gone: what was wrong with it by then stays."""
+
+
+class AlarmWatch:
+    """The alarms of one job."""
+
+    def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float) -> None:
+        self.alarms: list[Alarm] = []
+        """In the order in which they began."""
+        self.quiet = "no pod has"
+        """Who has printed nothing while nobody has: those who are heard."""
+        self.line_at = self.step_at = now
+        """When something was printed last, and when there was a new iteration."""
+        self.heard_any = False
+        self.late = ""
+        """That the next step is late, in words; empty: it is not."""
+        self.unproved = False
+        """Whether it would be an alarm by the times in its log, but has had no time yet to show that it lives."""
+        self._begun = self._listens = now
+        self._awaited: int | None = None
+        """The iteration that was heard before another one began to listen, who has not read as far yet."""
+        self._read: tuple[int | None, float] = (None, now)
+        """How far that one is, and since when."""
+        self._key, self._limits = key, thresholds
+        self._last: Look | None = None
+        self._pausing = False
+        self._xids: list[tuple[str, float]] = []
+        self._open: dict[AlarmKind, Alarm] = {}
+        """Alarms that last."""
+        self._done: set[tuple[AlarmKind, object]] = set()
+
+    @property
+    def now(self) -> tuple[Alarm, ...]:
+        """Alarms whose cause is still there, and what happened."""
+        return tuple(each for each in self.alarms if each.now)
+
+    @property
+    def hears_steps(self) -> bool:
+        """Whether it has heard of steps, and for long enough to tell that one is late."""
+        return self._last is not None and self._last.step is not None and not self.unproved
+
+    def hear(self, now: float, text: str, printed: float = 0.0) -> None:
+        """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
+        early = now - self._listens < SETTLES and printed
+        self.line_at, self.heard_any = min(now, printed) if early else now, True
+        if "Xid" in text and _XID.search(text):
+            self._xids.append((text.strip()[:200], self.line_at))
+        elif any(word in text for word in _WORDS) and _PAUSE.search(text):
+            self._pausing = True
+
+    def hand_over(self, now: float) -> None:
+        """Another one listens from here on, who reads what was printed before once more."""
+        self.quiet, self._listens = "no pod has", now
+        if self._last is not None:
+            self._awaited, self._read = self._last.step, (None, now)
+            self._last = replace(self._last, step=None, steps=0)
+
+    def look(self, now: float, look: Look) -> list[Alarm]:
+        """How it is at that moment; the alarms that are new."""
+        if self._catches_up(now, look) or look.stopped:
+            return []
+        known = len(self.alarms)
+        before = self._last
+        if before is None or look.step != before.step or look.steps != before.steps or not look.running:
+            first = before is None or before.step is None or now - self._listens < SETTLES
+            self.step_at = min(now, look.step_time) if first and look.step_time else now
+            self._pausing = self._pausing and before is not None and look.step == before.step
+        if not look.running or (before and before.restarts != look.restarts):
+            self.line_at = now
+        self._happened(now, look, before)
+        self._lasting(now, look)
+        self._last = look
+        del self.alarms[: max(0, len(self.alarms) - MOST)]
+        return self.alarms[min(known, len(self.alarms)) :]
+
+    def _catches_up(self, now: float, look: Look) -> bool:
+        """Whether the one who listens since `hand_over` still reads what was heard before."""
+        if self._awaited is None:
+            return False
+        if look.step != self._read[0]:
+            self._read = look.step, now
+        there = look.step is not None and look.step >= self._awaited
+        if there or look.finished or now - self._read[1] >= SETTLES or now - self._listens >= MOST_READING:
+            self._awaited = None
+        return self._awaited is not None
+
+    def _happened(self, now: float, look: Look, before: Look | None) -> None:
+        """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""
+        told: list[tuple[AlarmKind, object, str, float]] = [
+            (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - SETTLES
+        ]
+        told += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
+        if before is None:
+            self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
+        if look.failed:
+            told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
+        if look.restarts:
+            words = f"restarted, attempt {look.restarts + 1}" + (
+                f": {look.restart_words}" if look.restart_words else ""
+            )
+            told.append((AlarmKind.RESTART, look.restarts, words, 0.0))
+        told += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
+        self._xids = []
+        for kind, name, words, at in told:
+            if (kind, name) not in self._done:
+                self._done.add((kind, name))
+                self._sound(Alarm(kind, words, now, *self._key, began=min(now, at)))
+
+    def _lasting(self, now: float, look: Look) -> None:
+        """What is over once its cause is."""
+        stalled = self._stalled(now, look)
+        counts = AlarmKind.STALL not in self._limits.off
+        silent = "" if stalled and counts else self._silent(now, look)
+        worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
+        late = sum(by >= self._limits.behind for _, by in look.behind)
+        behind = ""
+        if late and look.running:
+            more = f" and {late - 1} more" if late > 1 else ""
+            behind = f"pod {worst[0]}{more} {worst[1]} steps behind the foremost"
+        saved = f"last checkpoint before: {look.saved}" if look.saved else ""
+        blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - SETTLES) else ""
+        for kind, words, beside, began in (
+            (AlarmKind.STALL, stalled, blamed, self.step_at), (AlarmKind.SILENT, silent, blamed, self.line_at),
+            (AlarmKind.BEHIND, behind, "", 0.0), (AlarmKind.NAN, look.nan, saved, look.nan_at),
+            (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
+        ):  # fmt: skip
+            held = look.held if kind in _FREES else 0
+            alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
+            self._keep(alarm, "" if look.running else _why_not_running(look))
+
+    def _keep(self, alarm: Alarm, ended: str) -> None:
+        """Begin an alarm, keep its words true, or end it if it has none; `ended`: by what, if not by its cause."""
+        lasting = self._open.pop(alarm.kind, None)
+        if not alarm.words:
+            if lasting is not None:
+                self._change(lasting, replace(lasting, over=alarm.time, ended=ended))
+            return
+        known = lasting or self._goes_on(alarm)
+        if known is None:
+            if self._sound(alarm):
+                self._open[alarm.kind] = alarm
+            return
+        self._open.pop(known.kind, None)
+        began = known.began or alarm.began
+        self._open[alarm.kind] = changed = replace(alarm, time=known.time, held=known.held, began=began)
+        self._change(known, changed)
+
+    def _goes_on(self, alarm: Alarm) -> Alarm | None:
+        """The alarm that told of this hang already: nothing was printed since that would have ended it."""
+        if alarm.kind not in _HANGS or alarm.kind in self._limits.off:
+            return None
+        return next((each for each in reversed(self.alarms) if each.kind in _HANGS and alarm.began < each.time), None)
+
+    def _change(self, before: Alarm, after: Alarm) -> None:
+        self.alarms = [after if each is before else each for each in self.alarms]
+
+    def _sound(self, alarm: Alarm) -> bool:
+        if alarm.kind in self._limits.off:
+            return False
+        self.alarms.append(alarm)
+        return True
+
+    def _stalled(self, now: float, look: Look) -> str:
+        """Why there should have been a step by now; empty if there need not. What is only late is in `late`."""
+        self.late, self.unproved = "", False
+        if not look.running or look.finished or look.trained or look.step is None:
+            return ""
+        quiet, rhythm = now - self.step_at, look.rhythm
+        late = rhythm.late_after(self._limits) if rhythm else self._limits.warm_up
+        limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
+        if self._pausing:
+            late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
+        words = late_words(quiet, look.step, look.pace if rhythm else None)
+        proved = now - self._begun >= max(SETTLES, 3 * rhythm.pace if rhythm else 0.0)
+        self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
+        self.late = words if quiet > late and proved else ""
+        return words if quiet > limit and proved else ""
+
+    def _silent(self, now: float, look: Look) -> str:
+        if not look.running or look.finished or look.trained or now - self._begun < SETTLES:
+            return ""
+        known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
+        limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
+        if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
+            limit = max(limit, look.rhythm.late_after(self._limits))
+        quiet = now - self.line_at
+        return f"{self.quiet} printed a line for {time_words(quiet)}" if quiet > limit else ""
+
+
+def _why_not_running(look: Look) -> str:
+    """What ended an alarm of a job whose program does not run."""
+    if look.finished:
+        return "the job failed" if look.failed else "the job ended"
+    return "its pods ended"

@@ -1,0 +1,449 @@
+"""Alarms of jobs: each job that is watched is followed until it ends, and whoever asks hears what is wrong with it.
+
+A job whose page was opened is followed wholly; of all other running jobs a log or two (see `patrol`).
+
+How much is enough the person says, see `console.metrics.thresholds`.
+
+All running jobs of the chosen namespaces are watched by a bounded number of logs; it says what is not heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.errors import ConsoleError
+from console.kube.objects.jobset import JobState
+from console.metrics.alarm_rules import Coverage
+from console.metrics.alarm_sources import TELLS_STEPS, Listening, faults, seen
+from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.gpu import DCGM
+from console.metrics.thresholds import read_thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    from console.hang.report import HangReport
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.container_log import LogStream
+    from console.logs.follow import Follow
+    from console.logs.job_log import JobLog
+    from console.metrics.alarm_rules import Alarm, Thresholds
+    from console.metrics.alarm_sources import Open
+    from console.metrics.gpus import Gpus
+    from console.metrics.job_monitor import Measures
+    from console.metrics.job_progress import JobMeasures
+    from console.metrics.rank_progress import Pulse
+
+
+EVERY = 2.0
+"""Seconds between two rounds."""
+AT_ONCE = 100
+"""Jobs that are taken on in one round."""
+PAST = 200
+"""Alarms of jobs that are over which are kept."""
+_RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
+
+
+class Patrol:
+    """Goes round."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        gpus: Callable[[], Gpus],
+        thresholds: Thresholds,
+        pass_line: Callable[[], float],
+        open_log: Open,
+        xray: Callable[[Key], HangReport | None] = lambda _: None,
+    ) -> None:
+        self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
+        self._pass_line, self._open, self._xray = pass_line, open_log, xray
+        self.namespace = ""
+        """The only one whose jobs are watched; empty: those of all."""
+        self.jobs: dict[Key, Listening] = {}
+        self.past: list[Alarm] = []
+        self.coverage = Coverage()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def alarms(self) -> list[Alarm]:
+        """All of them, those of jobs that are over too."""
+        return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
+
+    def give(self, key: Key) -> AlarmWatch | None:
+        """Somebody watches that job better from here on: what is known of it."""
+        job = self.jobs.pop(key, None)
+        if job is None:
+            return None
+        self._end(job)
+        job.watch.hand_over(time.time())
+        return job.watch
+
+    def round(self, kept: Collection[Key]) -> None:
+        """Look at every running job but those, which are watched already."""
+        running = self._running()
+        new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
+        for jobset in new[:AT_ONCE]:
+            if jobset.key not in self.jobs:
+                self.jobs[jobset.key] = Listening(self._cluster, jobset.key, self._thresholds, self._gpus, self._open)
+        shares = self._shares(running)
+        for key, job in list(self.jobs.items()):
+            line = self._thresholds.busbw or self._pass_line()
+            if not job.look(shares.get(key, 0), line, self._xray(key)) or not self._chosen(key):
+                self._end(self.jobs.pop(key))
+                self.past = [*self.past, *job.watch.alarms][-PAST:]
+        keys = {jobset.key for jobset in running}
+        own = [job for key, job in self.jobs.items() if key in keys]
+        self.coverage = Coverage(
+            len(running),
+            sum(key in kept for key in keys) + sum(job.heard for job in own),
+            sum(job.streams for job in self.jobs.values()),
+            self._thresholds.streams,
+            tuple(dict.fromkeys(job.refused for job in own if job.refused)),
+        )
+
+    def _chosen(self, key: Key) -> bool:
+        return self.namespace in ("", key[0])
+
+    def _running(self) -> list[JobSet]:
+        every = self._cluster.fleet.jobsets.values()
+        return [each for each in every if each.state in _RUNS and self._chosen(each.key)]
+
+    def _shares(self, running: list[JobSet]) -> dict[Key, int]:
+        """How many logs each job may follow."""
+        left, shares = self._thresholds.streams, {}
+        for jobset in _by_weight(running):
+            job = self.jobs.get(jobset.key)
+            if not left:
+                break
+            if job is not None:
+                shares[jobset.key] = share = min(left, job.wants(jobset.ranks))
+                left -= share
+        return shares
+
+    def _end(self, job: Listening) -> None:
+        task = asyncio.create_task(job.close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """End everything."""
+        for job in self.jobs.values():
+            self._end(job)
+        self.jobs = {}
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+def _by_weight(jobsets: list[JobSet]) -> list[JobSet]:
+    """The largest jobs first, the newest of equals."""
+    return sorted(jobsets, key=lambda each: (-each.gpus, -each.created))
+
+
+if TYPE_CHECKING:
+    Key = tuple[str, str]
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks."""
+PROVES = 60.0
+"""Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
+HEARS_EVERY = 0.2
+"""Seconds between two looks at a job that is heard for a moment only."""
+AT_A_TIME = 200
+"""Lines that are read before others get their turn."""
+TAIL = 2000
+"""Lines of each rank that are read first."""
+MOST = 16
+"""Jobs that are watched at the same time; the one watched longest makes room."""
+
+
+class Heard(NamedTuple):
+    """What was heard of a job in a moment."""
+
+    alarms: tuple[Alarm, ...] = ()
+    late: str = ""
+    """That its next step is late, in words; empty: it is not, or that cannot be said."""
+    refused: str = ""
+    """Why its log cannot be heard, if it cannot."""
+
+
+class WatchedJob:
+    """One job that is watched: its alarms, and what was measured in it. `changes` says when."""
+
+    def __init__(self, key: Key, thresholds: Thresholds, watch: AlarmWatch | None = None) -> None:
+        """`watch`: of whoever watched it before."""
+        self.key = key
+        self.watch = watch or AlarmWatch(key, thresholds, time.time())
+        self.measures: JobMeasures | None = None
+        self.trouble: ConsoleError | None = None
+        """What keeps it from being watched."""
+        self.changed = asyncio.Event()
+        self.faults: tuple[str, ...] = ()
+        """What was last found wrong with its GPUs."""
+        self.advances: Counter[int] = Counter()
+        """How often each rank told of another step."""
+
+
+class Alarms:
+    """The alarms of one session."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        follow: Callable[[], Follow],
+        measures: Callable[[], Measures],
+        gpus: Callable[[], Gpus],
+        thresholds: Thresholds | None = None,
+        xray: Callable[[Key], HangReport | None] = lambda _: None,
+    ) -> None:
+        """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session."""
+        self._cluster, self._follow, self._measures, self._gpus = cluster, follow, measures, gpus
+        self._thresholds, self._xray = thresholds, xray
+        self._kept: dict[Key, tuple[WatchedJob, asyncio.Task[None]]] = {}
+        self._asked: list[AlarmWatch] = []
+        """Of jobs that somebody waited for."""
+        self._past: list[Alarm] = []
+        """Alarms that were there when all ended."""
+        self._told = 0.0
+        self._patrol: Patrol | None = None
+        self._rounds: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """How much is enough; BadInput if the person's file cannot be used."""
+        if self._thresholds is None:
+            self._thresholds = read_thresholds()
+        return self._thresholds
+
+    # for the whole session
+
+    def keep(self, namespace: str, name: str) -> None:
+        """Watch a job until it ends or the session does. Raises BadInput as `thresholds` does."""
+        key = namespace, name
+        if key in self._kept and not self._kept[key][1].done():
+            return
+        job = WatchedJob(key, self.thresholds, self._patrol.give(key) if self._patrol else None)
+        while len(self._kept) >= MOST:
+            self._kept.pop(next(iter(self._kept)))[1].cancel()
+        self._kept[key] = job, asyncio.create_task(self._watch(job), name=f"alarms:{name}")
+
+    def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
+        """The alarms of a job that is watched, as they are now."""
+        watch = self._watch_of((namespace, name))
+        return watch.now if watch else ()
+
+    def late(self, namespace: str, name: str) -> str:
+        """That the next step of a job that is watched is late, in words; empty: it is not, or nobody knows."""
+        watch = self._watch_of((namespace, name))
+        return watch.late if watch else ""
+
+    def hears(self, namespace: str, name: str) -> bool:
+        """Whether steps of a job are heard as they come, so that nobody has to guess from the times in its log."""
+        watch = self._watch_of((namespace, name))
+        return watch is not None and watch.hears_steps
+
+    def told_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
+        """All alarms of a job of this session from that moment on, those that are over too, the oldest first."""
+        every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest]
+        found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
+        return tuple(sorted(found, key=lambda each: each.time))
+
+    def _watch_of(self, key: Key) -> AlarmWatch | None:
+        if key in self._kept:
+            return self._kept[key][0].watch
+        heard = self._patrol.jobs.get(key) if self._patrol else None
+        return heard.watch if heard else None
+
+    @property
+    def latest(self) -> list[Alarm]:
+        """All alarms of this session, the newest first, those that are over too."""
+        every = [alarm for job, _ in self._kept.values() for alarm in job.watch.alarms]
+        every += self._patrol.alarms() if self._patrol else []
+        return sorted(every, key=lambda alarm: -alarm.time)
+
+    def news(self) -> list[Alarm]:
+        """Alarms that began since this was last asked."""
+        fresh = [alarm for alarm in self.latest if alarm.time > self._told]
+        if fresh:
+            self._told = fresh[0].time
+        return fresh[::-1]
+
+    # of all running jobs
+
+    def patrol(self, namespace: str = "", *, always: bool = False) -> None:
+        """Watch every running job of a namespace (all, if none is named) from here on.
+
+        Nothing is done if the person wants that of opened jobs only, but for `always`. Raises BadInput as `thresholds`
+        does.
+        """
+        if not (self.thresholds.running or always):
+            return
+        if self._patrol is None:
+            self._patrol = Patrol(
+                self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log,
+                self._xray,
+            )  # fmt: skip
+            self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
+        self._patrol.namespace = namespace
+        if self._rounds is not None and self._rounds.done():
+            self._rounds.result()
+
+    @property
+    def coverage(self) -> Coverage:
+        """Of which running jobs what is heard."""
+        return self._patrol.coverage if self._patrol else Coverage()
+
+    async def _go_round(self, patrol: Patrol) -> None:
+        while True:
+            patrol.round([key for key, (_, task) in self._kept.items() if not task.done()])
+            await asyncio.sleep(EVERY)
+
+    def _open_log(self, pod: Pod) -> LogStream:
+        """The log of its main container, secrets redacted."""
+        from console.logs.container_log import LogStream, Wanted
+        from console.logs.redact import Redactor
+        from console.metrics.alarm_sources import TAIL as LITTLE
+
+        wanted = Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", LITTLE)
+        return LogStream(self._cluster.connected.client, wanted, clean=Redactor().lines)
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        for _, task in self._kept.values():
+            task.cancel()
+        self._kept.clear()
+        if self._rounds is not None:
+            self._rounds.cancel()
+        if self._patrol is not None:
+            self._leaving = asyncio.create_task(self._patrol.close())
+        self._patrol = self._rounds = None
+
+    async def close(self) -> None:
+        """End everything; what rang is known still."""
+        self._past = self.latest
+        tasks = [task for _, task in self._kept.values()]
+        tasks += [self._rounds] if self._rounds else []
+        self._kept.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._patrol is not None:
+            await self._patrol.close()
+
+    # one job
+
+    @asynccontextmanager
+    async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[WatchedJob]:
+        """Watch a job for as long as the block runs; other thresholds than the person's may be given."""
+        job = WatchedJob((namespace, name), thresholds or self.thresholds)
+        self._asked.append(job.watch)
+        task = asyncio.create_task(self._watch(job), name=f"alarms:{name}")
+        try:
+            yield job
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
+        """What is wrong with a running job.
+
+        It ends with the first alarm, and after so many seconds, if there is no doubt by then; two logs are followed, as
+        on patrol.
+        """
+        from console.metrics.alarm_sources import Listening
+
+        key, until = (namespace, name), time.monotonic() + seconds
+        heard = Listening(self._cluster, key, self.thresholds, self._gpus, self._open_log)
+        try:
+            while True:
+                goes_on = heard.look(2, self._pass_line())
+                proving = heard.watch.unproved and time.monotonic() < until + PROVES
+                if heard.watch.now or not goes_on or (time.monotonic() > until and not proving):
+                    return Heard(heard.watch.now, heard.watch.late or heard.late_by_log, heard.refused)
+                await asyncio.sleep(HEARS_EVERY)
+        finally:
+            await heard.close()
+
+    async def _watch(self, job: WatchedJob) -> None:
+        try:
+            async with self._measures().job(*job.key) as measures, self._follow().job(*job.key, tail=TAIL) as log:
+                job.measures = measures
+                await self._look_for_ever(job, log, measures)
+        except ConsoleError as error:
+            job.trouble = error
+        finally:
+            job.changed.set()
+
+    async def _look_for_ever(self, job: WatchedJob, log: JobLog, measures: JobMeasures) -> None:
+        from console.metrics.rank_progress import Pulse
+
+        pulse = Pulse()
+        tasks = [asyncio.create_task(self._hear(job, log, pulse)), asyncio.create_task(self._ask_gpus(job))]
+        drawn: dict[int, str] = {}
+        try:
+            while True:
+                drawn = self._see(job, log, pulse, drawn)
+                fleet = self._cluster.fleet
+                jobset = fleet.jobsets.get(job.key)
+                behind = {rank: pulse.behind(rank) for rank, told in job.advances.items() if told >= TELLS_STEPS}
+                look = seen(jobset, fleet, measures, behind, job.faults, self._pass_line(), self._xray(job.key))
+                job.watch.look(time.time(), look)
+                job.changed.set()
+                if look.finished and measures.over:
+                    return
+                for task in tasks:
+                    if task.done() and not task.cancelled() and (mistake := task.exception()) is not None:
+                        raise mistake
+                await asyncio.sleep(LOOK_EVERY)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _pass_line(self) -> float:
+        return self.thresholds.busbw or self._measures().pass_line
+
+    @staticmethod
+    def _see(job: WatchedJob, log: JobLog, pulse: Pulse, before: dict[int, str]) -> dict[int, str]:
+        """Progress bars that are drawn on are signs of life too; those that there are now."""
+        now, drawn = time.time(), log.drawn()
+        for rank, bar in drawn.items():
+            if bar != before.get(rank):
+                job.watch.hear(now, bar)
+                pulse.add(rank, now, bar)
+        return drawn
+
+    async def _hear(self, job: WatchedJob, log: JobLog, pulse: Pulse) -> None:
+        """All lines: when they come, and what they tell."""
+        from console.metrics.job_progress import launcher_step
+
+        async with aclosing(log.lines()) as batches:
+            async for batch in batches:
+                now = time.time()
+                for number, line in enumerate(batch):
+                    if number % AT_A_TIME == AT_A_TIME - 1:
+                        await asyncio.sleep(0)
+                    job.watch.hear(now, line.text, line.time)
+                    if launcher_step(line.text) is not None:
+                        continue
+                    before = pulse.steps.get(line.rank)
+                    pulse.add(line.rank, line.time, line.text)
+                    job.advances[line.rank] += pulse.steps.get(line.rank) != before
+                await asyncio.sleep(0)
+
+    async def _ask_gpus(self, job: WatchedJob) -> None:
+        """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""
+        every = self.thresholds.gpus
+        while every:
+            with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
+                gpus = self._gpus()
+                board = await gpus.once(*job.key, source=DCGM) if gpus.exporter_of(*job.key) else None
+                if board is None or not board.every:
+                    board = await gpus.once(*job.key)
+                job.faults = faults(board)
+            await asyncio.sleep(every)

@@ -1,0 +1,120 @@
+"""Results of an evaluation of a model: one score for each task and metric.
+
+Result tables of lm-eval, old and new: columns are found by their titles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.logs.line_splitter import LONGEST, plain
+from console.logs.word_search import Blocks, Words, spans_with
+from console.metrics.training.values import count, number
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One row of a result table of lm-eval."""
+
+    task: str
+    """Subtasks keep the name alone; how deep they stand is `depth`."""
+    metric: str
+    value: float | None
+    """None where it could not be computed."""
+    error: float | None = None
+    """Standard error."""
+    shots: int | None = None
+    """Examples shown before each question."""
+    filter: str = ""
+    version: str = ""
+    depth: int = 0
+    """Levels below its group."""
+    group: bool = False
+    """A row of the table that sums up groups."""
+    better: str = ""
+    """ "higher" or "lower", where the table says it."""
+
+
+_TITLE = Words(b"Metric")
+"""Stands in the titles of every table."""
+_FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
+"""Title of the first column, and whether the table sums up groups."""
+_BETTER = {"↑": "higher", "↓": "lower"}
+
+
+class LmEvalParser:
+    """Reads the scores of any number of tables, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks(LONGEST, returns=True)
+        self._columns: dict[str, int] = {}
+        self._group = False
+        self._task, self._version, self._depth, self._padding = "", "", 0, 0
+        self.scores: list[Score] = []
+        """All scores so far."""
+
+    def feed(self, data: bytes) -> list[Score]:
+        """Reads on; the new scores."""
+        before, block = len(self.scores), self._blocks.add(data)
+        for start, end in spans_with(_TITLE, block, lambda: bool(self._columns)):
+            self._line(plain(block[start : min(end, start + LONGEST)]))
+        return self.scores[before:]
+
+    def close(self) -> list[Score]:
+        """Reads what is left without a line end; the new scores."""
+        before = len(self.scores)
+        self._line(plain(self._blocks.end()))
+        return self.scores[before:]
+
+    def _line(self, line: str) -> None:
+        start, end = line.find("|"), line.rfind("|")
+        if start < 0 or start == end or line[end + 1 :].strip():
+            self._columns = {}
+            return
+        cells = line[start + 1 : end].split("|")
+        titles = [cell.strip().lower() for cell in cells]
+        if titles[0] in _FIRST and "metric" in titles and "value" in titles:
+            self._columns = {title: at for at, title in enumerate(titles) if title}
+            self._group, self._task, self._padding = _FIRST[titles[0]], "", 0
+        elif self._columns and not all(set(cell.strip()) <= set("-:") and cell.strip() for cell in cells[:1]):
+            self._row(cells)
+
+    def _row(self, cells: list[str]) -> None:
+        metric, value = self._cell(cells, "metric").strip(), self._cell(cells, "value")
+        if not metric or len(cells) < len(self._columns):
+            return
+        if name := cells[0].strip():
+            self._task, self._version = name.lstrip("- ").strip(), self._cell(cells, "version").strip()
+            blanks = len(cells[0]) - len(cells[0].lstrip(" "))
+            if name.startswith("-"):  # a blank for each level
+                self._depth = max(1, blanks - self._padding)
+            else:
+                self._depth, self._padding = 0, blanks
+        beside = self._columns["metric"] + 1
+        arrow = cells[beside].strip() if beside < len(cells) else ""
+        self.scores.append(
+            Score(
+                task=self._task,
+                metric=metric,
+                value=number(value),
+                error=number(self._cell(cells, "stderr")),
+                shots=count(self._cell(cells, "n-shot")),
+                filter=self._cell(cells, "filter").strip(),
+                version=self._version,
+                depth=self._depth,
+                group=self._group,
+                better=_BETTER.get(arrow, ""),
+            )
+        )
+
+    def _cell(self, cells: list[str], title: str) -> str:
+        at = self._columns.get(title)
+        return cells[at] if at is not None and at < len(cells) else ""
+
+
+def parse_lm_eval(data: bytes) -> tuple[Score, ...]:
+    """The scores in a whole log."""
+    parser = LmEvalParser()
+    parser.feed(data)
+    parser.close()
+    return tuple(parser.scores)

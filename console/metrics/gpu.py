@@ -1,0 +1,291 @@
+"""One GPU as nvidia-smi reports it, and faults that the driver reports.
+
+What goes over the network of a pod's GPUs.
+
+The GPUs of all ranks of a job beside each other: what is measured, which look worse than the rest (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One reading of one GPU; None where it says N/A or nothing."""
+
+    index: int
+    name: str = ""
+    utilization: float | None = None
+    """Percent."""
+    memory_used: float | None = None
+    """MiB."""
+    memory_total: float | None = None
+    """MiB."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    power: float | None = None
+    """Watt."""
+    power_limit: float | None = None
+    """Watt."""
+    clock: float | None = None
+    """MHz of the streaming multiprocessors."""
+    ecc_uncorrected: int | None = None
+    """Errors since the driver was loaded."""
+    bus: str = ""
+    clock_max: float | None = None
+    """MHz."""
+    ecc_corrected: int | None = None
+    throttle: int | None = None
+    """Why its clock is held down: bits of NVML's clock event reasons."""
+    recovery: str = ""
+    """What the driver advises to recover it; empty: nothing."""
+    xid: int | None = None
+    """Last Xid, where DCGM tells it."""
+    nvlink_received: float | None = None
+    """Bytes a second over all its links."""
+    nvlink_sent: float | None = None
+    """Bytes a second over all its links."""
+    pod: str = ""
+    """NAMESPACE/NAME of the pod that has it, where DCGM tells it."""
+
+    @property
+    def memory_share(self) -> float | None:
+        """Memory in use, percent."""
+        if self.memory_used is None or not self.memory_total:
+            return None
+        return 100 * self.memory_used / self.memory_total
+
+    @property
+    def nvlink(self) -> float | None:
+        """Bytes a second over NVLink, both ways together."""
+        if self.nvlink_received is None or self.nvlink_sent is None:
+            return None
+        return self.nvlink_received + self.nvlink_sent
+
+    @property
+    def held_down(self) -> tuple[str, ...]:
+        """What holds its clock down though it should not: heat, a power brake."""
+        return tuple(words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with it, in words."""
+        said = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
+        said += [f"Xid {self.xid}"] if self.xid else []
+        said += list(self.held_down)
+        said += [f"the driver advises: {self.recovery}"] if self.recovery else []
+        return tuple(said)
+
+
+THROTTLES = {
+    0x08: "clock cut by hardware (heat or power)", 0x20: "clock held down for heat",
+    0x40: "clock cut by hardware for heat", 0x80: "clock cut by a power brake",
+}  # fmt: skip
+"""Clock event reasons that are faults; idling and the power cap are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRate:
+    """A port of an RDMA network card."""
+
+    name: str
+    """Card and port: "mlx5_0/1"."""
+    received: float | None = None
+    """Bytes a second; None: not known."""
+    sent: float | None = None
+    """Bytes a second; None: not known."""
+
+
+def added(rates: list[float | None]) -> float | None:
+    """All of them together; None where one is not known, or there is none."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known and len(known) == len(rates) else None
+
+
+Source = Literal["", "nvidia-smi", "dcgm"]
+"""Whose readings: of the first, else of the second."""
+SMI: Final = "nvidia-smi"
+DCGM: Final = "dcgm"
+STALE = 15.0
+"""Seconds after which a reading is old."""
+STAYS = 0.5
+"""Share of the distance at which a GPU stands out within which it is one of the others again."""
+_COLD, _HOT = 30.0, 85.0
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One thing that is measured of a GPU."""
+
+    name: str
+    title: str
+    unit: str
+    value: Callable[[Gpu], float | None]
+    least: float
+    most: float
+    """The ends of its scale."""
+    low_is_bad: bool
+    """Whether a GPU far below the others is the worst, and not one far above."""
+
+    def share(self, gpu: Gpu) -> float | None:
+        """Where on its scale a GPU is, from 0 to 1; None: not measured."""
+        value = self.value(gpu)
+        if value is None:
+            return None
+        return min(1.0, max(0.0, (value - self.least) / ((self.most_of(gpu) - self.least) or 1)))
+
+    def most_of(self, gpu: Gpu) -> float:
+        """The upper end for that GPU: its own limit where it has one."""
+        own = gpu.power_limit if self.name == "power" else gpu.clock_max if self.name == "clock" else None
+        return own or self.most
+
+
+METRICS = (
+    Metric("utilization", "Utilisation", "%", lambda gpu: gpu.utilization, 0, 100, True),
+    Metric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
+    Metric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
+    Metric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),
+    Metric("clock", "Clock", "MHz", lambda gpu: gpu.clock, 0, 1965, True),
+    Metric("nvlink", "NVLink, both ways", "GB/s", lambda gpu: gpu.nvlink / 1e9 if gpu.nvlink is not None else None,
+           0, 1800, True),
+    Metric("ecc", "ECC", "errors", lambda gpu: float(gpu.ecc_uncorrected) if gpu.ecc_uncorrected is not None else None,
+           0, 1, False),
+)  # fmt: skip
+"""In the order in which the key goes through them."""
+
+
+def metric(name: str) -> Metric:
+    """The metric of that name."""
+    return next(each for each in METRICS if each.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class RankGpus:
+    """The GPUs of one pod."""
+
+    rank: int
+    pod: str
+    node: str
+    gpus: tuple[Gpu, ...] = ()
+    at: float = 0.0
+    """When they were read, in seconds since the epoch; 0.0: not yet."""
+    source: str = ""
+    """Whose reading it is: "nvidia-smi" or "dcgm"."""
+    problem: str = ""
+    """Why there is no reading; a sentence."""
+    rdma: tuple[LinkRate, ...] = ()
+    """What goes over its RDMA network cards; none where no counter of them can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBoard:
+    """The GPUs of all ranks."""
+
+    ranks: tuple[RankGpus, ...] = ()
+
+    @property
+    def rdma(self) -> tuple[float | None, float | None]:
+        """Bytes a second received and sent by all RDMA cards of all pods; None where one is not known."""
+        every = [link for rank in self.ranks for link in rank.rdma]
+        if any(rank.gpus and not rank.rdma for rank in self.ranks):
+            return None, None
+        return added([each.received for each in every]), added([each.sent for each in every])
+
+    @property
+    def every(self) -> list[tuple[RankGpus, Gpu]]:
+        """All GPUs with their ranks."""
+        return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
+
+    def odd(self, what: Metric) -> float:
+        """How far from the others a value may be before it stands out."""
+        return 0.2 * (what.most - what.least)
+
+    def median(self, what: Metric) -> float | None:
+        """The middle of all GPUs."""
+        values = [value for _, gpu in self.every if (value := what.value(gpu)) is not None]
+        return median(values) if values else None
+
+    def badness(self, gpu: Gpu, what: Metric, middle: float | None) -> float:
+        """How bad a GPU looks: faults first, then the distance from the others on the bad side."""
+        value = what.value(gpu)
+        if value is None or middle is None:
+            return 1e6 * len(gpu.faults)
+        away = middle - value if what.low_is_bad else value - middle
+        return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
+
+    def worst(self, what: Metric) -> list[tuple[RankGpus, Gpu]]:
+        """All GPUs, the worst first."""
+        middle = self.median(what)
+        return sorted(self.every, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index))
+
+    def stands_out(self, gpu: Gpu, what: Metric, middle: float | None, *, share: float = 1.0) -> bool:
+        """Whether somebody should look at that GPU: a fault, or far from the others on the bad side.
+
+        `share`: of the distance at which a GPU stands out.
+        """
+        value = what.value(gpu)
+        if gpu.faults:
+            return True
+        if value is None or middle is None:
+            return False
+        return (middle - value if what.low_is_bad else value - middle) > share * self.odd(what)
+
+    @property
+    def words(self) -> str:
+        """What all of it comes to, in a sentence."""
+        every = self.every
+        if not every:
+            problems = [rank.problem for rank in self.ranks if rank.problem]
+            return problems[0] if problems else "No GPU has been read yet."
+        said = [f"{len(every)} GPUs"]
+        for name in ("utilization", "memory", "power", "temperature"):
+            what = metric(name)
+            values = [value for _, gpu in every if (value := what.value(gpu)) is not None]
+            if values:
+                said.append(f"{what.title.lower()} {min(values):.0f} to {max(values):.0f} {what.unit}"
+                            if round(min(values)) != round(max(values)) else
+                            f"{what.title.lower()} {max(values):.0f} {what.unit}")  # fmt: skip
+        received, sent = self.rdma
+        if received is not None and sent is not None:
+            said.append(f"RDMA {received / 1e9:.1f} GB/s in, {sent / 1e9:.1f} out")
+        faulty = [(rank, gpu) for rank, gpu in every if gpu.faults]
+        if faulty:
+            rank, gpu = faulty[0]
+            more = f" and {len(faulty) - 1} more" if len(faulty) > 1 else ""
+            said.append(f"faults: pod {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
+        return ", ".join(said)
+
+
+class Foremost:
+    """The ranks to be looked at first, over many boards: who stands out comes and goes only when that is clear."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._faulty: list[int] = []
+        self._odd: list[int] = []
+
+    def order(self, board: GpuBoard, what: Metric) -> list[int]:
+        """All ranks of the board: those with faults, those far from the others, and the rest in their own order.
+
+        Ranks in front stay in the order in which they came there, the worst of one board first.
+        """
+        if what.name != self._what:
+            self._what, self._odd = what.name, []
+        middle = board.median(what)
+        worst = board.worst(what)
+        faulty = {rank.rank for rank, gpu in worst if gpu.faults}
+        stay = {rank.rank for rank, gpu in worst if board.stands_out(gpu, what, middle, share=STAYS)}
+        come = [rank.rank for rank, gpu in worst if board.stands_out(gpu, what, middle)]
+        self._faulty = _merged(self._faulty, faulty, [each for each in come if each in faulty])
+        self._odd = _merged(self._odd, stay - faulty, [each for each in come if each not in faulty])
+        return list(dict.fromkeys([*self._faulty, *self._odd, *(rank.rank for rank in board.ranks)]))
+
+
+def _merged(before: list[int], stay: set[int], come: list[int]) -> list[int]:
+    return list(dict.fromkeys([*(each for each in before if each in stay), *come]))

@@ -1,0 +1,298 @@
+"""The GPUs of all ranks of a job, again and again: nvidia-smi by exec, one stream a pod, or the DCGM exporter.
+
+A pod whose nvidia-smi cannot be run, and every pod in read-only mode, is read from the DCGM exporter of its node where
+the cluster has one, through the API server's proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
+from console.kube.find_job import find_job
+from console.metrics.gpu import DCGM, SMI, GpuBoard, RankGpus
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from console.kube.objects.pod import Pod
+    from console.kube.watched_cluster import WatchedCluster
+    from console.metrics.gpu import Gpu, Source
+    from console.metrics.gpu_readings import NetworkCounters
+    from console.scheduling.ranks import Rank
+
+ONCE = 2
+"""Readings that one look takes: what goes over a network is the difference of two."""
+MOST = 128
+"""Pods that are read at the same time; those beyond are told."""
+EVERY = 2.0
+"""Seconds between two readings."""
+TOLD = 0.25
+"""Seconds between two boards at least."""
+AGAIN = 10.0
+"""Seconds until a pod that failed is tried again."""
+MOST_OF_REPORT = 256 << 10
+"""Bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB."""
+FLOW = 6.0
+"""Seconds from the first counter to the report after it, where there is one look only."""
+ROUNDS = 900
+"""Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
+DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"
+"""The exporter's usual port; the one of that name counts where its pod has it."""
+DCGM_EVERY = 5.0
+"""Seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself."""
+_EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
+_FIELDS = (
+    "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
+    "clocks.max.sm,ecc.errors.uncorrected.volatile.total"
+)
+_NEWER = "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"
+"""Columns that older drivers refuse, and with them the whole question."""
+_SCRIPT = f"""
+command -v nvidia-smi >/dev/null || {{ echo "there is no nvidia-smi in this image" >&2; exit 44; }}
+fields={_FIELDS},{_NEWER}
+nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields={_FIELDS}
+n=0
+while [ $n -lt "$1" ]; do
+    read -r up idle </proc/uptime && echo "a4-counters $up"
+    for port in "${{A4_RDMA:-/sys/class/infiniband}}"/*/ports/*; do
+        [ -r "$port/counters/port_rcv_data" ] || continue
+        card=${{port%/ports/*}}
+        echo "a4-rdma ${{card##*/}}/${{port##*/}}" \
+            "$(cut -c 1-20 "$port/counters/port_rcv_data") $(cut -c 1-20 "$port/counters/port_xmit_data")"
+    done
+    nvidia-smi nvlink -gt d 2>/dev/null
+    nvidia-smi --query-gpu=$fields --format=csv || exit 1
+    n=$((n + 1))
+    [ $n -ge "$1" ] || sleep "$2"
+done
+"""
+
+
+class Gpus:
+    """Reads the GPUs of jobs of one cluster."""
+
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._cluster = cluster
+        self._ports: dict[str, int] = {}
+
+    def exporter_of(self, namespace: str, name: str) -> str:
+        """Name of a DCGM exporter on a node of the job; empty if no node has one that can be seen."""
+        nodes = {rank.node for rank in self._ranks(namespace, name) if rank.node}
+        found = next((pod for node in nodes if (pod := self._exporter(node))), None)
+        return found.name if found else ""
+
+    async def watch(
+        self, namespace: str, name: str, *, every: float = EVERY, source: Source = ""
+    ) -> AsyncGenerator[GpuBoard, None]:
+        """Boards of a job as they change, over new pods, until the caller stops; one that is empty at first.
+
+        `source`: nothing but that; else nvidia-smi, or the exporter where that cannot be run. What fails in one pod is
+        on the board. NotFound if there is no such job.
+        """
+        self._ranks(namespace, name)
+        readings: dict[int, RankGpus] = {}
+        woken = asyncio.Event()
+        tasks: dict[str, asyncio.Task[None]] = {}
+
+        def take(reading: RankGpus) -> None:
+            readings[reading.rank] = reading
+            woken.set()
+
+        try:
+            while True:
+                self._keep(namespace, name, tasks, readings, _Reader(take, every, source))
+                yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(every):
+                        await woken.wait()
+                woken.clear()
+                await asyncio.sleep(TOLD)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    async def once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
+        """One reading of all ranks; Refused and its kin where no pod may be asked."""
+        readings: list[RankGpus] = []
+        refusals: list[Refused] = []
+        running = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+        if not running:
+            raise NotFound(f"No pod of {name} runs: there is no GPU to read.", f"a4 why {name}")
+        room = asyncio.Semaphore(32)
+
+        async def one(rank: Rank) -> None:
+            async with room:
+                found: list[RankGpus] = []
+                await self._read(rank, _Reader(found.append, 1.0, source, refusals.append), rounds=ONCE)
+                readings.append(found[-1])
+
+        await asyncio.gather(*map(one, running))
+        if len(refusals) == len(running) and not any(each.gpus for each in readings):
+            raise refusals[0]
+        return GpuBoard(tuple(sorted(readings, key=lambda each: each.rank)))
+
+    def _ranks(self, namespace: str, name: str) -> tuple[Rank, ...]:
+        fleet = self._cluster.fleet
+        return ranks(find_job(fleet, namespace, name), fleet)
+
+    def _keep(
+        self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
+        reader: _Reader,
+    ) -> None:  # fmt: skip
+        """One stream for each pod that runs; readings of pods that are gone go too."""
+        with suppress(NotFound):
+            wanted = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+            uids = {rank.pod.uid: rank for rank in wanted if rank.pod}
+            for uid in set(tasks) - set(uids):
+                tasks.pop(uid).cancel()
+            for number in set(readings) - {rank.number for rank in wanted}:
+                del readings[number]
+            for place, (uid, rank) in enumerate(uids.items()):
+                if place >= MOST:
+                    problem = f"Only {MOST} pods are read at a time."
+                    readings[rank.number] = RankGpus(rank.number, rank.name, rank.node, problem=problem)
+                elif uid not in tasks:
+                    tasks[uid] = asyncio.create_task(self._for_ever(rank, reader), name=f"gpus:{rank.name}")
+
+    async def _for_ever(self, rank: Rank, reader: _Reader) -> None:
+        while True:
+            if not await self._read(rank, reader, rounds=ROUNDS):
+                await asyncio.sleep(AGAIN)
+
+    async def _read(self, rank: Rank, reader: _Reader, *, rounds: int) -> bool:
+        """Read a pod so often; whether anything was read. Its last reading says why not."""
+        assert rank.pod is not None
+        reading = RankGpus(rank.number, rank.name, rank.node)
+        exporter = self._exporter(rank.node) if reader.source != SMI else None
+        problem = "" if exporter or reader.source != DCGM else "There is no DCGM exporter on this node."
+        if reader.source != DCGM and not self._cluster.read_only:
+            try:
+                await self._smi(rank.pod, reading, reader, rounds)
+            except ConsoleError as error:
+                problem = error.message
+                if isinstance(error, Refused):
+                    reader.refused(error)
+            else:
+                return True
+        if exporter is not None:
+            try:
+                await self._dcgm(rank, exporter, reading, reader, 1 if rounds == ONCE else rounds)
+            except ConsoleError as error:
+                problem = problem or error.message
+            else:
+                return True
+        problem = problem or "In read-only mode GPUs are read from a DCGM exporter, and this node has none."
+        reader.take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
+        return False
+
+    async def _smi(self, pod: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
+        """Follow nvidia-smi in a pod; a report is whole when the next begins or the stream ends."""
+        from console.kube import exec as executing
+        from console.metrics.gpu_readings import NetworkCounters, NvidiaSmiParser
+
+        parser, counters, heard = NvidiaSmiParser(), NetworkCounters(), False
+
+        def listen(channel: int, data: bytes) -> None:
+            nonlocal heard
+            said.take(channel, data)
+            if channel == 2:
+                return
+            counters.feed(data)
+            if parser.feed(data):
+                heard = True
+                said.clear()
+                gpus = tuple(_with_nvlink(gpu, counters) for gpu in parser.gpus)
+                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
+
+        client = self._cluster.changing(f"run nvidia-smi in pod {pod.name}").client
+        argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
+        limit = 30.0 + rounds * (reader.every + 5.0)
+        container = pod.main.name if pod.main else ""
+        flow = FLOW if rounds == ONCE else None
+        async with executing.bounded(pod.name, most=MOST_OF_REPORT, limit=limit, flow=flow) as said:
+            code = await executing.run(
+                client, pod.namespace, pod.name, argv, listen, container=container,
+                what=f"nvidia-smi in pod {pod.name}",
+            )  # fmt: skip
+        if code or not heard:
+            told = said.errors.decode(errors="replace").strip().splitlines()
+            raise ProgramFailed(told[-1] if told else f"nvidia-smi ended with exit code {code}", code=code)
+
+    def _exporter(self, node: str) -> Pod | None:
+        """The DCGM exporter on that node."""
+        for pod in self._cluster.fleet.pods.values():
+            if pod.node == node and pod.phase == "Running" and any(word in pod.name for word in _EXPORTERS):
+                return pod
+        return None
+
+    async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
+        """Read an exporter so often; on a node that several pods share, the rank's own GPUs if it tells whose they are.
+
+        Without that, all of the node's are shown.
+        """
+        assert rank.pod is not None
+        key = "/".join(rank.pod.key)
+        for number in range(rounds):
+            gpus = await self.scrape(exporter)
+            own = tuple(gpu for gpu in gpus if gpu.pod == key)
+            reader.take(replace(reading, gpus=own or gpus, at=time.time(), source=DCGM))
+            if number + 1 < rounds:
+                await asyncio.sleep(max(reader.every, DCGM_EVERY))
+
+    async def scrape(self, exporter: Pod) -> tuple[Gpu, ...]:
+        """What a DCGM exporter says of its node's GPUs."""
+        from console.metrics.gpu_readings import parse_dcgm
+
+        port = self._ports.get(exporter.uid) or await self._port(exporter)
+        path = f"{_path(exporter)}:{port}/proxy/metrics"
+        client = self._cluster.connected.client
+        raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
+        gpus = parse_dcgm(raw.decode(errors="replace"))
+        if not gpus:
+            raise NotFound(f"The DCGM exporter {exporter.name} tells of no GPU.")
+        return gpus
+
+    async def _port(self, exporter: Pod) -> int:
+        """Where it tells its metrics."""
+        client = self._cluster.connected.client
+        body = await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}")
+        try:
+            ports = [port for each in json.loads(body)["spec"]["containers"] for port in each.get("ports") or ()]
+            named = (int(port["containerPort"]) for port in ports if port.get("name") == DCGM_PORT_NAME)
+            self._ports[exporter.uid] = port = next(named, DCGM_PORT)
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+            raise Unreadable(f"Pod {exporter.name} cannot be read.") from error
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Who reads, how often, and what."""
+
+    take: Take
+    every: float
+    source: Source
+    refused: Callable[[Refused], None] = lambda _: None
+
+
+def _with_nvlink(gpu: Gpu, counters: NetworkCounters) -> Gpu:
+    received, sent = counters.nvlink(gpu.index)
+    return replace(gpu, nvlink_received=received, nvlink_sent=sent)
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Take = Callable[[RankGpus], None]

@@ -1,0 +1,106 @@
+"""How a job is, in one word and one sentence: the same on every screen and in every command (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from console.kube.objects.jobset import JobState
+from console.metrics.alarm_rules import AlarmKind
+from console.scheduling.explanation import Category
+from console.scheduling.why_job import why_jobset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+    from console.metrics.alarm_rules import Alarm
+    from console.metrics.job_progress import Glance
+
+
+class Level(StrEnum):
+    """Whether somebody has to do something."""
+
+    WELL = "well"
+    """It runs, or has done its work, and nothing is known to be wrong."""
+    WAITS = "waits"
+    """It waits, starts or ends; nobody has to do anything yet."""
+    LATE = "late"
+    """Something should have happened by now."""
+    BAD = "bad"
+    """Something is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One job at one moment."""
+
+    state: str
+    """Where its JobSet is in its life; "diverged", "stalled", "silent", "late" or "refused" where that says more."""
+    level: Level
+    words: str = ""
+    """What is wrong, or why it waits, in a sentence without its end; empty: nothing is known to be wrong."""
+    alarmed: bool = False
+    """Whether an alarm tells it."""
+
+
+_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled", AlarmKind.SILENT: "silent"}
+"""The word for a job of which that alarm is told, the gravest first."""
+NO_STEPS = {"stalled", "silent", "late"}
+"""Words for a job that makes no steps, of which nobody can say when it will end."""
+_LIVES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
+
+
+def job_health(
+    jobset: JobSet,
+    fleet: Fleet,
+    *,
+    alarms: Sequence[Alarm] = (),
+    late: str = "",
+    heard: bool = False,
+    glance: Glance | None = None,
+    faults: Sequence[str] = (),
+) -> Health:
+    """How a job is: by the picture, by its alarms, and by the end of its log.
+
+    `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
+    are not needed; `faults`: what else was found wrong with it, as by an X-ray.
+    """
+    state, reason = jobset.state, why_jobset(jobset, fleet)
+    why = reason.sentence
+    if reason.category is Category.REFUSED:
+        return Health("refused", Level.BAD, f"{why}. {reason.next}" if reason.next else why)
+    if state is JobState.FAILED:
+        return Health(state, Level.BAD, why or jobset.failure)
+    if state in _LIVES or state is JobState.SUCCEEDED:
+        found = _alarmed(state, alarms) or _by_log(state, late, glance, heard=heard)
+        if found is None and faults:
+            found = Health(state, Level.BAD, faults[0])
+        if found is not None:
+            return found
+    if state is JobState.SUCCEEDED:
+        return Health(state, Level.WELL)
+    return Health(state, Level.WAITS, why) if why or state is not JobState.RUNNING else Health(state, Level.WELL)
+
+
+def _alarmed(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
+    lasting = [each for each in alarms if each.now]
+    for kind, word in _WORDS.items():
+        found = next((each for each in lasting if each.kind is kind), None)
+        if found is not None and (state in _LIVES or kind is AlarmKind.NAN):
+            return Health(word, Level.BAD, found.words, alarmed=True)
+    return Health(state, Level.BAD, lasting[-1].words, alarmed=True) if lasting else None
+
+
+def _by_log(state: JobState, late: str, glance: Glance | None, *, heard: bool) -> Health | None:
+    if glance is not None and glance.nan:
+        return Health("diverged", Level.BAD, glance.nan_words)
+    if state not in _LIVES:
+        return None
+    if late:
+        return Health("late", Level.LATE, late)
+    if glance is not None and glance.late and not heard:
+        return Health("stalled", Level.BAD, glance.late) if glance.stalled else Health("late", Level.LATE, glance.late)
+    return None

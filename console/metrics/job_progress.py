@@ -1,0 +1,421 @@
+"""How far a job is, as the end of its log says it: for a line in a list.
+
+How far a launcher has come: its numbered steps.
+
+Progress lines of our launchers: `step 3 discovery: run`, then done, skip or failed.
+
+What was measured in one job, as far as its log has been read.
+
+Looks now and then at the ends of the logs of running jobs, for lists; how often, how much, how many is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.kube.objects.jobset import JobState
+from console.metrics.alarm_rules import Rhythm, Thresholds, late_words
+from console.metrics.log_results import read_lines
+from console.metrics.nccl.history import MeasuredTest
+from console.metrics.nccl.reference import Passing, judge
+from console.metrics.training.steps import standing
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.line import LogLine
+    from console.logs.unparsable import Unreadable
+    from console.metrics.nccl.history import KeptTests
+    from console.metrics.nccl.results import NcclTest
+    from console.metrics.training.run import Track
+    from console.metrics.training.steps import TrainingRun
+    from console.scheduling.failure import Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The latest figures of a job; None where its log says nothing."""
+
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    nan: bool = False
+    tflops: float | None = None
+    """TFLOP/s of one GPU."""
+    step_time: float | None = None
+    """Seconds, as printed."""
+    nan_words: str = ""
+    """What is no number, since when, as far as the end of its log tells."""
+    loss_step: int | None = None
+    """The step that the loss is of."""
+    pace: float | None = None
+    """Seconds from one step to the next, see `Track.lasting`."""
+    rhythm: Rhythm | None = None
+    finished: bool = False
+    """The program said that training is over."""
+    stepped: float = 0.0
+    """When the last step was printed, seconds since the epoch; 0: not known."""
+    size: int | None = None
+    """Bytes, the largest message that was measured."""
+    busbw: float | None = None
+    """GB/s, the best."""
+    average: float | None = None
+    """GB/s, of a test at its end."""
+    passing: Passing = Passing.RUNNING
+    at: float = 0.0
+    """When it was looked at, seconds since the epoch."""
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds to the end, by the time between the lines of the log; None too of a run that stands still, or has
+        diverged: nobody should wait for it.
+        """
+        pace = self.step_time if self.pace is None else self.pace
+        if self.step is None or self.total is None or pace is None:
+            return None
+        if self.late or self.nan:
+            return None
+        return max(0.0, (self.total - self.step) * pace)
+
+    @property
+    def late(self) -> str:
+        """That its next step was late when it was looked at, in words; empty: it was not, or that cannot be said."""
+        if self.rhythm is None or not self.stepped or self.finished:
+            return ""
+        quiet = self.at - self.stepped
+        late = quiet > self.rhythm.late_after(Thresholds())
+        return late_words(quiet, self.step, self.step_time or self.pace) if late else ""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it was so late that this is an alarm."""
+        rhythm = self.rhythm
+        return rhythm is not None and bool(self.late) and self.at - self.stepped > rhythm.alarm_after(Thresholds())
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing."""
+        return self.step is None and self.loss is None and self.busbw is None
+
+
+def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = "") -> Glance | None:
+    """What the last of these tests says, and the verdict of the last that is over; None if none has a row."""
+    test = next((each for each in reversed(tests) if each.rows), None)
+    if test is None:
+        return None
+    over = next((each for each in reversed(tests) if each.rows and each.finished), test)
+    passing = judge(test, pass_line, accelerator).passing
+    if passing is Passing.RUNNING:
+        passing = judge(over, pass_line, accelerator).passing
+    return Glance(
+        size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at
+    )  # fmt: skip
+
+
+def with_verdict(before: Glance | None, now: Glance) -> Glance:
+    """The figures of a test that runs again, with the verdict of the one before it, whose end is out of sight."""
+    if before is None or before.passing is Passing.RUNNING or now.passing is not Passing.RUNNING or now.busbw is None:
+        return now
+    return replace(now, passing=before.passing, average=before.average)
+
+
+def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> Glance | None:
+    """What the last of these runs says, of each of which there is the track; None if none has a step."""
+    run, track = next(((run, track) for run, track in zip(runs[::-1], tracks[::-1], strict=True) if run.steps),
+                      (None, None))  # fmt: skip
+    if run is None or track is None:
+        return None
+    last, where = run.steps[-1], standing(run.steps)
+
+    def latest(name: str) -> float | None:
+        return next((value for step in reversed(run.steps[-20:]) if (value := getattr(step, name)) is not None), None)
+
+    return Glance(
+        step=last.step,
+        total=last.total,
+        loss=where.loss,
+        loss_step=where.loss_step,
+        nan=last.nan,
+        nan_words=where.nan_words,
+        tflops=latest("tflops_per_gpu"),
+        step_time=latest("step_time_s"),
+        pace=track.lasting(),
+        rhythm=track.rhythm(),
+        finished=run.finished,
+        stepped=track.series.times[-1],
+        at=at,
+    )
+
+
+class StepState(Enum):
+    """What a launcher says of a step."""
+
+    RUNNING = "running"
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherStep:
+    """One step of a launcher, as it last reported it."""
+
+    number: int
+    name: str
+    state: StepState
+    seconds: int | None = None
+    """How long it took, once it is done."""
+    why: str = ""
+    """Why it was skipped."""
+    exit_code: int | None = None
+    """Of a step that failed."""
+
+
+_STEP = re.compile(
+    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+    r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
+)
+
+
+def launcher_step(line: str) -> LauncherStep | None:
+    """What a launcher says in that line; None if it says nothing."""
+    found = _STEP.search(line) if "step " in line else None
+    if found is None:
+        return None
+    number, name, running, seconds, why, code = found.groups()
+    step = int(number)
+    if running:
+        return LauncherStep(step, name, StepState.RUNNING)
+    if seconds is not None:
+        return LauncherStep(step, name, StepState.DONE, seconds=int(seconds))
+    if why is not None:
+        return LauncherStep(step, name, StepState.SKIPPED, why=why.strip())
+    return LauncherStep(step, name, StepState.FAILED, exit_code=int(code))
+
+
+class JobMeasures:
+    """Tests and training runs of a job. It grows; `changes` says when."""
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key
+        self.uid = ""
+        self.recipe = ""
+        self.accelerator = ""
+        """Label of the GPUs on the nodes of its ranks; empty: not known."""
+        self.tests: tuple[MeasuredTest, ...] = ()
+        """In the order they began, those of the first rank before the others'."""
+        self.tracks: tuple[Track, ...] = ()
+        """Training runs in the order they began; one goes on over restarts from a checkpoint."""
+        self.unreadable: dict[str, tuple[int, Unreadable]] = {}
+        """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
+        self.over = False
+        """Whether nothing more will come."""
+        self.trouble: ConsoleError | None = None
+        """What keeps the log from being read."""
+        self.endings_seen: tuple[str, int, int] = ("", 0, -1)
+        self._endings: dict[tuple[int, int, str], Ending] = {}
+        self._nodes: dict[int, str] = {}
+        self._server = ""
+        self._woken: set[asyncio.Event] = set()
+
+    @property
+    def track(self) -> Track | None:
+        """The latest training run."""
+        return self.tracks[-1] if self.tracks else None
+
+    # who looks
+
+    def wake(self) -> None:
+        """Something changed."""
+        for event in self._woken:
+            event.set()
+
+    async def changes(self) -> AsyncGenerator[JobMeasures, None]:
+        """This, at once and after each change, until nothing more will come. Raises what keeps it from being read."""
+        event = asyncio.Event()
+        self._woken.add(event)
+        try:
+            while True:
+                yield self
+                if self.over:
+                    break
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await event.wait()
+                event.clear()
+        finally:
+            self._woken.discard(event)
+        if self.trouble is not None:
+            raise self.trouble
+
+    # it grows
+
+    def forget(self) -> None:
+        """Another job of the same name begins."""
+        self.tests, self.tracks, self.unreadable = (), (), {}
+        self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
+
+    def place(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
+        """On which nodes it is measured."""
+        self.recipe, self._server = jobset.recipe, server
+        self._nodes |= {rank.number: rank.node for rank in ranks(jobset, fleet) if rank.node}
+        labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}
+        if len(labels) == 1:
+            self.accelerator = labels.pop()
+        self.tests = tuple(self._placed(each) for each in self.tests)
+
+    def _placed(self, test: MeasuredTest) -> MeasuredTest:
+        namespace, job = self.key
+        return replace(
+            test,
+            namespace=namespace,
+            job=job,
+            uid=self.uid,
+            recipe=self.recipe,
+            accelerator=self.accelerator,
+            server=self._server,
+            nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
+        )
+
+    def ended_badly(self, told: Sequence[Ending]) -> bool:
+        """Ranks ended badly; whether that is news."""
+        before = len(self._endings)
+        self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
+        if self.track is not None:
+            self.track.ended_badly(self._endings.values())
+        return len(self._endings) != before
+
+    def grown(self) -> None:
+        """A run more: what ended before it is a mark on it as well."""
+        if self.track is not None and self._endings:
+            self.track.ended_badly(self._endings.values())
+
+
+if TYPE_CHECKING:
+    Key = tuple[str, str]
+
+AGAIN = 8.0
+"""Seconds after which a running job is looked at again."""
+AT_ONCE = 4
+"""Logs that are read at once."""
+MOST = 32
+"""Jobs that are looked at, those on the screen."""
+PATIENCE = 6.0
+"""Seconds that reading the end of a log may take."""
+TAIL, TABLE = 60, 600
+"""Lines at the end of a log: enough for a few steps of training, and for the table of a test."""
+
+
+class Glancing:
+    """The last look at each job."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        kept: Callable[[], KeptTests],
+        pass_line: Callable[[], float],
+        read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
+    ) -> None:
+        self._cluster, self._kept, self._pass_line = cluster, kept, pass_line
+        self._read_tail = read_tail or self._tail
+        self.known: dict[str, Glance] = {}
+        """By the uid of the JobSet."""
+        self._asked: dict[str, float] = {}
+        self._printing: dict[str, int] = {}
+        """Which rank of a job prints, once it is known."""
+        self._over: set[str] = set()
+
+    def forget(self) -> None:
+        """The cluster is another one."""
+        self.known, self._asked, self._printing, self._over = {}, {}, {}, set()
+
+    def of(self, uid: str) -> Glance | None:
+        """What the last look at a job said."""
+        return self.known.get(uid)
+
+    async def look(self, keys: Sequence[Key]) -> bool:
+        """Look at those of these jobs for which it is time; whether anything is new."""
+        now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
+        due = [
+            jobset for key in keys[:MOST] if (jobset := self._cluster.fleet.jobsets.get(key)) and self._due(jobset, now)
+        ]
+
+        async def one(jobset: JobSet) -> bool:
+            async with gate:
+                return await self._look(jobset)
+
+        return any(await asyncio.gather(*(one(jobset) for jobset in due)))
+
+    def _due(self, jobset: JobSet, now: float) -> bool:
+        if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
+            return False
+        if now < self._asked.get(jobset.uid, -AGAIN) + AGAIN:
+            return False
+        self._asked[jobset.uid] = now
+        return True
+
+    async def _look(self, jobset: JobSet) -> bool:
+        pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+        known = self._printing.get(jobset.uid)
+        likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
+        over = jobset.finished
+        for number, pod in likely:
+            assert pod is not None
+            if pod.main is None or pod.main.state == "waiting":
+                continue
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    lines = await self._read_tail(pod, TABLE if jobset.recipe.startswith("nccl") else TAIL)
+            except (ConsoleError, TimeoutError):
+                continue  # the list stays as it was; the job's page says why its log cannot be read
+            if await self._read(jobset, number, lines):
+                if over:
+                    self._over.add(jobset.uid)
+                return True
+        if over:
+            self._over.add(jobset.uid)
+        return False
+
+    async def _read(self, jobset: JobSet, rank: int, lines: Sequence[LogLine]) -> bool:
+        now = time.time()
+        last = lines[-1].time if lines else now
+        reading, tracks, printed = read_lines(lines)
+        about = JobMeasures(jobset.key)
+        about.uid = jobset.uid
+        about.tests = tuple(
+            MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=printed.get(at, last))
+            for at, test in enumerate(reading.nccl)
+        )
+        about.place(jobset, self._cluster.fleet, "")
+        found = of_tests(reading.nccl, now, self._pass_line(), about.accelerator) or of_runs(
+            reading.training, tracks, now
+        )
+        if found is None or found.empty:
+            return False
+        self._printing[jobset.uid] = rank
+        ended = [each for each in about.tests if each.test.finished and each.test.rows]
+        if ended:
+            names = {each.name: each for each in self._kept().tests}
+            await self._kept().keep(each for each in ended if each.name not in names)
+        before = self.known.get(jobset.uid)
+        self.known[jobset.uid] = found = with_verdict(before, found)
+        return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
+
+    async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
+        from console.logs import container_log
+
+        wanted = container_log.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
+        async with aclosing(container_log.follow_log(self._cluster.connected.client, wanted)) as printed:
+            return [line async for line in printed]

@@ -1,0 +1,174 @@
+"""Reads tests and steps out of the merged log of a job.
+
+The first rank prints the tables of nccl-tests; training is told by the first rank, by the last one, or by all. Of jobs
+with many ranks only those two are read. Steps that several ranks tell are told apart by a label in front of the line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.metrics.nccl.history import MeasuredTest
+from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.parser import WORDS, TrainingParser
+from console.metrics.training.progress import checkpoint
+from console.metrics.training.run import Track
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.logs.line import RankLine
+    from console.metrics.job_progress import JobMeasures
+    from console.metrics.nccl.results import NcclTest
+
+ALL_OF = 16
+"""Ranks up to which all are read."""
+_FEW = 16
+"""Lines after which it is noted when they were printed."""
+_WORDS = tuple(word.decode() for word in WORDS.words)
+
+
+def chosen_ranks(number: int) -> set[int] | None:
+    """Which ranks are read, None for all of them."""
+    return None if number <= ALL_OF else {0, number - 1}
+
+
+class _Tables:
+    """The tests in the log of one rank."""
+
+    def __init__(self) -> None:
+        self.done: list[MeasuredTest] = []
+        self._parser = NcclParser()
+        self._of: tuple[int, str, str] | None = None
+        self._tests: list[MeasuredTest] = []
+
+    def take(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
+        """Lines of one run of its container; whether they said anything."""
+        if of != self._of:
+            self._begin_anew(of)
+        found = self._parser.feed("\n".join([*texts, ""]).encode())
+        return self._keep(found, of[0], rank, time)
+
+    def _begin_anew(self, of: tuple[int, str, str]) -> None:
+        self.done += self._tests
+        self._parser, self._of, self._tests = NcclParser(), of, []
+
+    def _keep(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
+        if not changed:
+            return False
+        known = {each.index: each for each in self._tests}
+        self._tests = []
+        for at, test in enumerate(self._parser.tests):
+            old = known.get(at)
+            fresh = MeasuredTest(test, attempt=attempt, rank=rank, index=len(self.done) + at, at=time)
+            self._tests.append(old if old is not None and old.test == test else fresh)
+        return True
+
+    def close(self, rank: int) -> bool:
+        """Nothing more will come."""
+        last = self._tests[-1].at if self._tests else 0.0
+        return self._keep(self._parser.close(), self._of[0] if self._of else 0, rank, last)
+
+    @property
+    def tests(self) -> list[MeasuredTest]:
+        """All so far."""
+        return [*self.done, *self._tests]
+
+    @property
+    def parser(self) -> NcclParser:
+        """The one at work."""
+        return self._parser
+
+
+class LogReader:
+    """Reads for one job; `take` may run in a thread."""
+
+    def __init__(self, measures: JobMeasures, number: int) -> None:
+        self._measures = measures
+        self._several = number > 1
+        self._tables: dict[int, _Tables] = {}
+        self._training = TrainingParser()
+        self._tracks: list[Track] = []
+        self._lines: dict[tuple[int, int, str, str], int] = {}
+        """Lines of each container so far."""
+        self._time = 0.0
+
+    def take(self, lines: Sequence[RankLine]) -> bool:
+        """The next lines in the order of time; whether anything changed."""
+        changed = self._take_tables(lines)
+        for line in lines:
+            name = line.rank, line.attempt, line.pod, line.container
+            number = self._lines[name] = self._lines.get(name, 0) + 1
+            if any(word in line.text for word in _WORDS) or self._training.waiting():
+                changed |= self._take_line(line, number)
+            if "heckpoint" in line.text:
+                changed |= self._take_checkpoint(line)
+        return changed
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        for rank, tables in self._tables.items():
+            tables.close(rank)
+        self._training.close()
+        self._sync(self._time)
+        self._tell_tests()
+
+    # tables
+
+    def _take_tables(self, lines: Sequence[RankLine]) -> bool:
+        groups: dict[tuple[int, int, str, str], list[RankLine]] = {}
+        for line in lines:
+            groups.setdefault((line.rank, line.attempt, line.pod, line.container), []).append(line)
+        changed = False
+        for name, group in groups.items():
+            rank = name[0]
+            tables = self._tables.setdefault(rank, _Tables())
+            for start in range(0, len(group), _FEW):
+                some = group[start : start + _FEW]
+                texts = [line.text for line in some]
+                changed |= tables.take(name[1:], rank, texts, some[-1].time)
+            if (unread := tables.parser.unreadable) is not None:
+                self._measures.unreadable["nccl"] = rank, unread
+        if changed:
+            self._tell_tests()
+        return changed
+
+    def _tell_tests(self) -> None:
+        every = [test for rank in sorted(self._tables) for test in self._tables[rank].tests]
+        # A test that another rank printed too, or of which another rank tells only that it failed.
+        whole = [each for each in every if each.test.rows] or every
+        self._measures.tests = tuple(whole)
+
+    # training
+
+    def _take_line(self, line: RankLine, number: int) -> bool:
+        text = line.text
+        if self._several and text[:1] not in " \t'\"}":
+            text = f"[rank{line.rank}]: {text}"
+        before = self._training.unreadable
+        changed = self._training.read(f"{text}\n".encode(), number)
+        if (unread := self._training.unreadable) is not before and unread is not None:
+            self._measures.unreadable["training"] = line.rank, unread
+            changed = True
+        self._time = line.time
+        if changed:
+            self._sync(line.time)
+        return changed
+
+    def _sync(self, time: float) -> None:
+        runs = self._training.growing
+        for run in runs[len(self._tracks) :]:
+            self._tracks.append(Track(run.format))
+            self._measures.tracks = tuple(self._tracks)
+            self._measures.grown()
+        for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:
+            track.format, track.finished = run.format, run.finished
+            track.sync(run.steps, time)
+            track.restarted(run.rewinds, time)
+
+    def _take_checkpoint(self, line: RankLine) -> bool:
+        found = checkpoint(line.text)
+        if found is None or not self._tracks:
+            return False
+        self._tracks[-1].saved(found.step, line.time)
+        return True

@@ -1,0 +1,113 @@
+"""Where in the logs of a job somebody should look: which pod tells of its progress, and where trouble stands (pure)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.logs.filter import found
+from console.logs.line import NOT_A_NUMBER, XID
+from console.metrics.alarm_rules import AlarmKind
+from console.metrics.training.parser import WORDS, TrainingParser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from console.logs.segment import Part
+    from console.metrics.alarm_rules import Alarm
+
+PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}
+"""What stands in the line that an alarm came from."""
+TAIL = 300
+"""Last lines of a pod in which it is looked for steps."""
+MOST = 32
+"""Pods that are all looked at; of more, the first and the last."""
+BLOCK = 20_000
+"""Lines that are looked through together."""
+_POD = re.compile(r"\bpod (\d+)\b")
+_STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a pod."""
+
+    pod: int
+    time: float
+    text: str
+
+    @property
+    def where(self) -> str:
+        """Where in the run it was printed, by what it says: "iteration 20"; empty if it says nothing of that."""
+        match = _STEP.search(self.text)
+        return f"{match[1].lower()} {int(match[2]):,}" if match else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look."""
+
+    pod: int
+    pattern: str = ""
+    """What stands in the line; empty: the end of the log."""
+
+
+def place_of(parts: Sequence[Part], alarm: Alarm | None) -> Place | None:
+    """The pod, and the line, that the alarm came from; else the pod that tells of steps; None if none does so far."""
+    if alarm is not None:
+        pattern, named = PATTERNS.get(alarm.kind, ""), _POD.search(alarm.words)
+        pods = {int(named[1])} if named else None
+        found_in = firsts(parts, pattern, pods) if pattern else {}
+        if found_in:
+            return Place(min(found_in.values(), key=lambda each: each.time).pod, pattern)
+        if named and any(part.rank == int(named[1]) for part in parts):
+            return Place(int(named[1]))
+    pod = teller(parts)
+    return Place(pod) if pod is not None else None
+
+
+def teller(parts: Iterable[Part]) -> int | None:
+    """The pod that told of the latest training step; None if none tells of any in its last lines."""
+    newest = {part.rank: part for part in sorted(parts, key=lambda each: each.attempt) if len(part)}
+    pods = sorted(newest)
+    chosen = pods if len(pods) <= MOST else [pods[0], pods[-1]]
+    told = {pod: moment for pod in chosen if (moment := _last_step(newest[pod]))}
+    return max(told, key=lambda pod: (told[pod], -pod), default=None)
+
+
+def _last_step(part: Part) -> float:
+    """When it last told of a step; 0.0: it did not in its last lines."""
+    parser, last = TrainingParser(), 0.0
+    start = max(0, len(part) - TAIL)
+    for number, text in enumerate(part.texts(start, len(part))):
+        if any(word in text for word in WORDS.words) and parser.read(text + b"\n", number + 1):
+            last = part.times[start + number]
+    return last if any(run.steps for run in parser.growing) else 0.0
+
+
+def firsts(parts: Iterable[Part], pattern: str, pods: set[int] | None = None) -> dict[int, Line]:
+    """Of each of these pods (all unless given) the first line of its latest attempt in which the pattern is found."""
+    wanted = re.compile(pattern.encode())
+    latest: dict[int, int] = {}
+    parts = [part for part in parts if pods is None or part.rank in pods]
+    for part in parts:
+        latest[part.rank] = max(latest.get(part.rank, 0), part.attempt)
+    lines: dict[int, Line] = {}
+    for part in parts:
+        if part.attempt == latest[part.rank] and (line := _first(part, wanted)):
+            known = lines.get(part.rank)
+            lines[part.rank] = line if known is None or line.time < known.time else known
+    return lines
+
+
+def _first(part: Part, wanted: re.Pattern[bytes]) -> Line | None:
+    for start in range(0, len(part), BLOCK):
+        stop = min(len(part), start + BLOCK)
+        texts = part.texts(start, stop)
+        block = b"".join([text + b"\n" for text in texts])
+        begin = next(iter(found(block, wanted)), None)
+        if begin is not None:
+            number = block.count(b"\n", 0, begin)
+            return Line(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))
+    return None

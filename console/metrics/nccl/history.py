@@ -1,0 +1,284 @@
+"""Tests that were measured before: what a person's own machines usually reach, and each node's latest bandwidth.
+
+Every NCCL test that was seen to its end, kept in a file of one JSON object a line; consoles share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import log2
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.folders import make_private
+from console.metrics.nccl.reference import scan_average
+from console.metrics.nccl.results import NcclTest  # noqa: TC001  # msgspec reads the annotations below at run time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+ENOUGH = 2
+"""Earlier tests from which one can say what is usual."""
+STEADY = 0.03
+"""A change by less than this share is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTest:
+    """A test, and where and when it was measured."""
+
+    test: NcclTest
+    job: str = ""
+    namespace: str = ""
+    uid: str = ""
+    recipe: str = ""
+    attempt: int = 0
+    rank: int = 0
+    """Rank of the job whose log it stands in."""
+    index: int = 0
+    """Place among the tests of that log."""
+    at: float = 0.0
+    """When its last line was printed, seconds since the epoch."""
+    nodes: tuple[str, ...] = ()
+    accelerator: str = ""
+    """Label of its nodes."""
+    server: str = ""
+    """Address of the cluster's API server."""
+
+    @property
+    def name(self) -> tuple[str, int, int, int]:
+        """What tells it from every other test."""
+        return self.uid or f"{self.namespace}/{self.job}", self.attempt, self.rank, self.index
+
+    @property
+    def kind(self) -> tuple[str, int | None, str, str]:
+        """Tests of one kind may be compared: program, ranks, data type and GPU are the same."""
+        rows = self.test.rows
+        return _program(self.test), self.test.ranks, rows[0].type if rows else "", self.accelerator
+
+    @property
+    def busbw(self) -> float | None:
+        """GB/s that stand for the test: the average over 2 to 8 GiB, else the best."""
+        average = scan_average(self.test)
+        return average if average is not None else self.test.peak_busbw
+
+
+def _program(test: NcclTest) -> str:
+    return (test.program or "").removesuffix("_mpi")
+
+
+def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
+    """Finished tests of the same kind without wrong values, of other jobs or attempts; the newest first."""
+    found = [
+        each
+        for each in tests
+        if each.kind == shown.kind and each.name != shown.name and each.test.finished and each.test.ok is not False
+    ]
+    return sorted(found, key=lambda each: -each.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What tests of a kind reached at each size: lowest, median and highest of the better halves, GB/s."""
+
+    tests: int
+    sizes: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+
+    def at(self, size: int) -> float | None:
+        """The median at that size."""
+        found = self.sizes.get(size)
+        return found[1] if found else None
+
+
+def usual(tests: Sequence[MeasuredTest]) -> Usual | None:
+    """What is usual; None as long as there are not enough tests to say."""
+    if len(tests) < ENOUGH:
+        return None
+    values: dict[int, list[float]] = {}
+    for each in tests:
+        for row in each.test.rows:
+            if row.best_busbw is not None and row.size > 0:
+                values.setdefault(row.size, []).append(row.best_busbw)
+    return Usual(len(tests), {size: (min(each), median(each), max(each)) for size, each in sorted(values.items())})
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDifference:
+    """One size of two tests; GB/s of the better halves."""
+
+    size: int
+    before: float | None
+    after: float | None
+
+    @property
+    def share(self) -> float | None:
+        """By which share the later one is faster."""
+        return self.after / self.before - 1 if self.before and self.after is not None else None
+
+
+def compare(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
+    """Size by size, all that either has."""
+    left = {row.size: row.best_busbw for row in before.rows}
+    right = {row.size: row.best_busbw for row in after.rows}
+    return tuple(SizeDifference(size, left.get(size), right.get(size)) for size in sorted(left | right))
+
+
+def faster(before: NcclTest, after: NcclTest) -> float | None:
+    """Mean share by which the later one is faster over the sizes that both have, from 8 MiB up where there are such."""
+    shares = [(each.size, each.share) for each in compare(before, after) if each.share is not None]
+    large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
+    return sum(large) / len(large) if large else None
+
+
+# nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBandwidth:
+    """The bandwidth of a node in the tests it took part in, the latest last. GB/s."""
+
+    values: tuple[float, ...]
+    at: float
+    gpus: int | None = None
+    """Ranks of the last test."""
+    job: str = ""
+
+    @property
+    def last(self) -> float:
+        """Of the last test."""
+        return self.values[-1]
+
+    @property
+    def trend(self) -> float | None:
+        """By which share the last is above the median of those before; None for the first."""
+        before = median(self.values[:-1]) if len(self.values) > 1 else None
+        return self.last / before - 1 if before else None
+
+    @property
+    def arrow(self) -> str:
+        """The trend as a sign: ↗ up, → steady, ↘ down; empty for the first."""
+        trend = self.trend
+        if trend is None:
+            return ""
+        return "→" if abs(trend) < STEADY else "↗" if trend > 0 else "↘"
+
+
+def by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
+    """What each node reached, in the kind of test that it took part in last; other kinds cannot be compared."""
+    of: dict[str, list[MeasuredTest]] = {}
+    for each in sorted(tests, key=lambda each: each.at):
+        if each.busbw is not None and each.test.finished:
+            for node in each.nodes:
+                of.setdefault(node, []).append(each)
+    found = {}
+    for node, every in of.items():
+        last = every[-1]
+        values = tuple(each.busbw for each in every if each.kind == last.kind and each.busbw is not None)
+        found[node] = NodeBandwidth(values, last.at, last.test.ranks, last.job)
+    return found
+
+
+MOST = 2000
+"""Tests that are kept; of more the oldest go."""
+LARGE = 24 << 20
+"""Bytes from which the file is looked through for what may go."""
+
+
+def usual_place() -> Path:
+    """Where tests are kept: in the folder for state of the XDG rules."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
+    return home / "a4" / "nccl-tests.jsonl"
+
+
+class KeptTests:
+    """The tests of one file. It never stops a measurement: what is wrong with the file is a sentence in `note`."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.note = ""
+        """What is wrong with the file; empty: nothing."""
+        self._known: dict[tuple[str, int, int, int], MeasuredTest] = {}
+        self._stamp: tuple[int, int] | None = None
+        """Size and time of the file as last read."""
+        self._nodes: dict[str, NodeBandwidth] = {}
+
+    @property
+    def tests(self) -> tuple[MeasuredTest, ...]:
+        """Those that were read last, the newest first."""
+        return tuple(sorted(self._known.values(), key=lambda each: -each.at))
+
+    @property
+    def nodes(self) -> dict[str, NodeBandwidth]:
+        """The bandwidth of each node, from the tests that were read last."""
+        return self._nodes
+
+    async def read(self) -> tuple[MeasuredTest, ...]:
+        """All tests, as the file has them now."""
+        await asyncio.to_thread(self._read)
+        return self.tests
+
+    async def keep(self, tests: Iterable[MeasuredTest]) -> None:
+        """Keep these, if they are not kept already."""
+        fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
+        if fresh:
+            self._known |= fresh
+            self._nodes = by_node(self._known.values())
+            await asyncio.to_thread(self._append, list(fresh.values()))
+
+    def _read(self) -> None:
+        try:
+            status = self.place.stat()
+            stamp = status.st_size, status.st_mtime_ns
+            if stamp == self._stamp:
+                return
+            lines = self.place.read_bytes().splitlines()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.note = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror})."
+            return
+        known = {each.name: each for line in lines if (each := _decoded(line)) is not None}
+        self._known = known | {name: each for name, each in self._known.items() if name not in known}
+        self._stamp, self.note = stamp, ""
+        self._nodes = by_node(self._known.values())
+
+    def _append(self, tests: list[MeasuredTest]) -> None:
+        data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
+        try:
+            make_private(self.place.parent)
+            with _alone(self.place):
+                if self.place.exists() and self.place.stat().st_size > LARGE:
+                    self._trim()
+                with open(os.open(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:  # noqa: PTH123
+                    out.write(data)
+        except OSError as error:
+            self.note = f"NCCL tests are remembered only until the console ends: {self.place} ({error.strerror})."
+
+    def _trim(self) -> None:
+        lines = self.place.read_bytes().splitlines(keepends=True)[-MOST // 2 :]
+        fresh = self.place.with_suffix(f".{os.getpid()}")
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123
+            out.writelines(lines)
+        fresh.replace(self.place)
+
+
+def _decoded(line: bytes) -> MeasuredTest | None:
+    with suppress(msgspec.DecodeError):  # a line that a crash cut, or of a later a4
+        return msgspec.json.decode(line, type=MeasuredTest)
+    return None
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    with open(os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb+") as lock:  # noqa: PTH123
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,187 @@
+"""One line of an nccl-tests table: labels in front of it, rows, and rows that other output tore apart.
+
+Rows are read from the right: behind `size count type` come an optional operation, an optional root and the values, and
+only their number tells which is which. Old tables have an integer time where new ones have the root.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from console.logs.line_splitter import _IN_LABELS, _LABELS, label_of  # noqa: F401
+from console.logs.word_search import Words
+from console.metrics.nccl.results import Half, Row
+
+_TYPE = re.compile(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
+_REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
+_VALUE = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
+_GLUED = re.compile(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")
+"""A last value with the beginning of a line of libnccl behind it: host, process and thread."""
+_BEGINS = (
+    *(b"#", b" type", b"_perf", b"Test ", b"NCCL failure", b"of bounds", b"bus bandwidth", b"Collective test"),
+    *(b"rccl-tests", b"nccl-tests", b"nThread", b" Pid ", b"float", b"half", b" sum ", b" none "),
+)
+WORDS = Words(*_BEGINS)
+"""A line without any of these begins no test, and the row of one only if its type is rare and its operation too."""
+_TYPES = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
+MORE_WORDS = Words(*_BEGINS, *_TYPES)
+"""A line without any of these is neither of a test nor of its table, but it may be the rest of a torn row."""
+_DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
+_SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
+"""Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
+_USUAL = re.compile(
+    r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
+    + 2 * (3 * r"\s+(\d{1,20}(?:\.\d{0,20})?)" + r"\s+(\d+|N/A)")
+    + r"\s*"
+)
+"""A row of today's tables with nothing before or behind it."""
+_NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
+_RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
+"""The largest relative error of old tables, which never looks like a count of elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How a table's column header says its values are to be read."""
+
+    milliseconds: bool = False
+    relative_error: bool = False
+    """The fourth column is an error, not a count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """A row of which only the beginning has been printed."""
+
+    row: Row
+    values: tuple[str, ...] = ()
+
+
+def row_of(text: str, units: Units) -> Row | Torn | None:
+    """The row in that line, whole or torn; None if there is none."""
+    usual = _USUAL.fullmatch(text)
+    if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
+        return _usual(usual)
+    tokens = text.split()
+    start = _start(tokens)
+    if start is None:
+        return None
+    size, count, kind, *rest = tokens[start:]
+    redop = rest.pop(0) if rest and rest[0] in _REDOPS else None
+    values, cut = _values(rest)
+    root, values = _root(values)
+    if len(values) in _SHAPES and not (cut and len(values) < 6):
+        return Row(int(size), int(count), kind, redop, root, *_halves(values, units))
+    return Torn(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
+
+
+def _usual(row: re.Match[str]) -> Row | None:
+    """Such a row, read at once."""
+    size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = row.groups()
+    if not _TYPE.fullmatch(kind):
+        return None
+    out_of_place = Half(float(time), float(alg), float(bus), None if wrong == "N/A" else int(wrong))
+    in_place = Half(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
+    return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
+
+
+def completed(torn: Torn, text: str, units: Units) -> Row | Torn | None:
+    """The torn row with the values of this line; None if the line holds none of them."""
+    tokens = _dated(text.split())
+    tail: list[str] = []
+    while tokens and _VALUE.fullmatch(tokens[-1]):
+        tail.insert(0, tokens.pop())
+    if not tail and tokens:
+        tail, _ = _values(text.split())
+    if not any("." in value for value in tail):
+        return None
+    values = [*torn.values, *tail]
+    if len(values) == 4 and not torn.values:
+        return replace(torn, values=tuple(values))
+    return _filled(torn.row, values, units) if len(values) in _SHAPES and len(values) > 4 else None
+
+
+def first_half(torn: Torn, units: Units) -> Row | None:
+    """What a torn row is worth if the rest never comes."""
+    return _filled(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
+
+
+def _start(tokens: list[str]) -> int | None:
+    for at in range(len(tokens) - 3, -1, -1):
+        kind = tokens[at + 2]
+        if kind[0] in "bcdfhiu" and tokens[at].isdecimal() and tokens[at + 1].isdecimal() and _TYPE.fullmatch(kind):
+            return at
+    return None
+
+
+def _dated(tokens: list[str]) -> list[str]:
+    """Without the date and time at their end."""
+    dated = len(tokens) > 2 and _DATE.fullmatch(tokens[-2]) and _TIME.fullmatch(tokens[-1])
+    return tokens[:-2] if dated else tokens
+
+
+def _values(tokens: list[str]) -> tuple[list[str], bool]:
+    """The values up to the first thing that is none, and whether there was such a thing."""
+    values: list[str] = []
+    for token in _dated(tokens):
+        if _plain(token) or _VALUE.fullmatch(token):
+            values.append(token)
+            continue
+        glued = _GLUED.match(token)
+        return ([*values, glued.group(1)] if glued else values), True
+    return values, False
+
+
+def _root(values: list[str]) -> tuple[int | None, list[str]]:
+    """A root makes the number of values odd; three values are half a retyped row."""
+    if not values or not values[0].removeprefix("-").isdecimal():
+        return None, values
+    if values[0] == "-1" or (len(values) % 2 and len(values) != 3):
+        return int(values[0]), values[1:]
+    return None, values
+
+
+def _filled(row: Row, values: list[str], units: Units) -> Row:
+    out_of_place, in_place = _halves(values, units)
+    return msgspec.structs.replace(row, out_of_place=out_of_place, in_place=in_place)
+
+
+def _halves(values: list[str], units: Units) -> tuple[Half, Half | None]:
+    width, halves = _SHAPES[len(values)]
+    return _half(values[:width], units), _half(values[width:], units) if halves == 2 else None
+
+
+def _half(values: list[str], units: Units) -> Half:
+    time = number(values[0])
+    return Half(
+        time_us=time * 1000 if time is not None and units.milliseconds else time,
+        algbw=number(values[1]),
+        busbw=number(values[2]),
+        wrong=_wrong(values[3], units) if len(values) > 3 else None,
+    )
+
+
+def number(text: str) -> float | None:
+    """A finite number, None for N/A, nan and whatever else is none."""
+    if not _plain(text):
+        found = _NUMBER.fullmatch(text.rstrip("*%"))
+        if found is None:
+            return None
+        text = found.group()
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _plain(text: str) -> bool:
+    """Whether it is digits with at most one point, as nearly all values are."""
+    return text.replace(".", "", 1).isdecimal()
+
+
+def _wrong(text: str, units: Units) -> int | None:
+    """Wrong elements; an error that is no count says nothing of how many."""
+    value = number(text)
+    return None if value is None or units.relative_error or _RELATIVE.fullmatch(text) else int(value)

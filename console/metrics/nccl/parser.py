@@ -1,0 +1,464 @@
+"""Output of nccl-tests, read while it is printed: bytes in any pieces, tests out.
+
+One log may hold several tests: one after another, or two processes that print into each other. Lines that carry a label
+of their process are kept apart by it.
+
+Cost: searching for the words takes half a nanosecond a byte; rows that follow each other cost a microsecond
+each, every other line of a table 5 to 20.
+
+One test of nccl-tests while it is printed, and the lines of one process or of several that cannot be told apart.
+
+Tests are told apart by what they announce and by sizes that fall back. A test without its footer is not finished, and
+one that said why it failed has that as its error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console.logs.failure_kinds import FAILURE
+from console.logs.line_splitter import label_of
+from console.logs.unparsable import Puzzle
+from console.logs.word_search import Blocks, spans_with
+from console.metrics.nccl.lines import MORE_WORDS, WORDS, Torn, Units, completed, first_half, number, row_of
+from console.metrics.nccl.results import NcclTest, Row
+from console.metrics.nccl.rows import PackedRows, Rows, rows_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from console.logs.unparsable import Unreadable
+
+
+_COMMAND = re.compile(
+    r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
+)
+_ANNOUNCED = (
+    ("-tests", re.compile(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
+    ("Collective", re.compile(r"Collective test starting: *([\w.-]+)"), "program"),
+    ("nThread", re.compile(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
+)
+"""What stands in such a line, which is found ten times as fast; how it says what."""
+_RANK = re.compile(
+    r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
+)
+"""The second way: its "#" was taken for a heading by whoever kept the log."""
+_HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
+_ERRORS = ("error", "res")
+"""With one of these as its last column."""
+_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
+_ENDED = re.compile(r"Collective test concluded(?:: *([\w.-]+))?")
+_ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
+_TODAYS = Units()
+
+
+def fails(text: str) -> re.Match[str] | None:
+    """How the line says that a test has failed; None if it does not."""
+    return FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """One test while it grows."""
+
+    said: dict[str, str] = field(default_factory=dict)
+    """What was announced: version, program, settings."""
+    command: str | None = None
+    """Program named by a line before it."""
+    ranks: set[int] = field(default_factory=set)
+    units: Units = field(default_factory=Units)
+    headed: bool = False
+    rows: Rows = field(default_factory=Rows)
+    average: float | None = None
+    bounds: int | None = None
+    failed: bool = False
+    finished: bool = False
+    concluded: bool = False
+    error: str | None = None
+    wrong: bool = False
+    """Whether a row has wrong elements."""
+    unread: bool = False
+    """Whether a row of it could not be read."""
+    place: int = 0
+    """How many tests of the log began before it."""
+
+    def add(self, row: Row) -> None:
+        """A row that came."""
+        self.rows.append(row)
+        self.wrong = self.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
+
+    def test(self, *, with_rows: bool = True) -> NcclTest:
+        """What is known of it now; without its rows it costs the same however many they are."""
+        bad = self.failed or self.error is not None or bool(self.bounds) or self.wrong
+        sure = self.bounds == 0 and bool(self.rows) and not self.unread
+        return NcclTest(
+            program=self.said.get("program") or self.command,
+            version=self.said.get("version"),
+            ranks=max(self.ranks) + 1 if self.ranks else None,
+            rows=tuple(self.rows) if with_rows else (),
+            avg_busbw=self.average,
+            out_of_bounds=self.bounds,
+            ok=False if bad else True if sure else None,
+            finished=self.finished,
+            error=self.error,
+        )
+
+
+class Stream:
+    """The lines of one process, or of several that cannot be told apart."""
+
+    def __init__(self, start: Callable[[], Run]) -> None:
+        self._start = start
+        self._open: list[Run] = []
+        self._last: Run | None = None
+        self._command: str | None = None
+        self.torn: Torn | None = None
+        self.rows = 0
+        """Rows so far."""
+
+    def line(self, text: str, failure: re.Match[str] | None) -> Run | None:
+        """The run that changed by this line; `failure`: how it says that a test has failed."""
+        if failure:
+            return self.fail(failure.group().strip())
+        if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
+            return self._words(text)
+        return self._table(text) or self._words(text)
+
+    def fail(self, text: str) -> Run:
+        """A failure belongs to the test under way, else to the last one, else to one that printed nothing else."""
+        run = self._open[-1] if self._open else self._last or self._new()
+        self._open = [each for each in self._open if each is not run]
+        if run.error is None or ("'" in text and "'" not in run.error):
+            run.error = text
+        self._last, self.torn = run, None
+        return run
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing has been learned from this stream."""
+        return self._last is None and self._command is None and self.torn is None and not self._open
+
+    @property
+    def busy(self) -> bool:
+        """Whether a test of this stream is under way."""
+        return bool(self._open)
+
+    def _new(self) -> Run:
+        run = self._start()
+        run.command, self._command = self._command, None
+        self._open.append(run)
+        return run
+
+    # rows
+
+    def _table(self, text: str) -> Run | None:
+        found = row_of(text, self._open[0].units if self._open else Units())
+        if found is None and self.torn:
+            whole = completed(self.torn, text, self._open[0].units if self._open else Units())
+            return self._keep(whole) if whole else None
+        if found is None:
+            return None
+        self.flush()
+        return self._keep(found)
+
+    def _keep(self, found: Row | Torn) -> Run | None:
+        """A row goes to its run; the beginning of one waits for the rest, and begins no test by itself."""
+        if isinstance(found, Torn):
+            self.torn = found
+            return None
+        self.torn = None
+        run = self._run_for(found)
+        run.add(found)
+        self.rows += 1
+        return run
+
+    def spoil(self) -> None:
+        """A row could not be read: of the test that is under way nothing can be said to be well any more."""
+        if self._open:
+            self._open[0].unread = True
+
+    @property
+    def single(self) -> Run | None:
+        """The test to which every row of today's tables belongs that comes next; None if that is not certain."""
+        only = self._open[0] if len(self._open) == 1 else None
+        return only if only and self.torn is None and only.units == _TODAYS else None
+
+    def take(self, run: Run, rows: PackedRows) -> None:
+        """Rows of that test."""
+        run.rows.extend(rows)
+        run.wrong = run.wrong or rows.wrong
+        self.rows += len(rows)
+
+    def flush(self) -> Run | None:
+        """Keeps what there is of a torn row once it is clear that no more of it will come."""
+        torn, self.torn = self.torn, None
+        row = first_half(torn, self._open[0].units if self._open else Units()) if torn else None
+        return self._keep(row) if row else None
+
+    def _run_for(self, row: Row) -> Run:
+        """Sizes rise within a test; of two that print into each other, the one goes on that the size continues."""
+        alone = len(self._open) == 1
+        for run in self._open:
+            last = run.rows[-1].size if run.rows else -1
+            if row.size > last or (alone and row.size == last):
+                return run
+        return self._open[0] if self._open else self._new()
+
+    # comments
+
+    def _words(self, text: str) -> Run | None:
+        for word, pattern, what in _ANNOUNCED:
+            if word in text and (found := pattern.search(text)):
+                return self._announce(what, next((each for each in found.groups() if each), ""))
+        if ("Rank" in text or "Device" in text) and (found := _RANK.search(text)):
+            return self._rank(int(found.group(1) or found.group(2)))
+        if "type" in text and (found := _HEADER.match(text)):
+            return self._header(Units(found.group(1) == "bytes", text.rstrip().endswith(_ERRORS)))
+        if "#" in text or "bandwidth" in text or "bounds" in text:
+            return self._footer(text)
+        if found := _COMMAND.search(text):
+            self._command = found.group(1)
+        return None
+
+    def _announce(self, what: str, value: str) -> Run:
+        """Two processes announce themselves before either prints its columns; later, a new test has begun."""
+        run = next((each for each in self._open if not each.headed and what not in each.said and not each.rows), None)
+        if run is None:
+            if any(each.headed or each.rows for each in self._open):
+                self.flush()
+                self._last, self._open = self._open[-1], []
+            run = self._new()
+        run.said[what] = value
+        return run
+
+    def _rank(self, number_: int) -> Run:
+        waiting = [each for each in self._open if not each.rows]
+        run = next((each for each in waiting if number_ not in each.ranks), None) or (waiting or [self._new()])[-1]
+        run.ranks.add(number_)
+        return run
+
+    def _header(self, units: Units) -> Run | None:
+        run = next((each for each in self._open if not each.headed and not each.rows), None)
+        if run is None and any(not each.rows for each in self._open):
+            return None
+        if run is None:  # those before it broke off without a footer
+            self.flush()
+            self._last, self._open = self._open[-1] if self._open else self._last, []
+            run = self._new()
+        run.headed, run.units = True, units
+        return run
+
+    def _footer(self, text: str) -> Run | None:
+        if "Out of" in text and (found := _BOUNDS.search(text)):
+            self.flush()
+            run = self._ending(lambda each: each.bounds is None)
+            run.bounds, run.failed = int(found.group(1)), run.failed or found.group(2) == "FAILED"
+            return run
+        if "Avg" in text and (found := _AVERAGE.search(text)):
+            self.flush()
+            run = self._ending(lambda each: each.bounds is not None)
+            run.average, run.failed = number(found.group(1)), run.failed or found.group(2) == "FAILED"
+            return self._finish(run)
+        if "concluded" in text and (found := _ENDED.search(text)):
+            return self._conclude(found.group(1))
+        if "error" in text and (found := _ERROR.match(text)) and (run_ := self._open[0] if self._open else self._last):
+            run_.error = run_.error or found.group(1)
+            return run_
+        return None
+
+    def _ending(self, fits: Callable[[Run], bool]) -> Run:
+        """The run whose footer this is: the first that has rows and lacks it."""
+        printed = [each for each in self._open if each.rows] or self._open
+        return next((each for each in printed if fits(each)), None) or (printed or [self._new()])[0]
+
+    def _finish(self, run: Run) -> Run:
+        run.finished = True
+        if run in self._open:
+            self._open.remove(run)
+        self._last, self.torn = run, None
+        return run
+
+    def _conclude(self, program: str | None) -> Run | None:
+        half_done = next((each for each in self._open if each.bounds is not None), None)
+        if half_done is None and self._last and not self._last.concluded:
+            run = self._last
+        elif half_done or self._open:
+            run = self._finish(half_done or self._open[0])
+        else:
+            return None
+        run.concluded = True
+        if program:
+            run.said.setdefault("program", program)
+        return run
+
+
+LONGEST = 1 << 12
+"""Bytes of a line that are kept; the rest of a longer one is dropped."""
+_REST_WITHIN = 4096
+"""Lines after a torn row among which the rest of it is looked for."""
+_LEAST, _MOST = 1 << 8, 1 << 15
+"""Bytes that are searched at once: few where a table begins or ends, as other words are searched for after it."""
+_FAR = 64
+"""Rows of a table after which it is tried again to read those that follow together, where they do not."""
+_MARK = ord("#")
+"""It begins a line that is no row: tables have many of these, one after another."""
+_WHOLE = 12
+"""Words of a whole row."""
+_ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
+"""What looks like a row: two whole numbers, a type, and figures."""
+
+
+def _is_row(text: str, *, torn: bool) -> bool:
+    """Whether it looks like a row; of a torn one only if it looks like a whole one, with nothing glued to it."""
+    if not torn:
+        return _ROW_LIKE.match(text) is not None
+    words = text.split()
+    return len(words) >= _WHOLE and words[0].isdigit() and words[1].isdigit() and "NCCL" not in text and ":" not in text
+
+
+class NcclParser:
+    """Reads the output of any number of tests, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._streams: dict[str, Stream] = {}
+        self._blocks = Blocks(LONGEST)
+        self._look = 0
+        """Lines among which the rest of a row is still looked for."""
+        self._busy = False
+        """Whether a table is open."""
+        self._reach, self._patience = _LEAST, 1
+        self._puzzle = Puzzle()
+
+    @property
+    def unreadable(self) -> Unreadable | None:
+        """Lines within a table that look like rows and cannot be read; None if there are none."""
+        return self._puzzle.told
+
+    @property
+    def tests(self) -> tuple[NcclTest, ...]:
+        """All tests so far, in the order they began."""
+        return tuple(run.test() for run in self._runs)
+
+    @property
+    def growing(self) -> Sequence[Run]:
+        """The same tests as they are kept, for whoever cannot afford to copy their rows."""
+        return self._runs
+
+    def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
+        """Reads on; the tests that changed by it. A line counts once its end has come.
+
+        `line` is the number of the first line of `data` in its log, where lines before it were left out.
+        """
+        return [run.test() for run in self.read(data, line)]
+
+    def read(self, data: bytes, line: int | None = None) -> list[Run]:
+        """Reads on like `feed`; the tests that changed as they are kept, in the order they began."""
+        block, at = self._blocks.add(data), 0
+        self._puzzle.begin(block, line)
+        changed: dict[Run, None] = {}
+        while at < len(block):
+            if block[at] == _MARK:
+                at = self._marked(block, at, changed)
+                continue
+            if self._busy and (taken := self._rows(block, at, changed)):
+                at = taken
+                continue
+            end = block.find(b"\n", at + self._reach) + 1 or len(block)
+            self._reach = min(2 * self._reach, _MOST)
+            at += self._window(block[at:end], at, changed)
+        self._puzzle.end()
+        return sorted(changed, key=lambda run: run.place)
+
+    def close(self) -> list[NcclTest]:
+        """Reads what is left without a line end; the tests that changed by it."""
+        changed = [self._line(self._blocks.end()), *(stream.flush() for stream in self._streams.values())]
+        found = dict.fromkeys(run for run in changed if run)
+        return [run.test() for run in sorted(found, key=lambda run: run.place)]
+
+    def _rows(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+        """Take rows that follow each other there and can only belong to one test; where they end, 0 if there are none.
+
+        Labels tell processes apart: only where no line has one it is certain whose they are.
+        """
+        stream = self._streams.get("") if len(self._streams) == 1 else None
+        run = stream.single if stream and not self._look else None
+        if stream is None or run is None:
+            return 0
+        end, rows = rows_at(block, at)
+        self._patience = 1 if rows else min(2 * self._patience, _FAR)
+        if rows is None:
+            return 0
+        stream.take(run, rows)
+        self._puzzle.read()
+        changed[run] = None
+        return end
+
+    def _window(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+        """Reads lines up to where a table begins, ends or goes on with rows; how many bytes that was."""
+        busy, rows = self._busy, 0
+        for start, end in spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
+            self._puzzle.at(at + start)
+            if run := self._line(block[start : min(end, start + LONGEST)]):
+                changed[run] = None
+                rows += 1
+                self._busy = any(stream.busy for stream in self._streams.values())
+            if self._busy is not busy or (busy and rows == self._patience):
+                self._reach = _LEAST
+                return end + 1
+        return len(block)
+
+    def _marked(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+        """Reads the lines there that hold one of the words, as their mark is one; where they end."""
+        said, size = False, len(block)
+        while at < size and block[at] == _MARK:
+            self._puzzle.at(at)
+            end = block.index(b"\n", at)
+            if run := self._line(block[at : min(end, at + LONGEST)]):
+                changed[run] = None
+                said = True
+            at = end + 1
+        if said:
+            self._busy = any(stream.busy for stream in self._streams.values())
+            self._reach = _LEAST
+        return at
+
+    def _line(self, raw: bytes) -> Run | None:
+        self._look -= self._look > 0
+        label, text = label_of(raw.decode("utf-8", "replace").rstrip("\r"))
+        if not text.strip():
+            return None
+        known = self._streams.get(label)
+        own = stream = known or Stream(self._start)
+        failure = fails(text)
+        if failure and not stream.busy:
+            stream = next((each for each in self._streams.values() if each.busy), stream)
+        was = stream.torn
+        rows = stream.rows
+        run = stream.line(text, failure)
+        if stream.rows == rows and text[0] != "#" and stream.busy and _is_row(text, torn=stream.torn is not None):
+            self._puzzle.unread(text)
+            stream.spoil()
+        elif stream.rows > rows:
+            self._puzzle.read()
+        if known is None and not own.blank:
+            self._streams[label] = own
+        if stream.torn is not was:
+            self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
+        return run
+
+    def _start(self) -> Run:
+        run = Run(place=len(self._runs))
+        self._runs.append(run)
+        return run
+
+
+def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
+    """The tests in a whole log."""
+    parser = NcclParser()
+    parser.feed(data)
+    parser.close()
+    return parser.tests

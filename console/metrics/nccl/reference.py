@@ -1,0 +1,160 @@
+"""What an A4 all-reduce should reach: a published curve of two machines, and the pass line of a health scan.
+
+The curve is of 16 GPUs on 2 machines and of nobody's promise: a third party measured it. It speaks of all_reduce only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log2
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from console.metrics.nccl.results import NcclTest, Row
+
+_MIB, _GIB = 2**20, 2**30
+
+A4_ALL_REDUCE = (
+    (8 * _MIB, 100.0),
+    (64 * _MIB, 341.0),
+    (256 * _MIB, 535.0),
+    (512 * _MIB, 594.0),
+    (1 * _GIB, 623.3),
+    (2 * _GIB, 659.3),
+    (4 * _GIB, 673.8),
+    (8 * _GIB, 683.5),
+)
+"""Bytes and bus bandwidth in GB/s, out-of-place, smallest first."""
+REFERENCE_RANKS = 16
+"""GPUs of that curve, on two machines; within one machine NVLink alone decides, and the curve says nothing."""
+PASS_LINE = 250.0
+"""GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect."""
+GOOD, FAIR = 0.9, 0.7
+"""Shares of the reference from which a row is good, or fair."""
+
+
+class Word(StrEnum):
+    """How a row compares."""
+
+    GOOD = "good"
+    FAIR = "fair"
+    BELOW = "below"
+    WRONG = "wrong"
+    """The result was wrong, so its speed does not matter."""
+    NONE = ""
+    """No reference for this size, or nothing measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one row compares with the reference."""
+
+    word: Word
+    ratio: float | None = None
+    """The better half's bandwidth as a share of the reference."""
+    reference: float | None = None
+    """GB/s."""
+
+
+def expected_busbw(size: int) -> float | None:
+    """GB/s of the reference at that many bytes, straight between known points over log2(size); None below 8 MiB.
+
+    Above 8 GiB the curve is flat, so its last value holds.
+    """
+    if size < A4_ALL_REDUCE[0][0]:
+        return None
+    after = bisect_right(A4_ALL_REDUCE, size, key=lambda point: point[0])
+    low, below = A4_ALL_REDUCE[after - 1]
+    if after == len(A4_ALL_REDUCE):
+        return below
+    high, above = A4_ALL_REDUCE[after]
+    return below + (above - below) * (log2(size) - log2(low)) / (log2(high) - log2(low))
+
+
+def reference_curve(largest: int = 0) -> tuple[tuple[int, float], ...]:
+    """Bytes and GB/s of the reference, and on to the largest size of a test, smallest first."""
+    last, value = A4_ALL_REDUCE[-1]
+    return A4_ALL_REDUCE if largest <= last else (*A4_ALL_REDUCE, (largest, value))
+
+
+def verdict(row: Row) -> Verdict:
+    """How that row of an all_reduce test compares."""
+    expected, best = expected_busbw(row.size), row.best_busbw
+    ratio = best / expected if expected and best is not None else None
+    if any(half and half.wrong for half in (row.out_of_place, row.in_place)):
+        return Verdict(Word.WRONG, ratio, expected)
+    if ratio is None:
+        return Verdict(Word.NONE, None, expected)
+    return Verdict(Word.GOOD if ratio >= GOOD else Word.FAIR if ratio >= FAIR else Word.BELOW, ratio, expected)
+
+
+def scan_average(test: NcclTest) -> float | None:
+    """Mean GB/s over the rows of 2 to 8 GiB and both halves, to hold against `PASS_LINE`; None without such rows."""
+    rows = [row for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB]
+    halves = [half for row in rows for half in (row.out_of_place, row.in_place)]
+    values = [half.busbw for half in halves if half and half.busbw is not None]
+    return sum(values) / len(values) if values else None
+
+
+def is_all_reduce(test: NcclTest) -> bool:
+    """Whether the reference speaks of this test: it is for all-reduce only."""
+    return (test.program or "all_reduce").startswith("all_reduce")
+
+
+def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
+    """Whether the A4 curve says anything about it: an all-reduce of several machines, on B200 as far as is known.
+
+    `accelerator` is the label of the nodes, empty where it is not known.
+    """
+    fits = test.ranks is None or test.ranks >= REFERENCE_RANKS
+    return is_all_reduce(test) and fits and is_a4(accelerator)
+
+
+def is_a4(accelerator: str) -> bool:
+    """Whether nodes with that label may be A4 machines; true where none is known."""
+    return not accelerator or accelerator.startswith("nvidia-b200")
+
+
+class Passing(StrEnum):
+    """What a whole test came to."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    UNJUDGED = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on a test, and why."""
+
+    passing: Passing
+    why: str
+
+
+def judge(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> Judgement:
+    """The verdict on a whole test: wrong values fail it whatever its speed; it is only measured where that is fair."""
+    wrong = sum(half.wrong or 0 for row in test.rows for half in (row.out_of_place, row.in_place) if half)
+    if wrong:
+        return Judgement(Passing.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")
+    if test.error or test.ok is False:
+        return Judgement(Passing.FAILED, test.error or "the test itself says FAILED")
+    if not test.finished:
+        return Judgement(Passing.RUNNING, "")
+    if not is_comparable(test, accelerator):
+        return Judgement(Passing.UNJUDGED, _not_comparable(test, accelerator))
+    average = scan_average(test)
+    if average is None:
+        return Judgement(Passing.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
+    words = f"2–8 GiB average {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
+    return Judgement(Passing.PASSED if average >= pass_line else Passing.FAILED, f"{words} of {pass_line:,.0f}")
+
+
+def _not_comparable(test: NcclTest, accelerator: str) -> str:
+    if not is_all_reduce(test):
+        return "the reference is for all_reduce"
+    if not is_a4(accelerator):
+        return f"the reference is for B200, not {accelerator}"
+    return f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"

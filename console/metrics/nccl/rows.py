@@ -1,0 +1,226 @@
+"""The rows of a test, packed: a million of them take ninety megabytes, not five hundred.
+
+Rows of an nccl-tests table that follow each other, read together: columns out of bytes, no object for a row.
+
+Cost: a microsecond a row as long as nothing stands between them; twice as much where only a pattern tells the rows
+from what does.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from console.metrics.nccl.results import Half, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+_T = TypeVar("_T")
+_BUSBW, _BUSBW_IN = 2, 5
+"""Places of the bus bandwidths among the figures."""
+
+
+class PackedRows:
+    """Some rows as columns, which never change; each has both halves and all figures."""
+
+    __slots__ = ("_counts", "_figures", "_size", "_words")
+
+    def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
+        """Column after column. `counts`: bytes, elements. `figures`: time, algbw and busbw of both halves.
+
+        `words`: type, operation, root, wrong elements of both halves; of a column that is the same in all rows one.
+        """
+        self._size, self._counts, self._figures, self._words = size, counts, figures, words
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Row]:
+        sizes, counts = self._counts[: self._size], self._counts[self._size :]
+        time, alg, bus, time_in, alg_in, bus_in = (self._figure(at) for at in range(6))
+        kinds, redops, roots, wrong, wrong_in = map(self._word, range(5))
+        outside, inside = map(Half, time, alg, bus, wrong), map(Half, time_in, alg_in, bus_in, wrong_in)
+        return map(Row, sizes, counts, kinds, redops, roots, outside, inside)
+
+    def speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
+        """Bytes, bus bandwidth of both halves and wrong elements of both, or what stands where neither was checked."""
+        outside, inside = self._words[3:]
+        if len(outside) == len(inside) == 1:
+            wrong: Iterable[int | _T] = repeat(_sum(outside[0], inside[0], unchecked))
+        else:
+            wrong = map(_sum, self._word(3), self._word(4), repeat(unchecked))
+        return zip(self._counts[: self._size], self._figure(_BUSBW), self._figure(_BUSBW_IN), wrong, strict=False)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether any has wrong elements."""
+        return any(self._words[3]) or any(self._words[4])
+
+    def _figure(self, at: int) -> array[float]:
+        return self._figures[at * self._size : (at + 1) * self._size]
+
+    def _word(self, at: int) -> Iterable[Any]:
+        values = self._words[at]
+        return repeat(values[0], self._size) if len(values) == 1 else values
+
+
+def _sum(outside: int | None, inside: int | None, unchecked: _T) -> int | _T:
+    checked = [each for each in (outside, inside) if each is not None]
+    return sum(checked) if checked else unchecked
+
+
+class Rows(Sequence[Row]):
+    """Rows that grow."""
+
+    __slots__ = ("_chunks", "_starts", "_tail")
+
+    def __init__(self) -> None:
+        self._chunks: list[PackedRows | list[Row]] = []
+        """None of them changes."""
+        self._starts: list[int] = [0]
+        """Place of the first row of each chunk, and of the tail."""
+        self._tail: list[Row] = []
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self._tail)
+
+    def __iter__(self) -> Iterator[Row]:
+        return chain.from_iterable(self.pieces(0))
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        at += len(self) if at < 0 else 0
+        for piece in self.pieces(at) if at >= 0 else ():
+            return next(iter(piece))
+        raise IndexError(at)
+
+    def pieces(self, start: int) -> Iterator[PackedRows | list[Row]]:
+        """Those from that place on, packed as they are."""
+        for at in range(bisect_right(self._starts, start) - 1, len(self._starts)):
+            piece = self._chunks[at] if at < len(self._chunks) else self._tail
+            begin = self._starts[at]
+            if begin < start:
+                piece = list(piece)[start - begin :]
+            if piece:
+                yield piece
+
+    def append(self, row: Row) -> None:
+        """One more."""
+        self._tail.append(row)
+
+    def extend(self, more: PackedRows) -> None:
+        """Many more."""
+        if self._tail:
+            self._add(self._tail)
+            self._tail = []
+        self._add(more)
+
+    def _add(self, chunk: PackedRows | list[Row]) -> None:
+        self._chunks.append(chunk)
+        self._starts.append(self._starts[-1] + len(chunk))
+
+
+_PIECE = 1 << 14
+"""Bytes that are tried at once."""
+_TYPES = {
+    word.encode(): word
+    for word in (
+        *("float", "half", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "int8", "int32", "int64"),
+        *("uint8", "uint32", "uint64"),
+    )
+}
+_REDOPS = {word.encode(): word for word in ("sum", "prod", "max", "min", "avg", "none")}
+_FIGURES = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
+_ROW = re.compile(
+    rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]+(float|half|double|bfloat16|u?int(?:8|32|64)|fp8_e4m3|fp8_e5m2)[ \t]+"
+    rb"(sum|prod|max|min|avg|none)"
+    rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
+)
+_NO_ROW = re.compile(rb"\n(?![ \t]*\d+[ \t]+\d+[ \t]+[a-z])")
+"""Before a line that cannot be one."""
+_END = b"|"
+"""What is put at the end of each row, to see that all have as many words."""
+_WIDTH = 14
+_COUNTS, _FIGURE_COLUMNS, _WRONG = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
+_WORDED = (2, 3, 4, *_WRONG)
+_UNLETTERED = b"0123456789. \t\n"
+"""What numbers and the blanks between them consist of."""
+
+
+def rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
+    """Rows of today's tables that follow each other there, and where they end; None if there are none."""
+    if _ROW.match(block, at) is None:
+        return at, None
+    found = _NO_ROW.search(block, at, at + _PIECE)
+    end = found.end() if found else block.rfind(b"\n", at, at + _PIECE) + 1
+    columns = _columns(block[at:end])
+    rows = _packed(columns) if columns else None
+    if rows is None:
+        end, columns = _matched(block, at)
+        rows = _packed(columns)
+    return (end, rows) if rows else (at, None)
+
+
+def _columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
+    """The columns of rows, if that is all there is."""
+    words = piece.replace(b"\n", b" |\n").split()
+    size = len(words) // _WIDTH
+    columns = [words[at::_WIDTH] for at in range(_WIDTH)]
+    if len(words) != size * _WIDTH or columns[-1].count(_END) != size:
+        return None
+    letters = b"".join(chain.from_iterable(columns[at] for at in _WORDED)).translate(None, _UNLETTERED)
+    if len(piece.translate(None, _UNLETTERED)) != len(letters) + piece.count(b"\r\n"):
+        return None  # some stand in a number
+    return columns
+
+
+def _matched(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
+    """The columns of the rows that begin there, and where they end."""
+    rows, end = [], at
+    while found := _ROW.match(block, end):
+        rows.append(found.groups())
+        end = found.end()
+    return end, list(zip(*rows, strict=True))
+
+
+def _packed(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
+    """The rows with these columns; None if some word is not what it has to be there."""
+    kind, redop, root, *wrong = (columns[at] for at in _WORDED)
+    try:
+        counts = array("q", list(map(int, chain.from_iterable(columns[at] for at in _COUNTS))))
+        figures = array("d", list(map(float, chain.from_iterable(columns[at] for at in _FIGURE_COLUMNS))))
+        words = [_read(kind, _TYPES.__getitem__), _read(redop, _REDOPS.__getitem__), _read(root, _number)]
+        words += [_read(column, _wrong) for column in wrong]
+    except (KeyError, ValueError, OverflowError):
+        return None
+    return PackedRows(len(kind), counts, figures, words) if isfinite(sum(figures)) else None
+
+
+def _number(word: bytes) -> int:
+    if not word.removeprefix(b"-").isdigit():
+        raise ValueError(word)
+    return int(word)
+
+
+def _wrong(word: bytes) -> int | None:
+    return None if word == b"N/A" else _number(word)
+
+
+def _read(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
+    """The values of a column, each different word read once; one value if all are the same."""
+    if column.count(column[0]) == len(column):
+        return (read(column[0]),)
+    known = {each: read(each) for each in set(column)}
+    return tuple(map(known.__getitem__, column))

@@ -1,0 +1,1 @@
+"""Training runs: steps out of logs, series, events on the way, exports."""

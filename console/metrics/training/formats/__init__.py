@@ -1,0 +1,1 @@
+"""One format of training logs a module."""

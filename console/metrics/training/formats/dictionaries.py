@@ -1,0 +1,104 @@
+"""Logs of one dictionary a line: HF Trainer 4 and 5, TRL, LLaMA-Factory, ms-swift, and their JSON copies.
+
+They are no literals: nan and inf are bare words, values may be strings, the end may be missing. So pairs are picked.
+"""
+
+from __future__ import annotations
+
+import re
+
+from console.metrics.training.steps import Step
+from console.metrics.training.values import Found, broken, count, finite_total, number
+
+_OPEN = re.compile(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
+_PAIR = re.compile(
+    r"""['"]([^'"]{1,120})['"]\s?:\s?(?:'([^']{0,200})'|"([^"]{0,200})"|(?:np\.\w{1,12}\()?([^,}\s'")]{1,60}))"""
+)
+_OF = re.compile(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
+_LOSSES = ("loss", "train/loss", "loss/policy_avg")
+_LOSS = re.compile(r"""['"](?:loss|train/loss|loss/policy_avg)['"]""")
+_BEFORE = re.compile(r"\bstep (\d{1,12}): ?$")
+_PLACES = (
+    "global_step/max_steps", "iteration", "global_step", "step", "current_steps", "train/step", "num_updates",
+    "episode",
+)  # fmt: skip
+_TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
+ENDED = "train_runtime"
+"""The key of the last dictionary of a run."""
+
+
+def opens(text: str) -> int | None:
+    """Where a dictionary of a training step begins in this line."""
+    if _LOSS.search(text) is None:
+        return None
+    found = _OPEN.search(text)
+    return found.start() if found else None
+
+
+def ends_run(text: str) -> bool:
+    """Whether this line sums up a run."""
+    return ENDED in text and "train_loss" in text and _OPEN.search(text) is not None and opens(text) is None
+
+
+def dictionary(text: str, start: int) -> Found | None:
+    """The step that the dictionary says."""
+    end = text.find("}", start)
+    pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(text[start : end if end > 0 else None])}
+    key = next((name for name in _LOSSES if name in pairs), "")
+    if number(pairs.get(key, "")) is None:
+        return None
+    before = _BEFORE.search(text, 0, start)
+    at, total = (int(before.group(1)), None) if before else _place(pairs)
+    name = _format(pairs, text)
+    loss, grad_norm = number(pairs.pop(key)), _taken(pairs, "grad_norm", "train/grad_norm", "gnorm")
+    step = Step(
+        step=at,
+        total=total,
+        loss=loss,
+        grad_norm=grad_norm,
+        lr=_taken(pairs, "learning_rate", "lr", "train/lr-pg_0"),
+        step_time_s=_taken(pairs, "step_time") or None,  # ms-swift's train_speed is an average since the start
+        tokens_per_s=next((value for key in _TOKENS if (value := _taken(pairs, key))), None),
+        nan=broken(loss, grad_norm),
+        extra={key: value for key, text in pairs.items() if (value := number(text)) is not None},
+    )
+    return Found(name, step, start)
+
+
+def whole(text: str) -> list[Found]:
+    """The step that a line says by itself."""
+    start = opens(text)
+    found = dictionary(text, start) if start is not None else None
+    return [found] if found else []
+
+
+def _taken(pairs: dict[str, str], *keys: str) -> float | None:
+    key = next((each for each in keys if each in pairs), None)
+    return None if key is None else number(pairs.pop(key))
+
+
+def _place(pairs: dict[str, str]) -> tuple[int | None, int | None]:
+    for key in _PLACES:
+        text = pairs.get(key)
+        if text is None:
+            continue
+        if found := _OF.fullmatch(text):
+            del pairs[key]
+            return int(found.group(1)), finite_total(int(found.group(2)))
+        if (step := count(text)) is not None:
+            del pairs[key]
+            total = pairs.get("max_steps", pairs.get("total_steps", ""))
+            return step, finite_total(count(total))
+    return None, None
+
+
+def _format(pairs: dict[str, str], text: str) -> str:
+    if any(key in pairs for key in ("train_speed(s/it)", "train_speed(iter/s)", "global_step/max_steps", "token_acc")):
+        return "ms-swift"
+    if "train/loss" in pairs or "train/loss" in text:
+        return "slime"
+    if "num_updates" in text:
+        return "fairseq"
+    if "llamafactory" in text or "num_input_tokens_seen" in pairs:
+        return "llama-factory"
+    return "trl" if any("rewards" in key or key in {"num_tokens", "objective/kl"} for key in pairs) else "hf"

@@ -1,0 +1,185 @@
+"""Programs nobody described: a step, a loss and what else stands on their line as `key value`, learned from the log.
+
+A line that begins with its step is believed at once; one that does not, when its keys come a second time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.metrics.training.steps import Step
+from console.metrics.training.values import (
+    FLOPS,
+    NORMS,
+    NUMBER,
+    RATES,
+    STEPS,
+    TAKEN,
+    TIMES_MS,
+    Found,
+    broken,
+    count,
+    finite_total,
+    inverse,
+    loss_of,
+    milli,
+    name_of,
+    number,
+    per_second,
+    plain_name,
+    positive,
+    thousandth,
+    time_source,
+    tokens_source,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PAIR = re.compile(
+    r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
+    r"(?: ?\(([A-Za-z][\w/ .]{0,24})\))?"
+    r"(?: {0,6}[:=] {0,8}(?:\{'\w{1,40}': |\[ {0,8})?| {1,8}(?:\[ {0,8})?)"
+    rf"({NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
+    r"(?:(?: ?/ {0,8}| of )(\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
+)
+_LABELS = re.compile(
+    r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
+    r"(?:[A-Z]{4,8} \| (?:[\w.-]{1,60} \| )?)?"
+    r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"
+)
+"""What loggers put in front of a line: dates, brackets, levels, names."""
+_OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
+_OTHER = ("val", "eval", "test", "best")
+"""How names begin of what is told of data that is not trained on."""
+_ESTIMATE = re.compile(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")
+"""NanoGPT's evaluation, which estimates the loss on both kinds of data."""
+_IN_EPOCH = re.compile(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")
+"""How OpenMMLab's programs count in epochs."""
+LONGEST = 2048
+"""Characters of a line that are looked at."""
+_MOST = 64
+"""Kinds of lines remembered that came once."""
+
+
+class Learned:
+    """Recognises the progress line of a program by its keys."""
+
+    def __init__(self) -> None:
+        self._once: dict[tuple[str, ...], Found] = {}
+        self._known: set[tuple[str, ...]] = set()
+
+    def read(self, text: str) -> list[Found]:
+        """What the line says; with the line before it that had the same keys, once they are recognised."""
+        keys, found, begins = _said(text)
+        if found is None:
+            return []
+        if begins or keys in self._known:
+            self._known.add(keys)
+            return [found]
+        before = self._once.pop(keys, None)
+        if before is None:
+            if len(self._once) < _MOST:
+                self._once[keys] = found
+            return []
+        self._known.add(keys)
+        return [before, found]
+
+    def known(self, text: str) -> list[Found]:
+        """What the line says, if its keys are recognised; nothing is learned by that."""
+        keys, found, _ = _said(text)
+        return [found] if found is not None and keys in self._known else []
+
+
+def _said(text: str) -> tuple[tuple[str, ...], Found | None, bool]:
+    """The keys of a line, the step it says, and whether it begins with that."""
+    pairs = _pairs(text)
+    keys = tuple(pairs)
+    at, loss = next((key for key in STEPS if key in pairs), None), loss_of(pairs)
+    if at is None or loss is None or _evaluation(text, keys, loss):
+        return keys, None, False
+    if pairs.get("iter", pairs[at])[0] != pairs[at][0]:
+        pairs.pop("iter_time", None)  # of a part of a step
+    return keys, _found(pairs, at, loss, text), at == "global_step" or _begins_with(at, text)
+
+
+def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
+    """Key to number, total behind a slash and unit; the first of each key."""
+    pairs: dict[str, tuple[str, str, str]] = {}
+    if "Epoch(train)" in text:
+        text = _IN_EPOCH.sub(r"epoch \1 iter \2", text)
+    for key, named, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
+        name = plain_name(key) if "/" in key else name_of(key)
+        pairs.setdefault(name, (value + short, total, named if named in {"ms", "s"} else unit.strip()))
+    return pairs
+
+
+def _evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
+    """Whether the line is about data that is not trained on, and not about both kinds."""
+    others = [key for key in keys if key.startswith(_OTHER)]
+    if any("loss" in key or key in {"val", "eval", "test"} for key in others):
+        return "loss" not in loss or _ESTIMATE.search(text) is not None
+    if others:
+        return True
+    return ("val" in text or "Val" in text or "est" in text) and _OTHER_DATA.search(text) is not None
+
+
+def _begins_with(step: str, text: str) -> bool:
+    start = _LABELS.match(text)
+    rest = text[start.end() if start else 0 :].lower().replace(" ", "_").replace("-", "_")
+    return rest.startswith(step)
+
+
+def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> Found | None:
+    step, total = count(pairs[at][0].replace(",", "")), count(pairs[at][1])
+    value = number(pairs[loss][0])
+    if step is None or value is None:
+        return None
+
+    def first(names: tuple[str, ...]) -> float | None:
+        return next((number(pairs[name][0]) for name in names if name in pairs), None)
+
+    grad_norm = first(NORMS)
+    read = Step(
+        step=step,
+        total=finite_total(total),
+        loss=value,
+        grad_norm=grad_norm,
+        lr=first(RATES),
+        step_time_s=_time(pairs, text),
+        tflops_per_gpu=first(FLOPS) or None,
+        tokens_per_s=_speed(pairs, text),
+        nan=broken(value, grad_norm),
+        extra={
+            name: value
+            for name, each in pairs.items()
+            if name not in TAKEN and name not in (at, loss, "eta") and (value := number(each[0])) is not None
+        },
+    )
+    return Found("key-value", read, 0)
+
+
+def _speed(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
+    source = tokens_source(text, pairs)
+    if isinstance(source, str):
+        return number(pairs[source][0]) or None
+    return positive(source.group(1) + source.group(2)) if source else None
+
+
+def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
+    source = time_source(text, pairs)
+    if source is None:
+        return None
+    short = _is_short(pairs, source)
+    value = positive(pairs[source][0] if isinstance(source, str) else source.group(1))
+    if per_second(source):
+        return inverse(value)
+    return thousandth(value) if short else value
+
+
+def _is_short(pairs: dict[str, tuple[str, str, str]], source: re.Match[str] | str) -> bool:
+    """Whether that time is in milliseconds."""
+    return (
+        milli(source) if isinstance(source, re.Match) else source in TIMES_MS or "ms" in (source[:2], pairs[source][2])
+    )

@@ -1,0 +1,293 @@
+"""Lines of steps whose words stay the same: all of a piece of a log taken at once, values by their place.
+
+What each number of a line means is asked of the parser that read the line: it reads the line again with another number
+in that place, and the field that changes is the number's. So every parser of whole lines is fast and knows nothing of
+this.
+Then one pattern, with the words fixed and of each number its kind (whole, with decimals, with an exponent), says of a
+whole piece of the log whether all its lines are like that. Whatever is not, is read by itself: "nan", a number of a
+kind that was not tried, a line of something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from console.metrics.training.steps import Packed, Step, packed
+from console.metrics.training.values import finite_total, inverse, number, thousandth
+
+if TYPE_CHECKING:
+    from console.metrics.training.values import Found
+
+_LONGEST = 2000
+"""Letters of a line of which a layout is made: with other numbers it stays below what is read of any line."""
+_MOST = 48
+"""Numbers of such a line."""
+_NUMBER = re.compile(
+    r"(?:(?<=[\s=:|,'\"(\[])-)?[0-9]{1,15}(?:,[0-9]{3}){0,4}(?:\.[0-9]{1,20})?(?:(?<=[0-9.])[eE][-+]?[0-9]{1,2})?(?![0-9])"
+)
+_BLANKS = re.compile(r" {2,}| (?=[0-9-])")
+_SIGNED = re.compile(r"[\s=:|'\"(]")
+"""What stands before a number that may be negative."""
+_ZERO, _NEGATIVE = "0", "-7.25"
+
+
+class _Kind(NamedTuple):
+    """How a number may be written."""
+
+    pattern: str
+    tries: tuple[str, ...]
+
+
+_WHOLE = _Kind("[0-9]{1,12}", ("7", "31", "6250"))
+_KINDS = (
+    _WHOLE,
+    _Kind(r"[0-9]{1,12}\.[0-9]{1,9}", ("7.25", "31.5", "6250.125", "0.000007031")),
+    _Kind(r"[0-9]{1,12}\.[0-9]{10,17}", ("7.2500000000001", "31.50000000000625")),
+    _Kind(r"[0-9]{1,3}(?:\.[0-9]{1,17})?[eE][-+]?[0-9]{1,2}", ("7.25e-05", "3e+01", "6.25E-03", "7.03125e-07")),
+    _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}", ("7,250", "31,500,000")),
+    _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
+)
+_USUAL = _KINDS[:4]
+_RULES: dict[str, Callable[[float], object]] = {
+    "plain": lambda value: value,
+    "nonzero": lambda value: value or None,
+    "whole": int,
+    "total": lambda value: finite_total(int(value)),
+    "milli": thousandth,
+    "thousand milli": lambda value: thousandth(value * 1e3),
+    "inverse": lambda value: inverse(value) if value > 0 else None,
+    "thousand": lambda value: value * 1e3,
+    "million": lambda value: value * 1e6,
+    "billion": lambda value: value * 1e9,
+    "ten thousandth": lambda value: value * 1e-4,
+}
+"""What a field may be of its number."""
+
+Read = Callable[[str], "tuple[Found, str] | None"]
+"""What a line says, and who printed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One number of a line."""
+
+    name: str
+    """The field of `Step`, or the name under which it stands among the others; empty: neither."""
+    rule: str
+    positive: bool
+    """Whether only numbers above 0 mean what they seem to."""
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the lines of one kind look like, and which field each of their numbers is."""
+
+    format: str
+    label: str
+    """Who prints them."""
+    pattern: re.Pattern[bytes]
+    """One line with its end."""
+    many: re.Pattern[bytes]
+    """As many of them as follow each other."""
+    slots: tuple[Slot, ...]
+    like: Step
+    """One of them; what no slot says is the same in all."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether they say which step they are of."""
+        return self.like.step is not None
+
+    def front(self, piece: bytes) -> tuple[int, list[tuple[bytes, ...]]]:
+        """Bytes at the beginning of that piece, which are such lines and nothing else, and the numbers of each."""
+        if self.pattern.match(piece) is None:
+            return 0, []
+        rows = self.pattern.findall(piece)
+        if len(rows) == piece.count(b"\n") and piece.endswith(b"\n"):
+            return len(piece), rows
+        found = self.many.match(piece)
+        end = found.end() if found else 0
+        return end, self.pattern.findall(piece[:end]) if end else []
+
+    def columns(self, rows: Sequence[tuple[bytes, ...]]) -> dict[str, list[Any]] | None:
+        """The values in these lines by the names of their slots; None if one of them needs to be read by itself."""
+        found: dict[str, list[Any]] = {}
+        for slot, column in zip(self.slots, zip(*rows, strict=True), strict=True):
+            if not slot.name:
+                continue
+            if slot.rule in {"whole", "total"}:
+                whole = list(map(int, column))
+                found[slot.name] = whole if slot.rule == "whole" else list(map(finite_total, whole))
+                if None in found[slot.name]:
+                    return None
+                continue
+            values = _numbers(column)
+            if slot.positive and min(values) <= 0:
+                return None
+            if slot.rule != "plain":
+                values = list(map(_RULES[slot.rule], values))  # type: ignore[arg-type]
+                if None in values or (slot.positive and min(values) <= 0):  # rounded to nothing
+                    return None
+            found[slot.name] = values
+        return found
+
+    def packed(self, columns: dict[str, list[Any]], size: int) -> Packed:
+        """These values, and what is the same in all lines."""
+        fields: dict[str, Iterable[Any]] = {}
+        for name, value in zip(Step._fields[:9], self.like, strict=False):
+            if name in columns:
+                fields[name] = columns[name]
+            elif value is not None:
+                fields[name] = repeat(value, size)
+        extra = {name: columns.get(f" {name}") or repeat(value, size) for name, value in self.like.extra.items()}
+        return packed(fields, extra, size)
+
+
+def _numbers(column: Sequence[bytes]) -> list[float]:
+    """The numbers of a column; those that come again and again (a learning rate) are made once."""
+    values = set(column)
+    if 2 * len(values) > len(column):
+        return _made(column)
+    known = dict(zip(values, _made(list(values)), strict=True))
+    return list(map(known.__getitem__, column))
+
+
+def _made(column: Sequence[bytes]) -> list[float]:
+    try:
+        return list(map(float, column))
+    except ValueError:  # thousands commas
+        return [number(each.decode()) or 0.0 for each in column]
+
+
+def layout(text: str, read: Read) -> Layout | None:
+    """The layout of that line as `read` reads it; None where its numbers may change what the line means."""
+    said = read(text)
+    places = list(_NUMBER.finditer(text))
+    if said is None or said[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+        return None
+    trial = _Trial(text, read, said)
+    pattern, at, slots = "", 0, []
+    for place in places:
+        slot = trial.slot(*place.span())
+        pattern += trial.words(at, place.start())
+        pattern += f"({slot.pattern})" if slot else re.escape(place.group())
+        at = place.end()
+        slots += [slot] if slot else []
+    pattern += trial.words(at, len(text)) + r"\n"
+    names = [slot.name for slot in slots if slot.name]
+    if (
+        len(slots) < 2
+        or not names
+        or len(names) > len({*names})
+        or (said[0].step.step is not None and "step" not in names)
+    ):
+        return None
+    whole = pattern.encode()
+    made = Layout(
+        said[0].format,
+        said[1],
+        re.compile(b"^" + whole, re.MULTILINE),
+        re.compile(b"(?:" + re.sub(rb"(?<!\\)\((?!\?)", b"(?:", whole) + b")*+"),
+        tuple(slots),
+        said[0].step,
+    )
+    return made if _agrees(made, text, said[0].step) else None
+
+
+def _agrees(made: Layout, text: str, step: Step) -> bool:
+    rows = made.pattern.findall(f"{text}\n".encode())
+    if len(rows) != 1:
+        return False
+    columns = made.columns([rows[0] if isinstance(rows[0], tuple) else (rows[0],)])
+    return columns is not None and next(iter(made.packed(columns, 1))) == step
+
+
+class _Trial:
+    """A line that is read again and again with something else in one place."""
+
+    def __init__(self, text: str, read: Read, said: tuple[Found, str]) -> None:
+        self._text = text
+        self._read = read
+        self._said = said
+        self._values = _values(said[0].step)
+
+    def slot(self, start: int, end: int) -> Slot | None:
+        """What the number there is; None if it has to stay as it is."""
+        name, rules, kinds = "", [*_RULES], []
+        for kind in _KINDS if "," in self._text[start:end] else _USUAL:
+            tried = [(float(each.replace(",", "")), self._changed(start, end, each)) for each in kind.tries]
+            changed = {key for _, values in tried if values is not None for key in values}
+            if any(values is None for _, values in tried) or len(changed) > 1 or (name and changed - {name}):
+                continue
+            if not changed:
+                kinds += [] if name else [kind]
+                continue
+            if not name:
+                (name,), kinds = changed, []
+            fitting = [rule for rule in rules if all(self._fits(rule, value, values, name) for value, values in tried)]
+            if fitting and (name not in {"step", "total", "skipped"} or kind is _WHOLE):
+                rules, kinds = fitting, [*kinds, kind]
+        if not kinds:
+            return None
+        if not name:
+            return Slot("", "", False, _pattern(kinds, signed=self._text[start] == "-"))
+        zero, below = self._changed(start, end, _ZERO), None
+        if _SIGNED.match(self._text, start - 1):
+            below = self._changed(start, end, _NEGATIVE)
+        rule = next((each for each in rules if self._fits(each, 0.0, zero, name)), None)
+        signed = rule is not None and self._fits(rule, float(_NEGATIVE), below, name)
+        if self._text[start] == "-" and not signed:
+            return None
+        return Slot(name, rule or rules[0], rule is None, _pattern(kinds, signed=signed))
+
+    def words(self, start: int, end: int) -> str:
+        """A pattern of these words: of padding any width, where that does not matter."""
+        found, at = "", start
+        for blanks in _BLANKS.finditer(self._text, start, min(len(self._text), end + 1)):
+            if blanks.start() >= end:
+                break
+            last = min(blanks.end(), end)
+            wider, narrow = self._changed(blanks.start(), last, " " * 9), self._changed(blanks.start(), last, " ")
+            if wider == {} and narrow == {}:
+                found += re.escape(self._text[at : blanks.start()]) + " {1,16}"
+                at = last
+        return found + re.escape(self._text[at:end])
+
+    def _changed(self, start: int, end: int, other: str) -> dict[str, object] | None:
+        """What the line says anew with that in this place; None if it is another kind of line then."""
+        said = self._read(self._text[:start] + other + self._text[end:])
+        if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
+            return None
+        values = _values(said[0].step)
+        return {name: values.get(name) for name in values | self._values if values.get(name) != self._values.get(name)}
+
+    def _fits(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
+        """Whether that rule gives what was read of a value."""
+        if changed is None or changed.keys() - {name}:
+            return False
+        wanted, found = _RULES[rule](value), changed.get(name, self._values.get(name))
+        return wanted == found and type(wanted) is type(found)
+
+
+def _values(step: Step) -> dict[str, object]:
+    """All that is said, the names of the others with a blank before them."""
+    fields: dict[str, object] = dict(zip(Step._fields[:-1], step, strict=False))
+    return fields | {f" {name}": value for name, value in step.extra.items()}
+
+
+def _pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
+    """Of the usual three kinds one pattern, which is faster than a choice between them."""
+    if _USUAL[0] in kinds and _USUAL[1] in kinds:
+        decimals = 17 if _USUAL[2] in kinds else 9
+        power = r"(?:[eE][-+]?[0-9]{1,2})?" if _USUAL[3] in kinds else ""
+        usual = rf"[0-9]{{1,12}}(?:\.[0-9]{{1,{decimals}}})?{power}"
+        others = [kind.pattern for kind in kinds if kind not in _USUAL]
+    else:
+        usual, others = kinds[0].pattern, [kind.pattern for kind in kinds[1:]]
+    every = "|".join([*reversed(others), usual])
+    return ("-?" if signed else "") + (f"(?:{every})" if others or signed else every)

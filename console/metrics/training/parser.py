@@ -1,0 +1,437 @@
+"""Output of training programs, read while it is printed: bytes in any pieces, runs and their steps out.
+
+Cost: searching for the words below takes a tenth of a nanosecond a byte; a line that holds one costs about a
+microsecond to set aside and 5 to 15 to read. Of lines that are all alike, as those of steps are, a whole piece is taken
+at once, which costs half a microsecond to two a line.
+
+Lines that look like the report of a step, for the case that nothing could be read of them.
+
+Pieces of a log of which all lines are like the learned one before them, taken at once; the rest is read by lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.logs.line_splitter import plain
+from console.logs.unparsable import Puzzle
+from console.logs.word_search import ANSI, Blocks, Words, line_end, spans_with
+from console.metrics.training.formats import dictionaries as dicts
+from console.metrics.training.formats.blocks import Block, Table, begins
+from console.metrics.training.formats.known import BY_EPOCH, Epochs, known, reporter
+from console.metrics.training.formats.megatron import megatron, step_time
+from console.metrics.training.formats.nemo import bars
+from console.metrics.training.formats.small_programs import keras
+from console.metrics.training.formats.torchtitan_maxtext_deepspeed_verl import verl, verl_start
+from console.metrics.training.formats.unknown_programs import Learned
+from console.metrics.training.layout import Layout, layout
+from console.metrics.training.reader import BESIDE, Growing, beside, close_in_time, drawn_bar, merged, skipped_since
+from console.metrics.training.values import Found, count, finite_total
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from console.logs.unparsable import Unreadable
+    from console.metrics.training.steps import Bar, Step, TrainingRun
+
+
+_ITERATION = re.compile(r"\biteration\s+\d")
+_STEP = re.compile(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
+_LOSS = re.compile(r"(?i)\b(?:[a-z]{1,12}[ _])?loss\b[\s:=]{1,4}\S")
+_OTHER = re.compile(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
+"""What is no step of training."""
+
+
+def half_megatron(text: str) -> bool:
+    """Whether it looks like a line of Megatron for an iteration."""
+    return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
+
+
+def half_step(text: str) -> bool:
+    """Whether it names a step and a loss, and says nothing of an evaluation or a checkpoint."""
+    return bool(_STEP.search(text) and _LOSS.search(text)) and not _OTHER.search(text)
+
+
+_PIECE = 1 << 13
+"""Bytes that are tried at once."""
+_WORTH = 8
+"""The part of a piece that has to be such lines: else each odd line between them would cost the search of a piece."""
+
+
+def unlike(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
+    """Pieces which have to be read by lines, and where they begin; `take` says how much of a piece it took."""
+    at, size = 0, len(block)
+    while at < size:
+        end = line_end(block, at + _PIECE)
+        taken = take(block[at:end])
+        if 0 < taken < end - at:
+            end = line_end(block, at + taken)
+        if at + taken < end:
+            yield at + taken, block[at + taken : end]
+        at = end
+
+
+def rows(
+    piece: bytes, layout: Layout, epochs: Epochs, runs: Mapping[str, Growing], bar: Bar | None
+) -> tuple[int, Growing | None]:
+    """How many bytes of that piece are such lines, and the run to which they were added; 0 if they cannot be.
+
+    They can be if there is no other run whose steps they might be, and each step comes after the one before it.
+    """
+    run = next(iter(runs.values())) if len(runs) == 1 else None
+    if run is None or run.finished or run.format != layout.format:
+        return 0, None
+    taken, found = layout.front(piece)
+    if not found or taken < len(piece) // _WORTH:
+        return 0, None
+    columns = layout.columns(found)
+    if columns is None:
+        return 0, None
+    if not layout.numbered:
+        followed = run.follow_unnumbered(layout.packed(columns, len(found)), bar)
+    elif layout.format in BY_EPOCH and " epoch" in columns:
+        followed = epochs.all_through(columns, layout, lambda more: run.follow(more, layout.label))
+    else:
+        followed = run.follow(layout.packed(columns, len(found)), layout.label)
+    return (taken, run) if followed else (0, None)
+
+
+LONGEST = 1 << 14
+"""Bytes of a line that are kept; the rest of a longer one is dropped."""
+WORDS = Words(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
+"""A line without any of these says nothing of training."""
+_LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})
+"""Lines read by themselves after which the layout is looked for again."""
+_JOINED = 60
+"""Lines of which one report may consist."""
+_PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
+_CONTINUED = re.compile(r"""\s*['"}]""")
+_EPOCH = re.compile(r"(?:\[rank\d{1,6}\]: ?)?Epoch (\d{1,9})/\d{1,9}\s*")
+_METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
+"""A line of figures of verl; a terminal may have broken it in the middle of the first one."""
+_PAIRED = re.compile(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
+_FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
+
+
+class TrainingParser:
+    """Reads the log of one training job, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks(LONGEST, returns=True)
+        self._runs: list[Growing] = []
+        self._open: dict[str, Growing] = {}
+        self._changed: list[Growing] = []
+        self._learned = Learned()
+        self._bar: Bar | None = None
+        self._planned: int | None = None
+        self._skipped = 0.0
+        self._epochs = Epochs()
+        self._timed: Step | None = None
+        self._epoch: int | None = None
+        """The one that Keras said has begun."""
+        self._parts: list[str] = []
+        """Lines of a dictionary that is not closed yet."""
+        self._metrics: tuple[int, list[str]] | None = None
+        """Step of verl and its lines, while more may come."""
+        self._block: Block | Table | None = None
+        """A report of several lines, or a table, of which more may come."""
+        self._wrapped: list[str] = []
+        """A line of pairs that goes on in the next ones."""
+        self._puzzle = Puzzle()
+        self._layout: Layout | None = None
+        """What the lines look like, once that is known."""
+        self._alone, self._unlike, self._looked = 0, 0, 0
+        """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
+
+    @property
+    def runs(self) -> tuple[TrainingRun, ...]:
+        """All runs so far, in the order they began."""
+        return tuple(each.run() for each in self._runs)
+
+    @property
+    def bar(self) -> Bar | None:
+        """The last progress bar that may be that of training."""
+        return self._bar
+
+    @property
+    def growing(self) -> tuple[Growing, ...]:
+        """The same runs as they are kept, for whoever cannot afford to copy their steps."""
+        return tuple(self._runs)
+
+    @property
+    def unreadable(self) -> Unreadable | None:
+        """Lines that look like steps and cannot be read; None if there are none."""
+        return self._puzzle.told
+
+    def feed(self, data: bytes) -> list[TrainingRun]:
+        """Reads on; the runs that changed by it. A line counts once its end has come."""
+        self._read_on(data, None)
+        return self._told()
+
+    def read(self, data: bytes, line: int | None = None) -> bool:
+        """Reads on like `feed`; only whether any run changed, as copying long ones costs time.
+
+        `line` is the number of the first line of `data` in its log, where lines before it were left out.
+        """
+        self._read_on(data, line)
+        changed = bool(self._changed)
+        self._changed = []
+        return changed
+
+    def _read_on(self, data: bytes, line: int | None) -> None:
+        block, puzzle = self._blocks.add(data), self._puzzle
+        if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
+            block = block.replace(b"^M", b" \n")
+        puzzle.begin(self._blocks.raw, line)
+        for at, piece in unlike(block, self._rows):
+            for start, end in spans_with(WORDS, piece, self.waiting):
+                puzzle.at(at + start)
+                self._line(piece[start : min(end, start + LONGEST)])
+        puzzle.end()
+
+    def _rows(self, piece: bytes) -> int:
+        """Take the lines at the beginning of that piece which are all like the one before; how many bytes."""
+        if self._layout is None or self.waiting() or self._timed is not None:
+            return 0
+        taken, run = rows(piece, self._layout, self._epochs, self._open, self._bar)
+        if run is not None:
+            self._alone = 0
+            self._puzzle.read()
+            self._changed.append(run)
+        return taken
+
+    def close(self) -> list[TrainingRun]:
+        """Reads what is left without a line end; the runs that changed by it."""
+        rest = self._blocks.end()
+        if rest:
+            self._line(rest)
+        self._flush()
+        run = self._open.get("megatron")
+        if self._timed is not None and (run is None or run.number is None):
+            self._take(Found("megatron-bridge", self._timed), "")
+        self._timed = None
+        self._changed += [run for run in self._open.values() if run.settle()]
+        return self._told()
+
+    def _told(self) -> list[TrainingRun]:
+        changed, self._changed = self._changed, []
+        return [each.run() for each in self._runs if each in changed]
+
+    def waiting(self) -> bool:
+        """Whether a report has begun of which more lines may come."""
+        return bool(self._parts or self._metrics or self._block or self._wrapped)
+
+    # lines
+
+    def _line(self, raw: bytes) -> None:
+        text = plain(raw)
+        if self.waiting() and self._continues(text):
+            return
+        if "iteration" in text and "|" in text and (read := megatron(text)):
+            for each in read:
+                self._take(self._with_time(each), reporter(text, each.at))
+            self._look(raw, megatron)
+            return
+        if "%|" in text and ("it/s" in text or "s/it" in text):
+            self._see(text)
+        if "oss" in text or "tep" in text or "Epoch " in text[:20] or "[batch=" in text or "/ Train]:" in text:
+            self._report(text, raw)
+        elif "%|" in text and "=" in text:
+            self._by_itself(text, raw)
+
+    def _report(self, text: str, raw: bytes) -> None:
+        if (start := dicts.opens(text)) is not None:
+            self._open_dictionary(text, start, raw)
+        elif dicts.ends_run(text):
+            self._end()
+        elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
+            self._metrics = (step, [text])
+        elif (block := begins(text)) is not None:
+            self._block = block
+        else:
+            self._by_itself(text, raw)
+
+    def _by_itself(self, text: str, raw: bytes) -> None:
+        known_to = None
+        for known_to in self._read(text):
+            self._take(known_to, reporter(text, known_to.at))
+        if known_to is not None:
+            if known_to.format != "keras":
+                self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
+        elif "loss" in text and text.rstrip().endswith(","):
+            self._wrapped = [text]
+        elif half_megatron(text) or (self._is_known() and half_step(text)):
+            self._puzzle.unread(text)
+
+    def _is_known(self) -> bool:
+        """Whether a program whose lines are known is at work."""
+        return any(run.known for run in self._open.values())
+
+    def _read(self, text: str) -> Iterator[Found]:
+        """What a line says by itself."""
+        if ("%|" in text or "━" in text) and (drawn := bars(text)):
+            yield from drawn
+        elif "Epoch " in text[:20] and (epoch := _EPOCH.fullmatch(text)):
+            self._epoch = int(epoch.group(1))
+        elif (self._epoch is not None and "/" in text and (found := keras(text, self._epoch))) or (
+            found := known(text)
+        ):
+            yield found
+        elif (timed := step_time(text) if "Step Time" in text else None) is not None:
+            self._time(timed)
+        elif planned := _PLANNED.search(text) if "optimization" in text else None:
+            self._planned = finite_total(count(planned.group(1).replace(",", "")))
+        elif "loss" in text or "Loss" in text:
+            yield from self._learned.read(text)
+
+    def _continues(self, text: str) -> bool:
+        """Whether the line belongs to a report that is not complete."""
+        if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
+            self._parts.append(text)
+            if "}" in text:
+                self._flush()
+            return True
+        if self._metrics and (metric := _METRIC.match(text)) and len(self._metrics[1]) < 10 * _JOINED:
+            self._metrics[1].append(text[metric.start(1) :])
+            return True
+        if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
+            self._wrapped.append(text.strip())
+            return True
+        if self._block and self._in_block(text):
+            return True
+        if self._block and isinstance(self._block, Block) and self._block.goes_on(text):
+            return False
+        self._flush()
+        return False
+
+    def _in_block(self, text: str) -> bool:
+        """Whether the line belongs to the report of several lines, or is a row of the table."""
+        assert self._block is not None
+        said = self._block.add(text)
+        if isinstance(said, Found):
+            self._take(said, "")
+        return bool(said)
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        metrics, self._metrics = self._metrics, None
+        block, self._block = self._block, None
+        wrapped, self._wrapped = self._wrapped, []
+        if parts and (found := dicts.dictionary(" ".join(parts), 0)):
+            self._take(found, "")
+        if metrics and (found := verl(metrics[0], " ".join(metrics[1]))):
+            self._take(found, "")
+        if isinstance(block, Block) and (found := block.found()):
+            self._take(found, "")
+        for each in self._learned.read(" ".join(wrapped)) if len(wrapped) > 1 else ():
+            self._take(each, "")
+
+    def _open_dictionary(self, text: str, start: int, raw: bytes) -> None:
+        if "}" not in text[start:] and "..." not in text[start:]:
+            self._parts = [text[start:]]
+        elif found := dicts.dictionary(text, start):
+            self._take(found, reporter(text, start))
+            self._look(raw, dicts.whole)
+        else:
+            self._puzzle.unread(text)
+
+    def _look(self, raw: bytes, read: Callable[[str], list[Found]]) -> None:
+        """A line was read by itself: now and then the layout is looked for again, which costs as much as 300 lines."""
+        self._alone += 1
+        self._unlike += 1
+        if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked or b"%|" in raw:
+            return
+        if self._layout is not None and self._layout.pattern.match(raw + b"\n"):
+            return
+        self._looked += 1
+
+        def again(text: str) -> tuple[Found, str] | None:
+            words = ANSI.sub("", text)
+            found = read(words)
+            return (found[0], reporter(words, found[0].at)) if len(found) == 1 else None
+
+        self._layout = layout(raw.decode("utf-8", "replace"), again) or self._layout
+
+    # beside the steps
+
+    def _see(self, text: str) -> None:
+        """A progress bar; those of downloads and the like have a name before them."""
+        if bar := drawn_bar(text):
+            run = self._open.get("dict")
+            if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
+                return
+            self._bar = bar
+            if run and run.drawn(bar):
+                self._changed.append(run)
+
+    def _time(self, timed: Step) -> None:
+        """Rank 0 of Megatron-Bridge tells time and speed, the last rank tells the rest, before or after it."""
+        run = self._open.get("megatron")
+        if run is None or run.number is None:
+            if self._timed is not None:
+                self._take(Found("megatron-bridge", self._timed), "")
+            self._timed = timed
+        elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
+            run.steps[-1] = merged(run.steps[-1], timed)
+            run.format = "megatron-bridge"
+            self._changed.append(run)
+        else:
+            self._timed = timed
+
+    def _with_time(self, found: Found) -> Found:
+        timed, self._timed = self._timed, None
+        if timed is not None and close_in_time(found.step, timed):
+            found.format, found.step = "megatron-bridge", merged(found.step, timed)
+        return found
+
+    def _end(self) -> None:
+        run = self._open.get("dict") or self._open.get("ms-swift")
+        if run:
+            run.settle()
+            run.finished, self._bar = True, None
+            self._changed.append(run)
+
+    # steps
+
+    def _take(self, found: Found, label: str) -> None:
+        if found.format == "deepspeed":
+            found.step, self._skipped = skipped_since(found.step, self._skipped)
+            label = f"deepspeed {label}"
+        elif found.format in BY_EPOCH:
+            found.step = self._epochs.through(found.step, label)
+        self._puzzle.read()
+        run = self._run_for(found, label)
+        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
+            run.format = found.format
+        if found.step.step is None and _FAMILIES.get(found.format) == "dict":
+            run.add_unnumbered(found.step, self._bar)
+        else:
+            run.add(found.step, label)
+        self._changed.append(run)
+
+    def _run_for(self, found: Found, label: str) -> Growing:
+        family, number = _FAMILIES.get(found.format, found.format), found.step.step
+        if found.format in BESIDE and number is not None:
+            for run in self._open.values():
+                if not run.finished and run.near(number):
+                    return run
+        run_ = self._open.get(family) or beside(self._open, found, number)
+        if run_ is None or run_.finished or run_.begins_again(number, label):
+            run_ = Growing(found.format)
+            self._runs.append(run_)
+        self._open[family] = run_
+        return run_
+
+
+def _known(text: str) -> list[Found]:
+    found = known(text)
+    return [found] if found else []
+
+
+def parse_training(data: bytes) -> tuple[TrainingRun, ...]:
+    """The runs in a whole log."""
+    parser = TrainingParser()
+    parser.feed(data)
+    parser.close()
+    return parser.runs

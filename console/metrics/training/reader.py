@@ -1,0 +1,337 @@
+"""One training run while its log is read: each step once, whoever reports it and however often.
+
+Steps are told again by several ranks, by two libraries at once, in full and rounded; and they are done again after a
+restart from a checkpoint. A step that its own reporter goes back to is done again; any other repetition is the same.
+
+What stands beside the lines of a step: progress bars, skipped steps, reports of two ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from operator import eq, lt
+from typing import TYPE_CHECKING, Any
+
+from console.metrics.training.steps import Bar, Packed, Rewind, Step, Steps, TrainingRun
+from console.metrics.training.values import positive, seconds
+
+if TYPE_CHECKING:
+    from console.metrics.training.values import Found
+
+
+WARM_UP = 5
+"""Steps after a start whose speed says nothing."""
+_JITTER = 2
+"""Steps that several reporters without labels may be apart."""
+_DRAWN = 0.5
+"""Seconds a step from which every step has its bar, with a good margin."""
+BESIDE = frozenset({"deepspeed", "key-value"})
+"""Formats whose lines stand beside those of another program that reports the same steps."""
+_NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
+
+
+@dataclass(eq=False, slots=True)
+class Growing:
+    """A run of which more may come."""
+
+    format: str
+    steps: Steps = field(default_factory=Steps)
+    rewinds: list[Rewind] = field(default_factory=list)
+    finished: bool = False
+    _latest: dict[str, int] = field(default_factory=dict)
+    """Last step of each reporter."""
+    _warm_from: int | None = None
+    _several: bool = False
+    """Several reporters that no label tells apart."""
+    _guessed: Bar | None = None
+    """The bar before the last step, while the next bar may still say better which step it was."""
+    _guessing: bool = False
+    _number_before: int | None = None
+    """The one known before the guess."""
+    number: int | None = None
+    """The last one known of a step."""
+    _an_epoch: tuple[float, float] = (0.0, math.inf)
+    """Steps in an epoch, at least and at most, by the bars so far."""
+    _in_phase: bool = True
+    """Whether bars tell which step a report is of."""
+
+    def run(self) -> TrainingRun:
+        """What is known of it now."""
+        return TrainingRun(self.format, self.steps.copy(), tuple(self.rewinds), self.finished, self.unsettled)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the bar that comes next may still say better which step the last one was.
+
+        Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one.
+        """
+        bar = self._guessed if self._guessing else None
+        return bar is not None and (bar.step <= WARM_UP or _fast(bar))
+
+    @property
+    def known(self) -> bool:
+        """Whether these are lines of a program that is known, and not pairs of words and numbers that were learned."""
+        return self.format != "key-value" and bool(self.steps)
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole run, as last said."""
+        return self.steps[-1].total or None if self.steps else None
+
+    def near(self, number: int) -> bool:
+        """Whether a report of that step can be meant for this run: it has it, or would have it next."""
+        if self._place(number) is not None:
+            return True
+        last = self.number
+        before = self.steps[-2].step if len(self.steps) > 1 else None
+        interval = last - before if last is not None and before is not None else 1
+        return last is not None and 0 < number - last <= max(interval, 1)
+
+    def begins_again(self, number: int | None, label: str) -> bool:
+        """Whether that step can only be the first of another run."""
+        latest = self._latest.get(label)
+        if number is None or latest is None or number >= latest:
+            return False
+        first = self.steps[0].step
+        return first is not None and number <= first
+
+    def add(self, step: Step, label: str) -> None:
+        """A report of a step."""
+        self.settle()
+        number = step.step
+        if number is None:
+            self._append(step)
+            return
+        latest = self._latest.get(label)
+        if latest is not None and number < latest and not self._repeated(number, latest):
+            self._rewind(number)
+            latest = None
+        place = self._place(number)
+        self._latest[label] = number
+        if place is not None:
+            self._several = self._several or latest == number
+            self.steps[place] = merged(self.steps[place], step, later=latest == number)
+        elif self.number is None or number > self.number:
+            self._append(step)
+        else:
+            self._insert(step, number)
+
+    def _place(self, number: int) -> int | None:
+        return self.steps.place(number) if self.number is not None and number <= self.number else None
+
+    def follow(self, more: Packed, label: str) -> bool:
+        """Many reports, if it is certain that each is of a step after all before it, and none is of a warm-up."""
+        numbers = more.columns["step"]
+        latest = max(self.number or 0, self._latest.get(label, 0))
+        if self.number is None or self._warm_from is None:
+            return False
+        if numbers[0] <= latest or numbers[0] - self._warm_from < WARM_UP or not all(map(lt, numbers, numbers[1:])):
+            return False
+        self.settle()
+        self._latest[label] = self.number = numbers[-1]
+        self.steps.extend(more)
+        return True
+
+    def follow_unnumbered(self, more: Packed, bar: Bar | None) -> bool:
+        """Many reports that do not say which steps they are of, if no bar may say it and none is told twice."""
+        if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
+            return False
+        epochs = [self.steps[-1].extra.get("epoch"), *more.extra.get("epoch", ())]
+        if any(map(eq, epochs, epochs[1:])):
+            return False
+        self.settle()
+        self.steps.extend(more)
+        self._guessed, self._guessing = bar, True
+        return True
+
+    def add_unnumbered(self, step: Step, bar: Bar | None) -> None:
+        """A report that does not say which step it is of: the bar before it may, and the bar after it even better."""
+        last = self.steps[-1] if self.steps else None
+        if last is not None and _same(last, step):
+            self.steps[-1] = merged(last, step)
+            return
+        self.settle()
+        self._number_before = self.number
+        fresh = bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)
+        self.add(step._replace(step=bar.step, total=bar.total) if bar and fresh and self._in_phase else step, "")
+        self._guessed, self._guessing = bar, True
+
+    def drawn(self, bar: Bar) -> bool:
+        """A bar after an unnumbered report: drawn again at once, it shows the step of that report."""
+        if not self._guessing:
+            return False
+        before = self._guessed
+        late = before is not None and (
+            before.total != bar.total
+            or before.elapsed_s is None
+            or bar.elapsed_s is None
+            or not 0 <= bar.elapsed_s - before.elapsed_s <= 1
+        )
+        if late or not self._in_phase:
+            return self.settle()
+        self._guessing = False
+        if bar.step > (self.number or 0):
+            self._renumber(bar.step, bar.total)
+        self._compare()
+        return True
+
+    def settle(self) -> bool:
+        """No bar said better which step the last report was of; of fast steps the bar before it does not say it."""
+        bar = self._guessed if self._guessing else None
+        self._guessing = False
+        if bar is None or self.steps[-1].step is None:
+            return False
+        if _fast(bar):
+            self._renumber(None, None)
+        else:
+            self._compare()
+        return True
+
+    def _renumber(self, number: int | None, total: int | None) -> None:
+        """The last step is another one than was thought."""
+        last = self.steps[-1]
+        if number is not None:
+            self._latest[""] = self.number = number
+        elif last.step is not None:
+            self.number = self._number_before
+            self._latest.clear()
+        self.steps[-1] = last._replace(step=number, total=total)
+
+    def _compare(self) -> None:
+        """Steps and epochs have to grow alike: bars that come out of phase with the reports say nothing of them."""
+        last = self.steps[-1]
+        epoch = last.extra.get("epoch")
+        if not epoch or last.step is None or epoch < 0:
+            return
+        rounding = 0.5 * 10.0 ** -max(1, len(repr(epoch).partition(".")[2]))
+        fewest, most = self._an_epoch
+        self._an_epoch = (
+            max(fewest, 0.95 * (last.step - 1) / (epoch + rounding)),
+            min(most, 1.05 * (last.step + 1) / max(epoch - rounding, 1e-9)),
+        )
+        if self._an_epoch[0] > self._an_epoch[1]:
+            self._in_phase = False
+            self.steps = Steps(step._replace(step=None, total=None) for step in self.steps)
+            self._latest.clear()
+            self.number = None
+
+    def _repeated(self, number: int, latest: int) -> bool:
+        return self._several and latest - number <= _JITTER and self._place(number) is not None
+
+    def _rewind(self, number: int) -> None:
+        last, keep = self.number, len(self.steps)
+        while keep and ((before := self.steps[keep - 1].step) is None or before >= number):
+            keep -= 1
+        self.steps.cut(keep)
+        self._latest.clear()
+        self._warm_from, self.number = number, None
+        self.rewinds.append(Rewind(number if last is None else last, number))
+
+    def _append(self, step: Step) -> None:
+        if step.step is None:
+            self.steps.append(step._replace(warm_up=not self.steps))
+            return
+        if self._warm_from is None:
+            self._warm_from = step.step
+        self.number = step.step
+        self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP else step)
+
+    def _insert(self, step: Step, number: int) -> None:
+        """A late report of a step that another reporter has passed; it keeps its place in the order."""
+        at = len(self.steps)
+        while at and (before := self.steps[at - 1].step) is not None and before > number:
+            at -= 1
+        warm = self._warm_from is not None and number - self._warm_from < WARM_UP
+        self.steps.insert(at, step._replace(warm_up=warm))
+
+
+def _fast(bar: Bar) -> bool:
+    """Whether steps may pass between two drawings of that bar."""
+    return bar.step_time_s is None or bar.step_time_s < _DRAWN
+
+
+def beside(open_runs: dict[str, Growing], found: Found, number: int | None) -> Growing | None:
+    """A run that so far only the library beside it has told of."""
+    if number is None or found.format in BESIDE:
+        return None
+    for name in BESIDE:
+        run = open_runs.get(name)
+        if run and run.format in BESIDE and run.near(number):
+            run.format = found.format
+            return run
+    return None
+
+
+def merged(old: Step, new: Step, *, later: bool = False) -> Step:
+    """Two reports of one step: what one of them lacks, and of two figures the one with more digits.
+
+    `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
+    it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
+    """
+    if later and new.loss is not None and old.loss is not None and not old.nan and not _same_figure(old.loss, new.loss):
+        old, new = new._replace(warm_up=old.warm_up), old
+    changed: dict[str, Any] = {}
+    for name in _NUMBERS:
+        mine, other = getattr(old, name), getattr(new, name)
+        if other is not None and (mine is None or _rounded_from(mine, other)):
+            changed[name] = other
+    for name in ("step", "total", "skipped"):
+        if getattr(old, name) is None:
+            changed[name] = getattr(new, name)
+    missing = old.nan and old.loss is None and new.loss is not None
+    nan = new.nan if missing else old.nan or new.nan
+    return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
+
+
+def _same_figure(one: float, other: float) -> bool:
+    """Whether one may be the other, rounded."""
+    return one == other or _rounded_from(one, other) or _rounded_from(other, one)
+
+
+def _rounded_from(short: float, full: float) -> bool:
+    return len(repr(full)) > len(repr(short)) and math.isclose(short, full, rel_tol=5e-3)
+
+
+def _same(old: Step, new: Step) -> bool:
+    """Whether both are the same unnumbered step, printed twice."""
+    epoch = old.extra.get("epoch")
+    if epoch is None or new.extra.get("epoch") != epoch or old.loss is None or new.loss is None:
+        return False
+    return math.isclose(old.loss, new.loss, rel_tol=5e-3) or (math.isnan(old.loss) and math.isnan(new.loss))
+
+
+_BAR = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
+_TRAINING = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
+"""What stands before the bar of training, if anything does."""
+
+
+def drawn_bar(text: str) -> Bar | None:
+    """The bar in a line; None for those of downloads and the like, which have a name before them."""
+    start = text.find("%|")
+    found = _BAR.match(text, text.find("|", start + 2))
+    if found is None:
+        return None
+    name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
+    if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINING.search(name):
+        return None
+    at, total, clock, rate, unit = found.groups()
+    speed = positive(rate)
+    return Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+
+
+def close_in_time(one: Step, other: Step) -> bool:
+    """Whether two reports may be of one step, by the time it took."""
+    mine, others = one.step_time_s, other.step_time_s
+    return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006
+
+
+def skipped_since(step: Step, before: float) -> tuple[Step, float]:
+    """DeepSpeed counts skipped steps from its start: the step with those since the last line, and the new count."""
+    skipped = step.extra.get("skipped")
+    if skipped is None:
+        return step, before
+    since = skipped - before
+    extra = {name: value for name, value in step.extra.items() if name != "skipped"}
+    return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra), skipped

@@ -1,0 +1,354 @@
+"""A training run as the console follows it: its steps as columns, what happened on the way, how far it is.
+
+What happened on the way of a training run: spikes, NaN, plateaus, restarts, checkpoints, evictions.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.metrics.alarm_rules import ENOUGH, Pauses, Rhythm, Thresholds, late_words
+from console.metrics.training.series import Series
+from console.metrics.training.steps import standing, what_is_nan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from console.metrics.training.series import Column
+    from console.metrics.training.steps import Rewind, Standing, Step
+    from console.scheduling.failure import Ending
+
+
+SETTLED = 10
+"""Finite losses after which a spike can be told from the beginning."""
+SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15
+"""A spike is so many times the usual spread, and such a share of the loss, above what came before."""
+NEW_LEVEL = 60
+"""Steps after which a loss that stays up is no spike any more, but where it is now."""
+_PACE = 0.1
+"""Weight of the newest loss in the running mean."""
+PLATEAU_LEAST = 200
+"""Steps that a plateau has at least, twice over."""
+PLATEAU_SHARE = 0.002
+"""The loss falls by less than this share from one half of a plateau to the other."""
+PLATEAU_EVERY = 25
+
+
+class MarkKind(StrEnum):
+    """What happened."""
+
+    SPIKE = "spike"
+    NAN = "nan"
+    PLATEAU = "plateau"
+    RESTART = "restart"
+    CHECKPOINT = "checkpoint"
+    EVICTION = "eviction"
+    PREEMPTION = "preemption"
+    FAILURE = "failure"
+
+
+class Mark(NamedTuple):
+    """One event on the axis of a run."""
+
+    kind: MarkKind
+    step: float | None
+    """Where on the axis of steps; None: only its time is known."""
+    time: float
+    """Seconds since the epoch."""
+    words: str
+
+
+class MarkFinder:
+    """Finds in the losses of a run what should be looked at, a step at a time."""
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+        self._mean = self._spread = 0.0
+        self._seen = 0
+        self._up = 0
+        """Steps for which the loss has been up."""
+        self._peak = 0.0
+        self._bad = False
+        self._flat_since = 0
+        """Place at which the last plateau began; 0: the loss is falling."""
+
+    def add(self, step: Step, number: float, time: float) -> None:
+        """A step that is new."""
+        if step.nan:
+            if not self._bad:
+                self._tell(MarkKind.NAN, number, time, f"{what_is_nan(step)} at {number:,.0f}")
+            self._bad = True
+            return
+        self._bad = False
+        loss = step.loss
+        if loss is not None and math.isfinite(loss):
+            self._loss(loss, number, time)
+
+    def _loss(self, loss: float, number: float, time: float) -> None:
+        above = loss - self._mean
+        if self._seen >= SETTLED and above > max(SPIKE_SPREADS * self._spread, SPIKE_SHARE * abs(self._mean)):
+            self._spike(loss, number, time)
+            if self._up < NEW_LEVEL:
+                return
+            self._seen, above = 0, 0.0
+        self._up = 0
+        if self._seen == 0:
+            self._mean, self._spread = loss, 0.0
+        else:
+            self._mean += _PACE * above
+            self._spread += _PACE * (abs(above) - self._spread)
+        self._seen += 1
+
+    def _spike(self, loss: float, number: float, time: float) -> None:
+        self._up += 1
+        if self._up == 1:
+            self._peak = loss
+            self._tell(MarkKind.SPIKE, number, time, self._spike_words(number))
+        elif loss > self._peak:
+            self._peak = loss
+            last = self.marks[-1] if self.marks else None
+            if last is not None and last.kind is MarkKind.SPIKE and last.step is not None:
+                self.marks[-1] = last._replace(words=self._spike_words(last.step))
+
+    def _spike_words(self, number: float) -> str:
+        return f"loss up from {self._mean:.4g} to {self._peak:.4g} at {number:,.0f}"
+
+    def flat(self, series: Series, column: Column) -> None:
+        """Look whether the loss has stopped falling; to be asked now and then."""
+        length = len(column)
+        half = max(PLATEAU_LEAST, length // 8)
+        if length < 2 * half + PLATEAU_LEAST:
+            return
+        before, after = column.mean(length - 2 * half, length - half), column.mean(length - half, length)
+        fall = (before - after) / abs(before) if before else 0.0
+        if not self._flat_since and abs(fall) < PLATEAU_SHARE:
+            self._flat_since = length - 2 * half
+            number = series.numbers[self._flat_since]
+            words = f"loss flat at {after:.4g} since {number:,.0f}"
+            self._tell(MarkKind.PLATEAU, number, series.times[self._flat_since], words)
+        elif self._flat_since and fall > 3 * PLATEAU_SHARE:
+            self._flat_since = 0
+
+    def _tell(self, kind: MarkKind, number: float, time: float, words: str) -> None:
+        if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
+            self.marks.append(Mark(kind, number, time, words))
+
+
+_LATELY = 20
+
+
+PEAK_TFLOPS = {
+    "nvidia-b200": 2250.0,
+    "nvidia-gb200": 2500.0,
+    "nvidia-h200": 989.0,
+    "nvidia-h100": 989.0,
+    "nvidia-a100": 312.0,
+    "nvidia-tesla-a100": 312.0,
+}
+"""Dense BF16 TFLOP/s of a GPU, by the beginning of its node's accelerator label."""
+MOST_MFU = 2.0
+"""Times the BF16 peak; eight-bit numbers reach so much at most."""
+RECENT = 20
+"""Latest steps by which the pace is judged."""
+GROSS = 2.0
+"""Times by which the printed step time may be longer than the time between lines, and is still believed."""
+BURST = 1.0
+"""Seconds in which lines come that were printed long before."""
+
+
+def peak_of(accelerator: str) -> float | None:
+    """Dense BF16 TFLOP/s of that GPU; None if it is not known."""
+    return next((peak for name, peak in PEAK_TFLOPS.items() if accelerator.startswith(name)), None)
+
+
+class Track:
+    """One run. Whoever reads takes `series.lock`; it grows in another thread."""
+
+    def __init__(self, format_: str = "") -> None:
+        self.format = format_
+        self.series = Series()
+        self.finished = False
+        self.goes_on = True
+        """Whether its job runs."""
+        self.checkpoints: list[Mark] = []
+        self.restarts: list[Mark] = []
+        self.endings: tuple[Mark, ...] = ()
+        """Evictions, preemptions and failures, by their time."""
+        self._finder = MarkFinder()
+        self._seen = 0
+        """Steps that the finder has looked at."""
+        self._looked = 0
+        self._pauses = Pauses()
+        self._paced_from = ENOUGH
+        """Place of the first step before which a pause counts: none do after a start."""
+
+    # it grows
+
+    def sync(self, steps: Sequence[Step], time: float) -> None:
+        """Take over what has changed of its steps; new ones were printed at `time`."""
+        series = self.series
+        with series.lock:
+            at = series.sync(steps, time)
+            start = max(at, self._seen) if at >= self._seen - 1 else at
+            if start < self._seen:
+                self._paced_from = start + ENOUGH
+            for place in range(start, len(series)):
+                if place >= self._paced_from:
+                    self._pauses.add(series.times[place] - series.times[place - 1])
+                self._finder.add(series.steps[place], series.numbers[place], series.times[place])
+            self._seen = len(series)
+            if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
+                self._looked = self._seen
+                if (column := series.columns.get("loss")) is not None:
+                    self._finder.flat(series, column)
+
+    def restarted(self, rewinds: Sequence[Rewind], time: float) -> None:
+        """It went back to an earlier step."""
+        for back in rewinds[len(self.restarts) :]:
+            words = f"from {back.last:,} back to {back.first:,}"
+            self.restarts.append(Mark(MarkKind.RESTART, float(back.first), time, words))
+
+    def saved(self, step: int | None, time: float) -> None:
+        """A checkpoint was saved, of the last step if none is named."""
+        number = float(step) if step is not None else self.series.numbers[-1] if len(self.series) else None
+        if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
+            self.checkpoints.append(Mark(MarkKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
+
+    def ended_badly(self, endings: Iterable[Ending]) -> None:
+        """How ranks ended: the first of each attempt is a mark."""
+        first: dict[int, Ending] = {}
+        for each in endings:
+            old = first.get(each.attempt)
+            if each.time and (old is None or each.time < old.time):
+                first[each.attempt] = each
+        kinds = {"eviction": MarkKind.EVICTION, "preemption": MarkKind.PREEMPTION}
+        self.endings = tuple(
+            Mark(
+                kinds.get(each.cause, MarkKind.FAILURE),
+                None,
+                each.time,
+                f"pod {each.rank}: {each.how}" if each.rank >= 0 else each.reason,
+            )
+            for each in first.values()
+        )
+
+    # what is known
+
+    def marks(self) -> list[Mark]:
+        """All that happened, in the order of time; what is known by its time only stands at the step of that time."""
+        with self.series.lock:
+            placed = [self._placed(mark) for mark in self.endings]
+        every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
+        return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
+
+    def _placed(self, mark: Mark) -> Mark:
+        if not len(self.series):
+            return mark
+        at = max(0, bisect_left(self.series.times, mark.time) - 1)
+        return mark._replace(step=self.series.numbers[at])
+
+    @property
+    def last(self) -> Step | None:
+        """The latest step."""
+        return self.series.steps[-1] if self.series.steps else None
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole run, where the program says it."""
+        return next((step.total for step in self.series.steps[-1:] if step.total), None)
+
+    @property
+    def nan(self) -> bool:
+        """Whether its latest step is an alarm."""
+        return self.last is not None and self.last.nan
+
+    def latest(self, metric: str) -> float | None:
+        """The last value of a metric."""
+        column = self.series.columns.get(metric)
+        return column.last() if column else None
+
+    def recent(self, metric: str) -> float | None:
+        """Median of the latest values of a metric."""
+        column = self.series.columns.get(metric)
+        values = [value for value in column.values[-RECENT:] if value == value] if column else []
+        return median(values) if values else None
+
+    def pace(self) -> float | None:
+        """Seconds that one step takes, as printed, else by the clock."""
+        printed = self.recent("step_time_s")
+        return printed if printed is not None else self._by_clock()
+
+    def _by_clock(self) -> float | None:
+        series = self.series
+        if len(series) < 3:
+            return None
+        first = max(1, len(series) - RECENT)
+        steps, took = series.numbers[-1] - series.numbers[first], series.times[-1] - series.times[first]
+        return took / steps if steps > 0 and took > 0 else None
+
+    def lasting(self) -> float | None:
+        """Seconds from one step to the next, by which the end is foretold: as printed, unless the clock says otherwise.
+
+        The time between the lines of the latest steps counts where it is longer than what is printed (evaluations and
+        checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
+        a program whose output is buffered, tell of no speed.
+        """
+        printed, seen = self.recent("step_time_s"), self._by_clock()
+        if printed is None or seen is None:
+            return seen if printed is None else printed
+        burst = seen * min(RECENT, len(self.series)) < BURST
+        return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
+
+    def eta(self, now: float = 0.0) -> float | None:
+        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still,
+        and for one that has diverged, for which nobody should wait.
+
+        By `lasting`, not by what the program says of its steps alone.
+        """
+        last, total, pace = self.last, self.total, self.lasting()
+        if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
+            return None
+        if not self.goes_on or last.nan or (now and self.late(now)):
+            return None
+        return max(0.0, (total - last.step) * pace)
+
+    def rhythm(self) -> Rhythm | None:
+        """How regularly it makes steps; None while there are too few."""
+        series, lasting = self.series, self.lasting()
+        if len(series) < ENOUGH or lasting is None:
+            return None
+        between = median(after - before for before, after in pairwise(series.times[-RECENT:]))
+        steps = median(after - before for before, after in pairwise(series.numbers[-RECENT:]))
+        return Rhythm(between / steps if between and steps else lasting, between, self._pauses.longest)
+
+    def late(self, now: float, limits: Thresholds | None = None) -> str:
+        """That its next step is late, in words; empty: it is not, or that cannot be said."""
+        rhythm = self.rhythm()
+        if rhythm is None or self.finished or not self.goes_on:
+            return ""
+        quiet = now - self.series.times[-1]
+        if quiet <= rhythm.late_after(limits or Thresholds()):
+            return ""
+        return late_words(quiet, self.last.step if self.last else None, self.pace())
+
+    def standing(self) -> Standing:
+        """Its last step, and the last loss with its step."""
+        with self.series.lock:
+            return standing(self.series.steps)
+
+    def _broke_off(self) -> bool:
+        """Whether a rank ended badly after the last step."""
+        return any(mark.time >= self.series.times[-1] for mark in self.endings)
+
+    def mfu(self, accelerator: str) -> float | None:
+        """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known.
+
+        None too where no GPU can be so fast: then the program tells TFLOP/s of several GPUs, or counts steps wrongly.
+        """
+        peak, reached = peak_of(accelerator), self.recent("tflops_per_gpu")
+        return reached / peak if peak and reached is not None and reached <= MOST_MFU * peak else None

@@ -1,0 +1,387 @@
+"""Progress of a training run: one entry for each step that a log reports.
+
+The steps of a run, packed: a million of them with ten numbers each take a hundred megabytes, not a thousand.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
+from typing import Any, NamedTuple, overload
+
+
+class Step(NamedTuple):
+    """What a log says of one step; None where it says nothing. A tuple, because a log may hold a million of them."""
+
+    step: int | None = None
+    """As the program counts, from 0 or from 1; None where the log gives no number."""
+    total: int | None = None
+    """Steps of the whole run."""
+    loss: float | None = None
+    """Training loss, averaged over the interval between two lines; may be nan or inf."""
+    grad_norm: float | None = None
+    lr: float | None = None
+    step_time_s: float | None = None
+    """Seconds for one step."""
+    tflops_per_gpu: float | None = None
+    """TFLOP/s of one GPU, as the program computes it."""
+    tokens_per_s: float | None = None
+    """Tokens a second as printed: of one GPU in torchtitan, MaxText and verl, of all elsewhere."""
+    skipped: int | None = None
+    """Steps since the last line whose update was left out (overflow)."""
+    nan: bool = False
+    """Loss or gradients are not numbers, or the loss is missing where it has to be."""
+    warm_up: bool = False
+    """One of the first steps after a start: compilation, caches; its speed says nothing."""
+    extra: dict[str, float] = {}  # noqa: RUF012  # a default of a tuple's field; nobody writes to it
+    """Whatever else is printed as a number, under its own name and in its own unit."""
+
+
+class Standing(NamedTuple):
+    """Where a run is: its last step, and the last loss that is a number with the step that it is of."""
+
+    step: int | None = None
+    loss: float | None = None
+    loss_step: int | None = None
+    nan: bool = False
+    """Whether the last step is an alarm."""
+    nan_from: int | None = None
+    """The first step of the unbroken row of alarms at the end; None too where it began before what was read."""
+    what: str = ""
+    """What is no number, if the last step is an alarm."""
+
+    @property
+    def nan_words(self) -> str:
+        """Such as "loss is NaN since step 20 (10.58 at 19)"; empty if all is a number."""
+        if not self.nan:
+            return ""
+        at = f" at step {self.step:,}" if self.step is not None else ""
+        since = f" since step {self.nan_from:,}" if self.nan_from is not None else at
+        good = (
+            f" ({self.loss:.4g} at {self.loss_step:,})" if self.loss is not None and self.loss_step is not None else ""
+        )
+        return f"{self.what}{since}{good}"
+
+
+def standing(steps: Sequence[Step]) -> Standing:
+    """Where a run with these steps is."""
+    at = len(steps)
+    while at and steps[at - 1].nan:
+        at -= 1
+    first_bad = steps[at] if at < len(steps) else None
+    while at and not _has_loss(steps[at - 1]):
+        at -= 1
+    good = steps[at - 1] if at else None
+    return Standing(
+        step=steps[-1].step if steps else None,
+        loss=good.loss if good else None,
+        loss_step=good.step if good else None,
+        nan=first_bad is not None,
+        nan_from=first_bad.step if first_bad is not None and first_bad is not steps[0] else None,
+        what=what_is_nan(first_bad) if first_bad is not None else "",
+    )
+
+
+def what_is_nan(step: Step) -> str:
+    """What of that step is no number."""
+    if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
+        return "loss is NaN"
+    return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
+
+
+def _has_loss(step: Step) -> bool:
+    return step.loss is not None and math.isfinite(step.loss) and not step.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """The run went back to an earlier checkpoint: what came after it is done again."""
+
+    last: int
+    """Last step before."""
+    first: int
+    """First step after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A progress bar, as last drawn."""
+
+    step: int
+    total: int
+    elapsed_s: int | None = None
+    step_time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """One training run, as far as its log has been read."""
+
+    format: str
+    """Which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ..."""
+    steps: Sequence[Step] = ()
+    """In their order, each once; of steps done again the later value."""
+    rewinds: tuple[Rewind, ...] = ()
+    finished: bool = False
+    """The program said that training is over."""
+    unsettled: bool = False
+    """The progress bar that comes next, in a moment, may still say better which step the last one was."""
+
+    @property
+    def last(self) -> Step | None:
+        """The latest step."""
+        return self.steps[-1] if self.steps else None
+
+    @property
+    def nan_since(self) -> int | None:
+        """Place in `steps` of the first alarm of the last unbroken row of alarms; None if the last step is fine."""
+        at = len(self.steps)
+        while at and self.steps[at - 1].nan:
+            at -= 1
+        return at if at < len(self.steps) else None
+
+
+_PACKED = 1024
+"""Steps that are packed at once; as many of the latest are not, because reports of those may still come."""
+_NO_COUNT = -1
+_NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")
+"""What stands in a column for "not said"; the lowest number there is."""
+_COUNTS = frozenset({"step", "total", "skipped"})
+_MADE: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
+_DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
+
+
+class Packed:
+    """Some steps as columns, which never change."""
+
+    __slots__ = ("columns", "extra", "first", "size", "whole")
+
+    def __init__(
+        self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, whole: bool
+    ) -> None:
+        """`columns`: of each field that is said of any; `extra`: of each name, which all of these steps have.
+
+        `whole`: each field that is said of any is said of all.
+        """
+        self.columns, self.extra, self.size, self.whole = columns, extra, size, whole
+        numbers = columns.get("step")
+        self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Step]:
+        others: Iterable[dict[str, float]] = ({} for _ in range(self.size))
+        if self.extra:
+            names = tuple(self.extra)
+            others = (dict(zip(names, each, strict=True)) for each in zip(*self.extra.values(), strict=True))
+        fields = [self._field(name) for name in Step._fields[:-1]]
+        return map(_MADE, zip(*fields, others, strict=False))
+
+    def __getitem__(self, at: int) -> Step:
+        values = [next(iter(self._field(name, at))) for name in Step._fields[:-1]]
+        return _MADE((*values, {name: column[at] for name, column in self.extra.items()}))
+
+    def _field(self, name: str, at: int | None = None) -> Iterable[Any]:
+        column = self.columns.get(name)
+        if column is None:
+            return repeat(_DEFAULTS.get(name))
+        values = column if at is None else column[at : at + 1]
+        if name in _DEFAULTS:
+            return map(bool, values)
+        missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+        return [None if each == missing else each for each in values] if missing in values else values
+
+    def place(self, number: int) -> int | None:
+        """Where that step stands."""
+        numbers = self.columns.get("step")
+        try:
+            return numbers.index(number) if numbers is not None else None
+        except ValueError:
+            return None
+
+
+def packed(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> Packed:
+    """These values as columns, of fields that have them all."""
+    made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
+    return Packed(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
+
+
+def _pack(steps: list[Step]) -> Packed | list[Step]:
+    """These steps as columns, if all tell of the same things."""
+    names, whole = tuple(steps[0].extra), True
+    if any(tuple(step.extra) != names for step in steps):
+        return steps
+    made: dict[str, array[Any]] = {}
+    for at, name in enumerate(Step._fields[:-1]):
+        values = [step[at] for step in steps]
+        if name in _DEFAULTS:
+            if any(values):
+                made[name] = array("b", values)
+        elif any(value is not None for value in values):
+            missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+            whole = whole and None not in values
+            made[name] = array(
+                "q" if name in _COUNTS else "d", [missing if value is None else value for value in values]
+            )
+    extra = {name: array("d", [step.extra[name] for step in steps]) for name in names}
+    return Packed(made, extra, len(steps), whole=whole)
+
+
+class Steps(Sequence[Step]):
+    """A row of steps that grows; a copy shares what is packed."""
+
+    __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self._chunks: list[Packed | list[Step]] = []
+        """None of them changes: one whose step changes is replaced."""
+        self._starts: list[int] = [0]
+        """Place of the first step of each chunk, and of the tail."""
+        self._firsts: list[int] = []
+        """First number in each chunk, or in the chunks before it; numbers grow, where there are any."""
+        self._tail: list[Step] = []
+        for step in steps:
+            self.append(step)
+
+    def copy(self) -> Steps:
+        """As they are now."""
+        other = Steps()
+        other._chunks, other._starts = self._chunks.copy(), self._starts.copy()
+        other._firsts, other._tail = self._firsts.copy(), self._tail.copy()
+        return other
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self._tail)
+
+    def __iter__(self) -> Iterator[Step]:
+        for chunk in self._chunks:
+            yield from chunk
+        yield from self._tail
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Step]: ...
+    def __getitem__(self, at: int | slice) -> Step | list[Step]:
+        if isinstance(at, slice):
+            return self._slice(*at.indices(len(self)))
+        at += len(self) if at < 0 else 0
+        if at >= self._starts[-1]:
+            return self._tail[at - self._starts[-1]]
+        if at < 0:
+            raise IndexError(at)
+        chunk = bisect_right(self._starts, at) - 1
+        return self._chunks[chunk][at - self._starts[chunk]]
+
+    def _slice(self, start: int, stop: int, every: int) -> list[Step]:
+        if every != 1:
+            return [self[at] for at in range(start, stop, every)]
+        return list(chain.from_iterable(self.pieces(start, stop)))
+
+    def pieces(self, start: int, stop: int) -> Iterator[Packed | list[Step]]:
+        """Those from the one place to the other, packed as they are."""
+        for at in range(max(0, bisect_right(self._starts, start) - 1), len(self._starts)):
+            begin, chunk = self._starts[at], self._chunks[at] if at < len(self._chunks) else self._tail
+            if begin >= stop:
+                break
+            if isinstance(chunk, Packed) and begin >= start and begin + len(chunk) <= stop:
+                yield chunk
+            else:
+                yield list(chunk)[max(0, start - begin) : stop - begin]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    @property
+    def nans(self) -> int:
+        """How many of them are alarms, without making each of them again."""
+        packed = sum(sum(chunk.columns.get("nan", ())) for chunk in self._chunks if isinstance(chunk, Packed))
+        others = (step.nan for chunk in (*self._chunks, self._tail) if not isinstance(chunk, Packed) for step in chunk)
+        return packed + sum(others)
+
+    # it grows
+
+    def append(self, step: Step) -> None:
+        """One more."""
+        self._tail.append(step)
+        if len(self._tail) >= 2 * _PACKED:
+            self._add(_pack(self._tail[:_PACKED]))
+            del self._tail[:_PACKED]
+
+    def extend(self, more: Packed) -> None:
+        """Many more, all with numbers."""
+        if self._tail:
+            self._add(_pack(self._tail))
+            self._tail = []
+        self._add(more)
+
+    def _add(self, chunk: Packed | list[Step]) -> None:
+        self._chunks.append(chunk)
+        self._starts.insert(len(self._starts) - 1, self._starts[-1])
+        self._starts[-1] += len(chunk)
+        first = chunk.first if isinstance(chunk, Packed) else _first(chunk)
+        self._firsts.append(first if first is not None else self._firsts[-1] if self._firsts else -1)
+
+    def __setitem__(self, at: int, step: Step) -> None:
+        at += len(self) if at < 0 else 0
+        if at < self._starts[-1]:
+            chunk = bisect_right(self._starts, at) - 1
+            steps = list(self._chunks[chunk])
+            steps[at - self._starts[chunk]] = step
+            self._chunks[chunk] = steps
+        else:
+            self._tail[at - self._starts[-1]] = step
+
+    def insert(self, at: int, step: Step) -> None:
+        """One more in front of the one there."""
+        rest = [step, *self[at:]]
+        self.cut(at)
+        for each in rest:
+            self.append(each)
+
+    def cut(self, size: int) -> None:
+        """Only the first ones stay."""
+        while size < self._starts[-1]:
+            rest = list(self._chunks.pop())
+            self._firsts.pop()
+            del self._starts[-1]
+            self._tail = rest
+        del self._tail[size - self._starts[-1] :]
+
+    def place(self, number: int) -> int | None:
+        """Where the step of that number stands; numbers grow, but for steps without one between them."""
+        for at in range(len(self._tail) - 1, -1, -1):
+            known = self._tail[at].step
+            if known == number:
+                return self._starts[-1] + at
+            if known is not None and known < number:
+                return None
+        for chunk in range(bisect_right(self._firsts, number) - 1, -1, -1):
+            here = self._chunks[chunk]
+            found = here.place(number) if isinstance(here, Packed) else _place(here, number)
+            if found is not None:
+                return self._starts[chunk] + found
+            if (here.first if isinstance(here, Packed) else _first(here)) is not None:
+                return None
+        return None
+
+
+def _first(steps: list[Step]) -> int | None:
+    return next((step.step for step in steps if step.step is not None), None)
+
+
+def _place(steps: list[Step], number: int) -> int | None:
+    return next((at for at, step in enumerate(steps) if step.step == number), None)

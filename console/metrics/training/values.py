@@ -1,0 +1,299 @@
+"""Numbers as training programs print them, and what a line of a log yields.
+
+How programs call the figures of a step, and a step of such figures: for lines, bars, blocks and dictionaries.
+
+Figures of a learned line with their unit behind them, or with a unit for a key: `1234 tok/s`, `tok/s 1234`.
+
+Between two numbers a unit may be either. What stands before the first number decides: the value of a loss has no unit;
+where nothing does, the figure is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from console.metrics.training.steps import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+NUMBER = (
+    r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"
+)
+"""Pattern of a number: thousands commas, exponents, nan and inf in any of their spellings."""
+_SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+_COUNT = re.compile(r"[0-9]{1,15}")
+_DURATION = re.compile(r"[0-9]{1,9}")
+ENDLESS = 10_000_000
+"""A total above this is a stand-in for "no end"."""
+
+
+@dataclass(slots=True)
+class Found:
+    """One report of a step, and which program's it is."""
+
+    format: str
+    step: Step
+    at: int = 0
+    """Where in its line it begins: in front of it stand the labels of who printed it."""
+
+
+def number(text: str) -> float | None:
+    """A number with its commas, SI letter, percent sign or quotes; None if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    text = text.strip(" \t'\"%").replace(",", "").replace("_", "x")
+    times = _SHORT.get(text[-1:], 1.0)
+    try:
+        return float(text[:-1] if times != 1.0 else text) * times
+    except ValueError:
+        return None
+
+
+def positive(text: str) -> float | None:
+    """A figure that 0 or less, and infinity, would make meaningless: a rate, a speed, a time."""
+    value = number(text)
+    return value if value is not None and 0 < value < math.inf else None
+
+
+def count(text: str) -> int | None:
+    """A whole number of at most 15 digits."""
+    text = text.strip(" \t'\"")
+    return int(text) if _COUNT.fullmatch(text) else None
+
+
+def rounded(value: float | None) -> int | None:
+    """A step that was printed as a decimal or with an exponent."""
+    return round(value) if value is not None and 0 <= value < 1e15 else None
+
+
+def finite_total(total: int | None) -> int | None:
+    """A total that means one."""
+    return total if total is not None and 0 < total < ENDLESS else None
+
+
+def seconds(clock: str) -> int | None:
+    """Seconds of `mm:ss` or `hh:mm:ss`."""
+    parts = _DURATION.findall(clock)
+    if not 1 <= len(parts) <= 3:
+        return None
+    total = 0
+    for part in parts:
+        total = total * 60 + int(part)
+    return total
+
+
+def inverse(value: float | None) -> float | None:
+    """Seconds for one from a rate, and the other way round."""
+    return 1 / value if value else None
+
+
+def thousandth(value: float | None) -> float | None:
+    """Seconds of milliseconds."""
+    return round(value / 1000, 9) if value is not None else None
+
+
+def broken(loss: float | None, grad_norm: float | None = None) -> bool:
+    """Whether these say that training has gone wrong; an infinite gradient alone is an overflow, not a nan."""
+    return (loss is not None and not math.isfinite(loss)) or (grad_norm is not None and math.isnan(grad_norm))
+
+
+SPEEDS = (
+    "tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps",
+    "tokens_per_sec", "tokens_per_second_per_gpu", "tgs", "interval_tokens_per_second_per_device", "toks/s",
+    "e2e", "device/tokens_per_second", "device/tps",
+)  # fmt: skip
+TIMES = (
+    "step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration",
+    "total_step_time", "elapsed_time_per_iteration", "per_step_time",
+    "train_step_timing_in_s",
+)  # fmt: skip
+TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
+PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
+PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second")
+UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})
+"""Words that may stand behind a figure as well as before it."""
+_TOKENS = re.compile(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
+_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
+_BARE_TIME = re.compile(rf"[|,] ?({NUMBER})() ms\b(?!/)")
+_BEFORE = re.compile(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
+_NUMBER_BEFORE = re.compile(rf"(?<![\w.,])({NUMBER})[KM]? ?$")
+_UNITLESS = re.compile(
+    r"(?i)(?:.*[_/])?(?:loss|norm|gnorm|grad|lr|rate|step|steps|iteration|iter|it|update|num_updates|batch|epoch)"
+)
+
+Source = re.Match[str] | str | None
+"""A number before its unit, the key of a pair, or nothing that is known."""
+
+
+def tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
+    """Where the line says how many tokens a second."""
+    key = next((name for name in SPEEDS if name in keys), None)
+    found = _TOKENS.search(text) if "tok" in text else None
+    return _decided(found, key, text)
+
+
+def time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
+    """Where the line says how long a step took; a rate in `PER_SECOND`, or of `it/s`, is to be turned round."""
+    for name in (*TIMES, *TIMES_MS):
+        if name in keys:
+            return name
+    key = next((name for name in (*PER_STEP, *PER_SECOND) if name in keys), None)
+    found = next((each for each in _RATE.finditer(text) if _is_rate(each)), None) if "/" in text else None
+    if (found or key) and "%|" not in text:
+        return _decided(found, key, text)
+    return _BARE_TIME.search(text) if " ms" in text else None
+
+
+def per_second(source: re.Match[str] | str) -> bool:
+    """Whether that is a rate."""
+    if isinstance(source, str):
+        return source in PER_SECOND
+    return source.re is _RATE and source.group(3) in {"it", "iter", "steps"}
+
+
+def milli(source: re.Match[str]) -> bool:
+    """Whether that is in milliseconds."""
+    return source.re is _BARE_TIME or (source.re is _RATE and source.group(3) == "ms")
+
+
+def _is_rate(found: re.Match[str]) -> bool:
+    return f"{found.group(3)}/{found.group(4)}" in UNITS
+
+
+def _decided(found: re.Match[str] | None, key: str | None, text: str) -> Source:
+    if found is None:
+        return key
+    before = _owner(text, found.start(1))
+    if before and (before.lower() in UNITS or _UNITLESS.fullmatch(before)):
+        return key
+    return None if before and key in UNITS else found
+
+
+def _owner(text: str, start: int) -> str:
+    """The word whose value the number there is; none, if that word is the unit of a number before it."""
+    first = max(0, start - 60)
+    found = _BEFORE.search(text[first:start])
+    if found is None:
+        return ""
+    if found.group(1).lower() in UNITS:
+        at = first + found.start(1)
+        number = _NUMBER_BEFORE.search(text[max(0, at - 60) : at])
+        if number is not None:
+            owner = _owner(text, max(0, at - 60) + number.start(1))
+            return "" if not owner or not _UNITLESS.fullmatch(owner) else found.group(1)
+    return found.group(1)
+
+
+STEPS = (
+    "step", "global_step", "iteration", "iter", "train_step", "update", "num_updates", "batch", "it", "steps",
+    "iter(train)",
+)  # fmt: skip
+LOSSES = (
+    "reduced_train_loss", "loss", "train_loss", "training_loss", "loss_train", "lm_loss", "train/loss", "total_loss",
+    "avg_loss", "step_loss", "train_loss_step", "avr_loss", "ce_loss", "crossentropyloss", "gpt_loss", "loss/total",
+    "loss/train/total", "loss/policy_avg",
+)  # fmt: skip
+NORMS = (
+    "grad_norm", "gnorm", "norm", "gradient_norm", "grad", "grad_norms/summary/total", "total_grad_norm",
+    "l2_norm/grad/global",
+)  # fmt: skip
+RATES = ("lr", "learning_rate", "schedules/lr", "learning_rate_group0", "lr_decoupledadamw/group0", "act_lr")
+FLOPS = (
+    "tflops", "tflops_per_gpu", "tflop/s", "tflops/gpu", "tflop/s/gpu", "model_tflops_per_gpu",
+    "interval_hardware_tflops_per_device",
+)  # fmt: skip
+_ROLES = {
+    name: (role, rank)
+    for role, names in (
+        ("grad_norm", NORMS), ("lr", RATES), ("s", TIMES), ("ms", TIMES_MS), ("rate", PER_SECOND), ("tokens", SPEEDS),
+        ("tflops", FLOPS),
+    )
+    for rank, name in enumerate(names)
+}  # fmt: skip
+"""Name to the field it is of, and how much other names of that field go before it."""
+TAKEN = frozenset({*_ROLES, *UNITS})
+"""Names of what stands in fields of a step, or would."""
+_NO_STEP = re.compile(
+    r"(?:.*_)?(?:per|max|min|total|num|warmup|warm|every|each|last|of|until|remaining|skipped|saved?|checkpoint|best|next"
+    r"|actor|rollout|env|sampling|decode|prefill|micro|inner|accumulation|tokens?|samples?|val\w*|eval\w*|test)_"
+)
+"""What makes another figure of a step behind it."""
+_NO_LOSS = re.compile(
+    r"(?:.*[_/.])?(?:aux\w*|z|mtp\w*|load|balanc\w*|router|moe|critic|value|vf|entropy|kl|kd|class|cls|reg\w*|distill\w*|val"
+    r"|valid\w*|eval\w*|test|best|min|max|last|prev\w*|old|disc\w*|gen\w*|adv\w*|commit\w*|percept\w*)(?:[_/.].*)?"
+)
+"""What makes an addition to the loss, or the loss of something else, of a loss beside it."""
+
+
+@lru_cache(maxsize=4096)
+def name_of(key: str) -> str:
+    """A key in small letters and joined; of several words the last, where that alone is a step."""
+    words = key.lower().replace("-", "_").split(" ")
+    if len(words) > 1 and words[0] in UNITS:
+        del words[0]  # the unit of a number before it
+    name = "_".join(words)
+    if len(words) > 1 and name not in STEPS and words[-1] in STEPS and not _NO_STEP.match(name):
+        return words[-1]
+    return name
+
+
+def loss_of(keys: Iterable[str]) -> str | None:
+    """The key of the loss: one of the usual names, else the only one of another name that is no addition to a loss."""
+    usual = next((name for name in LOSSES if name in keys), None)
+    if usual is not None:
+        return usual
+    others = [name for name in keys if name.endswith("_loss") and not _NO_LOSS.fullmatch(name.removesuffix("_loss"))]
+    return others[0] if len(others) == 1 else None
+
+
+_KINDS = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")
+"""What stands before the names of figures of training, where they are sorted by kind."""
+
+
+@lru_cache(maxsize=4096)
+def plain_name(key: str) -> str:
+    """A name without the kind of figure it is."""
+    name = name_of(key.removeprefix("Train ").strip())
+    for _ in range(2):
+        name = next((name.removeprefix(kind) for kind in _KINDS if name.startswith(kind)), name)
+    return name
+
+
+def step_of(number: int | None, total: int | None, figures: Mapping[str, float]) -> Step | None:
+    """The step of these figures, by their plain names; None if no loss is among them."""
+    loss_name = loss_of(figures)
+    if loss_name is None:
+        return None
+
+    best: dict[str, tuple[int, float]] = {}
+    extra = {}
+    for name, value in figures.items():
+        role = _ROLES.get(name)
+        if role is None:
+            if name != loss_name:
+                extra[name] = value
+        elif role[0] not in best or role[1] < best[role[0]][0]:
+            best[role[0]] = role[1], value
+    known = {role: value for role, (_, value) in best.items()}
+    loss, grad_norm = figures[loss_name], known.get("grad_norm")
+    time = known.get("s") or thousandth(known.get("ms")) or inverse(known.get("rate"))
+    return Step(
+        step=number,
+        total=finite_total(total),
+        loss=loss,
+        grad_norm=grad_norm,
+        lr=known.get("lr"),
+        step_time_s=time if time and time > 0 else None,
+        tflops_per_gpu=known.get("tflops") or None,
+        tokens_per_s=known.get("tokens") or None,
+        nan=broken(loss, grad_norm),
+        extra=extra,
+    )

@@ -1,0 +1,348 @@
+"""What is looked at before a launch: one check, what it found, and what fixes it.
+
+What a check says: a verdict; how two halves of one become one; and what an error means for it.
+
+What is to be run: the checks that matter, and how strict they are, follow from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from console.errors import ApiDisabled, ConsoleError, NotAllowed
+from console.kube.nested_values import look
+from console.scheduling.forecast import Ask, ask_of
+from console.scheduling.topology import MACHINE_GPUS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from console.kube.nested_values import Value
+
+
+class Result(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    """It may do without, or nobody needs it yet."""
+    FAIL = "fail"
+    NOT_ALLOWED = "not allowed to look"
+    """It may be there: this account may not see."""
+    COULD_NOT = "could not look"
+    """No answer, no login, or not in time."""
+    NOT_APPLICABLE = "not applicable"
+
+
+WORST_FIRST = (
+    Result.FAIL,
+    Result.WARN,
+    Result.NOT_ALLOWED,
+    Result.COULD_NOT,
+    Result.OK,
+    Result.NOT_APPLICABLE,
+)
+
+
+class Mend(StrEnum):
+    """What can be mended from here."""
+
+    ADDON = "add-on"
+    """Switch on an add-on of the cluster: project, location, cluster, add-on."""
+    SERVICE = "service"
+    """Enable a service of Google's: project, then the services' names."""
+    REPOSITORY = "repository"
+    """Create a Docker repository: project, location, name."""
+    QUEUE = "queue"
+    """Create a LocalQueue: namespace, name, ClusterQueue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change that would make a check pass; nothing is done before somebody says so."""
+
+    kind: Mend
+    target: tuple[str, ...]
+    """What it is done to, as `Mend` says."""
+    words: str
+    """What would be done, naming the object: "Enable lustre.googleapis.com in project practice"."""
+    consequences: tuple[str, ...] = ()
+    """What else a person should know before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One thing that was looked at on the way."""
+
+    at: str
+    """Kubernetes, Google or registry."""
+    what: str
+    """What was asked: "GET /version", "container: cluster practice"."""
+    outcome: str
+    """"answered", or why it was not."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One requirement, P01 to P36, as it was found."""
+
+    id: str
+    title: str
+    area: str
+    result: Result
+    evidence: str
+    """What was seen, in one or a few sentences."""
+    reason: str
+    """Why it matters, or why it is not as it should be; empty when all is well."""
+    fix: str
+    """What to do about it; of a check that passes, what would mend it if it did not."""
+    command: str = ""
+    """The same as a shell command, where there is one."""
+    repair: Repair | None = None
+    looks: tuple[Look, ...] = ()
+    at: float = 0.0
+    """When, in seconds since the epoch; 0.0: it is under way."""
+    seconds: float = 0.0
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is wrong, and what fixes it, for somebody who reads nothing else."""
+        fix = [f"Fix: {self.fix}" + (f" a4 preflight --fix {self.id} does it." if self.repair else "")]
+        head = f"{self.id} {self.title}: {' '.join(filter(None, (self.evidence, self.reason)))}"
+        return head, *fix, *([f"$ {self.command}"] if self.command else [])
+
+    @property
+    def over(self) -> bool:
+        """Whether it has been looked at."""
+        return self.at > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many of each, and which are worst."""
+
+    counts: tuple[tuple[Result, int], ...]
+    failing: tuple[Check, ...]
+    open: int = 0
+    """Still under way."""
+    warned: tuple[Check, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """In one line: 14 ok, 1 fails: P21 Lustre driver."""
+        words = {Result.FAIL: "fails"}
+        parts = [f"{count} {words.get(result, result)}" for result, count in self.counts]
+        text = ", ".join(parts) or "nothing was looked at"
+        if self.open:
+            text += f", {self.open} under way"
+        worst = self.failing or self.warned
+        named = ", ".join(f"{each.id} {each.title}" for each in worst[:3])
+        more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
+        return f"{text}: {named}{more}" if named else text
+
+
+def nothing_allowed(checks: Iterable[Check]) -> bool:
+    """Whether the account may see nothing that a launch needs: that the server answers (P01) is no part of it."""
+    results = {each.result for each in checks if each.id != "P01" or each.result is Result.NOT_ALLOWED}
+    return Result.NOT_ALLOWED in results and not results & {Result.OK, Result.WARN, Result.FAIL}
+
+
+def unseen(checks: Iterable[Check]) -> tuple[str, ...]:
+    """What was not learnt, a line for each reason: "Not allowed to look: P11 Bucket in the same region (…)"."""
+    found: dict[tuple[Result, str], list[str]] = {}
+    for each in checks:
+        if each.over and each.result in (Result.NOT_ALLOWED, Result.COULD_NOT):
+            found.setdefault((each.result, each.reason), []).append(f"{each.id} {each.title}")
+    return tuple(
+        f"{result[:1].upper()}{result[1:]}: {', '.join(names)}" + (f" ({reason.rstrip('.')})." if reason else ".")
+        for (result, reason), names in found.items()
+    )
+
+
+_TOLD = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT)
+
+
+def tally(checks: Iterable[Check]) -> Tally:
+    """Count; what does not apply is not told."""
+    found = tuple(checks)
+    counted = Counter(each.result for each in found if each.over)
+    counts = tuple((result, counted[result]) for result in _TOLD if counted[result])
+    over = [each for each in found if each.over]
+    failing = tuple(each for each in over if each.result is Result.FAIL)
+    warned = tuple(each for each in over if each.result is Result.WARN)
+    return Tally(counts, failing, sum(not each.over for each in found), warned)
+
+
+USUAL_GPUS = 2 * MACHINE_GPUS
+"""Where no recipe says otherwise: the two nodes that the documents ask for at least."""
+
+
+class Need(StrEnum):
+    """Whether the launch needs a thing."""
+
+    YES = "yes"
+    NO = "no"
+    OPEN = "open"
+    """No recipe was chosen: what is missing is told, and fails nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A launch to be, or none: then the cluster as a whole is looked at."""
+
+    namespace: str
+    recipe: str = ""
+    name: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict)
+    """All values of the chart, nested; empty without a recipe."""
+    bucket: str = ""
+    """A bucket to look at that no value names."""
+    registry: str = ""
+    """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY that images are built into; empty: the usual one of the project."""
+
+    def text(self, path: str) -> str:
+        """A value as text; empty where there is none."""
+        found = look(self.values, path)
+        return "" if found is None or found is False else str(found)
+
+    def flag(self, path: str) -> bool:
+        """A value that is true or false."""
+        return look(self.values, path) is True
+
+    def need(self, wanted: bool) -> Need:
+        """What follows for something that the recipe wants or does not want."""
+        if not self.recipe:
+            return Need.OPEN
+        return Need.YES if wanted else Need.NO
+
+    @property
+    def ask(self) -> Ask:
+        """What it asks of queues and machines."""
+        return ask_of(self.values, self.namespace) if self.recipe else Ask(self.namespace, gpus=USUAL_GPUS)
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """Buckets that it mounts, else the one to be looked at."""
+        mounted = look(self.values, "storage.gcs")
+        names = tuple(mounted) if isinstance(mounted, Mapping) else ()
+        return names or ((self.bucket,) if self.bucket else ())
+
+    @property
+    def mounts_nfs(self) -> bool:
+        """Whether pods mount NFS: by a claim that exists, or one that is made."""
+        return bool(self.text("storage.nfs.claim") or self.text("storage.nfs.server"))
+
+    @property
+    def mounts_lustre(self) -> bool:
+        """Whether pods mount Managed Lustre."""
+        return bool(self.text("storage.lustre.claim") or self.text("storage.lustre.server"))
+
+    @property
+    def account(self) -> str:
+        """The ServiceAccount of its pods."""
+        return self.text("serviceAccount") or "default"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Ports over which its pods reach each other."""
+        master = self.text("network.masterPort")
+        return 2222, int(master) if master.isdecimal() else 6002
+
+
+_UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}
+"""How a half that learnt nothing is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check, or of one half of it."""
+
+    result: Result
+    evidence: str
+    reason: str = ""
+    fix: str = ""
+    """Empty: the check's own."""
+    command: str = ""
+    repair: Repair | None = None
+
+
+def ok(evidence: str) -> Verdict:
+    """All is well."""
+    return Verdict(Result.OK, evidence)
+
+
+def warn(evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None) -> Verdict:
+    """It may do without."""
+    return Verdict(Result.WARN, evidence, reason, fix, command, repair)
+
+
+def fail(evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None) -> Verdict:
+    """It will not do."""
+    return Verdict(Result.FAIL, evidence, reason, fix, command, repair)
+
+
+def skip(why: str) -> Verdict:
+    """It does not apply."""
+    return Verdict(Result.NOT_APPLICABLE, "Not looked at.", why)
+
+
+def lacking(
+    need: Need, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
+) -> Verdict:
+    """Something is missing: that fails the launch that needs it, and is told where no launch was chosen."""
+    result = Result.FAIL if need is Need.YES else Result.WARN
+    return Verdict(result, evidence, reason, fix, command, repair)
+
+
+async def seen(half: Awaitable[Verdict]) -> Verdict:
+    """A half of a check; what kept it from looking is a verdict too."""
+    try:
+        return await half
+    except ConsoleError as error:
+        return blind(error)
+
+
+def blind(error: ConsoleError) -> Verdict:
+    """What an error says of a check that met it: nothing is known, and why."""
+    if isinstance(error, ApiDisabled):
+        return Verdict(Result.COULD_NOT, "Google was not able to answer.", error.message, error.hint)
+    result = Result.NOT_ALLOWED if isinstance(error, NotAllowed) else Result.COULD_NOT
+    return Verdict(result, "Nothing was seen.", error.message, error.hint)
+
+
+def enable(project: str, *services: str) -> Repair:
+    """The repair that enables services of Google's."""
+    return Repair(
+        Mend.SERVICE,
+        (project, *services),
+        f"Enable {', '.join(services)} in project {project}",
+        ("Services may cost money once they are used.",),
+    )
+
+
+def both(*halves: Verdict, sure: bool = False) -> Verdict:
+    """One verdict of several: the worst that was seen; a half that could not look leaves the others standing.
+
+    `sure`: the check is not passed before every half was seen.
+    """
+    looked = [each for each in halves if each.result not in _UNSEEN]
+    unseen = [each for each in halves if each.result in _UNSEEN]
+    found = min(looked or unseen, key=lambda each: WORST_FIRST.index(each.result))
+    if sure and unseen and found.result is Result.OK:
+        found = unseen[0]
+    others = [each for each in halves if each is not found]
+    told = [f"{_UNSEEN[each.result]}: {each.reason}" if each.result in _UNSEEN else each.evidence for each in others]
+    head = found.evidence if found.result not in _UNSEEN or not others else ""
+    mending = [found, *(each for each in others if each.result in {Result.FAIL, Result.WARN})]
+    return replace(
+        found,
+        evidence=" ".join(filter(None, (head, *told))),
+        fix=next((each.fix for each in mending if each.fix), ""),
+        command=next((each.command for each in mending if each.command), ""),
+        repair=next((each.repair for each in mending if each.repair), None),
+    )

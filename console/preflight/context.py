@@ -1,0 +1,323 @@
+"""How checks look: each question is asked once for all of them, has its place in the log, and ends in time.
+
+A check gets a `Looking`: its own log, over the questions that all checks share.
+
+What checks ask of Google beside the cluster itself; every library is loaded at the first question, in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
+from console.google.api import loaded
+from console.kube.objects.on_demand import NamedWire, NamesWire, read_found
+from console.kube.snapshot import LinkState
+from console.preflight.check import Look
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+
+    from console.google.builds import Build, Repository
+    from console.google.clusters import GkeCluster, Place, Reservation
+    from console.google.storage import Bucket, FilestoreInstance, LustreInstance
+    from console.kube.snapshot import Fleet
+    from console.preflight.check import Wish
+    from console.session import ClusterInCloud
+
+
+_T = TypeVar("_T")
+KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+PATIENCE = 20.0
+"""Seconds for which a kind that is still being listed is waited for."""
+
+
+class Questions:
+    """What was asked in one round of checks, and the answers: nothing is asked twice."""
+
+    def __init__(self, cluster: ClusterInCloud) -> None:
+        self.cluster = cluster
+        self._asked: dict[Hashable, asyncio.Task[object]] = {}
+
+    async def ask(self, key: Hashable, question: Callable[[], Awaitable[_T]]) -> _T:
+        """The answer, or the error, that this question had or has now; who stops waiting stops nobody else."""
+        task = self._asked.get(key)
+        if task is None:
+            task = self._asked[key] = asyncio.ensure_future(_told(question))
+            task.add_done_callback(_seen)
+        return cast("_T", await asyncio.shield(task))  # the key names the question
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        for task in self._asked.values():
+            task.cancel()
+
+
+async def _told(question: Callable[[], Awaitable[object]]) -> object:
+    return await question()
+
+
+def _seen(task: asyncio.Task[object]) -> None:
+    """Its error may come when nobody waits any more: it is no mistake of the program."""
+    if not task.cancelled():
+        task.exception()
+
+
+class Looking:
+    """The eyes of one check."""
+
+    def __init__(self, questions: Questions, wish: Wish) -> None:
+        self.questions, self.wish = questions, wish
+        self.looks: list[Look] = []
+
+    @property
+    def fleet(self) -> Fleet:
+        """What the watch sees."""
+        return self.questions.cluster.fleet
+
+    @property
+    def cluster(self) -> ClusterInCloud:
+        """The cluster that is looked at."""
+        return self.questions.cluster
+
+    async def ask(self, at: str, what: str, question: Callable[[], Awaitable[_T]]) -> _T:
+        """Ask, once for all checks, and write down what came of it."""
+        started = time.monotonic()
+        outcome = "no answer in time"
+        try:
+            answer = await self.questions.ask((at, what), question)
+            outcome = "answered"
+        except ConsoleError as error:
+            outcome = error.message
+            raise
+        finally:
+            if all(each.what != what for each in self.looks):
+                self.looks.append(Look(at, what, outcome, round(time.monotonic() - started, 3)))
+        return answer
+
+    # Kubernetes
+
+    async def get(self, path: str, type_: type[_T], **params: str) -> _T:
+        """An object or a list of the API server; NotFound, NotAllowed and the rest of Refused."""
+        what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
+
+        async def question() -> _T:
+            client = self.cluster.connected.client
+            return read_found(await client.request("GET", path, params=params, doing=f"look at {path}"), type_)
+
+        return await self.ask(KUBERNETES, f"GET {what}", question)
+
+    async def names(self, path: str, noun: str, **params: str) -> tuple[NamedWire, ...]:
+        """A list of which only the metadata is asked for, so that no secret comes to this machine."""
+
+        async def question() -> tuple[NamedWire, ...]:
+            client = self.cluster.connected.client
+            body = await client.request("GET", path, params=params, doing=f"list {noun}", accept=_METADATA)
+            return tuple(read_found(body, NamesWire).items or ())
+
+        shown = "&".join(f"{key}={value}" for key, value in params.items())
+        return await self.ask(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
+
+    async def find(self, path: str, type_: type[_T], **params: str) -> _T | None:
+        """The same, None where there is none."""
+        try:
+            return await self.get(path, type_, **params)
+        except NotFound:
+            return None
+
+    async def watched(self, *kinds: str) -> Fleet:
+        """The picture, once these kinds are known; NotAllowed, NotFound or Unreachable where one is not."""
+
+        async def question() -> Fleet:
+            try:
+                fleet = await self.cluster.listed(*kinds, timeout=PATIENCE)
+            except KeyError as error:
+                raise Unreachable(f"{error.args[0]} are not watched.") from error
+            for kind in kinds:
+                link = fleet.links[kind]
+                if link.state is LinkState.FORBIDDEN:
+                    raise NotAllowed(link.why, link.hint, status=403)
+                if link.state is LinkState.ABSENT:
+                    raise NotFound(link.why, link.hint, status=404)
+            return fleet
+
+        return await self.ask(KUBERNETES, f"watch of {', '.join(kinds)}", question)
+
+    # Google
+
+    async def place(self) -> Place:
+        """Where the cluster lies."""
+        return await self.ask(GOOGLE, "where the cluster lies", self.cluster.cloud.place)
+
+    async def gke(self) -> GkeCluster:
+        """The cluster as Google's API knows it."""
+        place = await self.place()
+
+        async def question() -> GkeCluster:
+            service = await self.cluster.cloud.gke()
+            return await service.cluster(place.project, place.location, place.cluster)
+
+        return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
+
+
+_BUILDS = 20
+"""How many of the latest builds are looked at."""
+
+
+async def permissions(look: Looking, project: str, wanted: Collection[str]) -> frozenset[str]:
+    """Which of these permissions the login has in a project."""
+
+    async def question() -> frozenset[str]:
+        module = await loaded("console.google.api.projects")
+        found: frozenset[str] = await module.permissions(await look.cluster.cloud.reach(), project, tuple(wanted))
+        return found
+
+    return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
+
+
+async def project_number(look: Looking, project: str) -> str:
+    """A project's number."""
+
+    async def question() -> str:
+        module = await loaded("console.google.api.projects")
+        found: str = await module.number(await look.cluster.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"resourcemanager: project {project}", question)
+
+
+async def project_members(look: Looking, project: str) -> Mapping[str, Collection[str]]:
+    """Role -> who has it in a whole project."""
+
+    async def question() -> Mapping[str, Collection[str]]:
+        module = await loaded("console.google.api.projects")
+        found: Mapping[str, Collection[str]] = await module.members(await look.cluster.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"resourcemanager: who may do what in {project}", question)
+
+
+async def enabled(look: Looking, project: str, services: Collection[str]) -> frozenset[str]:
+    """Which of these services a project has enabled."""
+
+    async def question() -> frozenset[str]:
+        module = await loaded("console.google.api.projects")
+        found: frozenset[str] = await module.enabled(await look.cluster.cloud.reach(), project, services)
+        return found
+
+    return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
+
+
+async def reservation(look: Looking, project: str, zone: str, name: str) -> Reservation:
+    """A reservation of machines."""
+
+    async def question() -> Reservation:
+        module = await loaded("console.google.api.compute")
+        found: Reservation = await module.reservation(await look.cluster.cloud.reach(), project, zone, name)
+        return found
+
+    return await look.ask(GOOGLE, f"compute: reservation {name} in {zone}", question)
+
+
+async def bucket(look: Looking, name: str) -> Bucket:
+    """A bucket's facts."""
+
+    async def question() -> Bucket:
+        module = await loaded("console.google.api.cloud_storage")
+        place = await look.place()
+        found: Bucket = await module.Buckets(await look.cluster.cloud.reach(), place.project).bucket(name)
+        return found
+
+    return await look.ask(GOOGLE, f"storage: bucket {name}", question)
+
+
+async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
+    """All buckets of a project."""
+
+    async def question() -> tuple[Bucket, ...]:
+        module = await loaded("console.google.api.cloud_storage")
+        found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.cloud.reach(), project).listed()
+        return found
+
+    return await look.ask(GOOGLE, f"storage: buckets of {project}", question)
+
+
+async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
+    """Role -> who has it on a bucket."""
+
+    async def question() -> Mapping[str, Collection[str]]:
+        module = await loaded("console.google.api.cloud_storage")
+        place = await look.place()
+        buckets = module.Buckets(await look.cluster.cloud.reach(), place.project)
+        found: Mapping[str, Collection[str]] = await buckets.members(name)
+        return found
+
+    return await look.ask(GOOGLE, f"storage: who may use bucket {name}", question)
+
+
+async def repository_members(look: Looking, project: str, location: str, name: str) -> Mapping[str, Collection[str]]:
+    """Role -> who has it on a repository."""
+
+    async def question() -> Mapping[str, Collection[str]]:
+        module = await loaded("console.google.api.artifact_registry")
+        registries = module.Registries(await look.cluster.cloud.reach())
+        found: Mapping[str, Collection[str]] = await registries.members(project, location, name)
+        return found
+
+    return await look.ask(GOOGLE, f"artifactregistry: who may use {name} in {location}", question)
+
+
+async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...]:
+    """The latest builds of a project in a region, latest first."""
+
+    async def question() -> tuple[Build, ...]:
+        module = await loaded("console.google.api.build")
+        found: list[Build] = []
+        source = module.Builds(await look.cluster.cloud.reach(), project, location)
+        async with aclosing(source.listed()) as pages:
+            async for each in pages:
+                found.append(each)
+                if len(found) >= _BUILDS:
+                    break
+        return tuple(found)
+
+    return await look.ask(GOOGLE, f"cloudbuild: builds of {project} in {location}", question)
+
+
+async def repositories(look: Looking, project: str, location: str) -> tuple[Repository, ...]:
+    """Repositories of Artifact Registry in a location."""
+
+    async def question() -> tuple[Repository, ...]:
+        module = await loaded("console.google.api.artifact_registry")
+        found: tuple[Repository, ...] = await module.Registries(await look.cluster.cloud.reach()).repositories(
+            project, location
+        )
+        return found
+
+    return await look.ask(GOOGLE, f"artifactregistry: repositories of {project} in {location}", question)
+
+
+async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance, ...]:
+    """Managed Lustre instances of a project, wherever they lie."""
+
+    async def question() -> tuple[LustreInstance, ...]:
+        module = await loaded("console.google.api.lustre")
+        found: tuple[LustreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"lustre: instances of {project}", question)
+
+
+async def filestore_instances(look: Looking, project: str) -> tuple[FilestoreInstance, ...]:
+    """Filestore instances of a project, wherever they lie."""
+
+    async def question() -> tuple[FilestoreInstance, ...]:
+        module = await loaded("console.google.api.filestore")
+        found: tuple[FilestoreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"filestore: instances of {project}", question)

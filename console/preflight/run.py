@@ -1,0 +1,226 @@
+"""Runs checks: some at a time, each within its limit, told as they end.
+
+What can be mended from here: an add-on switched on, services enabled, a repository or a LocalQueue created.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.google.api import loaded
+from console.kube.kinds import KINDS as REPAIRS_KINDS
+from console.preflight.all_checks import BY_ID, CHECKS, STOPS_A_LAUNCH, Spec
+from console.preflight.check import Check, Mend, Result, Verdict, Wish, blind
+from console.preflight.context import Looking, Questions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Mapping
+
+    from console.kube.nested_values import Value
+    from console.launch.recipes import LaunchPlan
+    from console.preflight.check import Repair
+    from console.session import ClusterInCloud
+
+
+ADDON_TAKES = 900.0
+"""Seconds that GKE may take for an add-on."""
+_AGAIN = 2.0
+"""Seconds between two looks at an operation."""
+
+
+async def mend(cluster: ClusterInCloud, repair: Repair) -> str:
+    """Do it, wait until it is done, and say so."""
+    cluster.changing(repair.words[0].lower() + repair.words[1:])
+    done = await {
+        Mend.ADDON: _addon,
+        Mend.SERVICE: _services,
+        Mend.REPOSITORY: _repository,
+        Mend.QUEUE: _queue,
+    }[repair.kind](cluster, repair.target)
+    return done or f"Enabled{repair.words.removeprefix('Enable')}."
+
+
+async def _addon(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+    """Nothing to add: the words of the repair name the driver as people do."""
+    project, location, name, addon = target
+    gke = await cluster.cloud.gke()
+    begun = await gke.enable(await gke.cluster(project, location, name), addon)
+    try:
+        async with asyncio.timeout(ADDON_TAKES):
+            while not begun.over:
+                await asyncio.sleep(_AGAIN / (20 if cluster.practice else 1))
+                begun = await gke.operation(project, location, begun.name)
+    except TimeoutError as error:
+        raise Unreachable(
+            f"GKE has not enabled {addon} within {ADDON_TAKES / 60:.0f} minutes.", "It may still do so."
+        ) from error
+    if begun.error:
+        raise Unreachable(f"GKE could not enable {addon} in {name}: {begun.error}.", "See `a4 operations`.")
+    return ""
+
+
+async def _services(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+    project, *services = target
+    for service in services:
+        await cluster.cloud.enable_service(project, service)
+    return f"Enabled {', '.join(services)} in project {project}."
+
+
+async def _repository(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+    project, location, name = target
+    module = await loaded("console.google.api.artifact_registry")
+    await module.Registries(await cluster.cloud.reach()).create_repository(project, location, name)
+    return f"Created repository {name} in {location} of project {project}."
+
+
+async def _queue(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+    namespace, name, above = target
+    connection = cluster.changing(f"create LocalQueue {name}")
+    kind = next(each for each in REPAIRS_KINDS if each.plural == "localqueues")
+    version = await connection.catalogue.version(kind)
+    if not version:
+        raise NotFound("This cluster has no LocalQueues: Kueue is not installed.", status=404)
+    made = {
+        "apiVersion": f"{kind.group}/{version}",
+        "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"clusterQueue": above},
+    }
+    path = kind.path(version, quote(namespace, safe=""))
+    await connection.client.request("POST", path, doing=f"create LocalQueue {name}", body=msgspec.json.encode(made))
+    return f"Created LocalQueue {name} in namespace {namespace}."
+
+
+AT_ONCE = 8
+"""Checks that look at the same time."""
+LIMIT = 20.0
+"""Seconds for one check."""
+BEFORE_LAUNCH = 1.8
+"""Seconds for all checks of a launch that is about to begin."""
+ASKING_GOOGLE = 8.0
+"""The same for a launch that mounts what Google keeps: loading its libraries alone takes two seconds, and a bucket that
+is not there is better known before."""
+SETTLING = 6.0
+"""Seconds for which a check is looked at again after what it lacked was made."""
+_CLUSTER = "NAME"
+"""Stands in a command for the cluster, until its place is known."""
+KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+"""Kinds of the watch that checks use."""
+
+
+class Preflight:
+    """The checks over one cluster."""
+
+    def __init__(self, cluster: ClusterInCloud, *, limit: float = LIMIT) -> None:
+        self._cluster = cluster
+        self._limit = limit
+
+    def wish(
+        self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
+    ) -> Wish:
+        """What a plan asks for; without one the cluster as a whole is looked at."""
+        if plan is None:
+            return Wish(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
+        values: Mapping[str, Value] = self._cluster.drafting.values(plan)
+        return Wish(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
+
+    def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
+        """The checks as rows that wait for their answer; BadInput for an id there is none of."""
+        return tuple(Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in _chosen(ids))
+
+    async def run(
+        self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None
+    ) -> AsyncGenerator[Check, None]:
+        """Every check, or those named, in the order in which they end; `within` so many seconds all together."""
+        chosen = _chosen(ids)
+        end = None if within is None else time.monotonic() + within
+        questions, gate = Questions(self._cluster), asyncio.Semaphore(AT_ONCE)
+
+        async def one(spec: Spec) -> Check:
+            async with gate:
+                left = self._limit if end is None else max(0.0, min(self._limit, end - time.monotonic()))
+                return await self._checked(spec, Looking(questions, wish), left)
+
+        tasks = [asyncio.create_task(one(spec), name=f"preflight:{spec.id}") for spec in chosen]
+        try:
+            for ended in asyncio.as_completed(tasks):
+                yield await ended
+        finally:
+            for task in tasks:
+                task.cancel()
+            questions.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def all(self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None) -> tuple[Check, ...]:
+        """The same at once, in the order of the table."""
+        found = [check async for check in self.run(wish, ids, within=within)]
+        return tuple(sorted(found, key=lambda check: check.id))
+
+    async def before_launch(self, plan: LaunchPlan) -> tuple[Check, ...]:
+        """The checks that could stop this launch; `BEFORE_LAUNCH` says for how long they are waited for.
+
+        Whose account the pods have (P08) matters to the buckets that they mount, and to nothing else of a launch.
+        """
+        wish = self.wish(plan)
+        of_google = wish.buckets or wish.mounts_nfs or wish.mounts_lustre
+        ids = STOPS_A_LAUNCH if wish.buckets else STOPS_A_LAUNCH - {"P08"}
+        return await self.all(wish, ids, within=ASKING_GOOGLE if of_google else BEFORE_LAUNCH)
+
+    async def repair(self, repair: Repair) -> str:
+        """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
+        return await mend(self._cluster, repair)
+
+    async def settled(self, wish: Wish, id_: str) -> Check:
+        """One check after a repair: what was made may take a moment to be seen."""
+        end = time.monotonic() + SETTLING
+        while True:
+            (check,) = await self.all(wish, (id_,))
+            if check.result is Result.OK or time.monotonic() > end:
+                return check
+            await asyncio.sleep(0.25)
+
+    async def _checked(self, spec: Spec, looking: Looking, limit: float) -> Check:
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(limit):
+                verdict = await spec.look(looking)
+        except TimeoutError:
+            words = f"There was no answer within {limit:.3g} s."
+            verdict = Verdict(Result.COULD_NOT, "Nothing was seen.", words, "Look again in a moment.")
+        except ConsoleError as error:
+            verdict = blind(error)
+        command = verdict.command or spec.command
+        if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER in command:
+            with suppress(ConsoleError):  # then the command keeps NAME in its place
+                place = await looking.place()
+                where = f"{place.cluster} --location={place.location} --project={place.project}"
+                command = command.replace(_CLUSTER, where)
+        return Check(
+            id=spec.id,
+            title=spec.title,
+            area=spec.area,
+            result=verdict.result,
+            evidence=verdict.evidence,
+            reason=verdict.reason,
+            fix=verdict.fix or spec.fix,
+            command=command,
+            repair=verdict.repair,
+            looks=tuple(looking.looks),
+            at=time.time(),
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+
+def _chosen(ids: Collection[str]) -> tuple[Spec, ...]:
+    wanted = {each.upper() for each in ids}
+    unknown = sorted(wanted - BY_ID.keys())
+    if unknown:
+        raise BadInput(f"There is no check {', '.join(unknown)}.", f"They are {CHECKS[0].id} to {CHECKS[-1].id}.")
+    return tuple(each for each in CHECKS if each.id in wanted) if wanted else CHECKS

@@ -1,0 +1,335 @@
+"""What ended a job, or an attempt of it: which rank first, how, where, and what it said last.
+
+Pods of a job that somebody deleted: told from those that its own controllers take away, by the events of both.
+
+Events are forgotten after an hour, and of many alike only some are kept, so this may find nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from console.kube.objects.jobset import JobState
+from console.kube.objects.meta import condition
+from console.scheduling.ranks import places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.kube.objects.event import Event
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.node import Node
+    from console.kube.objects.pod import Container, Pod
+    from console.kube.snapshot import Fleet
+    from console.logs.failure_kinds import LogFailure
+
+
+_STEM = 58
+"""Letters of the name of a pod before its random ones, at most."""
+_RANDOM = 5
+_MARGIN = 0.2
+"""Seconds by which the clocks of machines may differ."""
+_ENDS = {"BackoffLimitExceeded", "PodFailurePolicy", "DeadlineExceeded"}
+"""What the Job controller says when a Job fails; from then on pods are taken away by controllers."""
+_OTHERS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeShutdown"}
+"""Events about a pod that say who else took it away."""
+_MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
+
+
+_answers: WeakKeyDictionary[Fleet, dict[str, list[str]]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A pod that was deleted while its container worked."""
+
+    pod: str
+    rank: int
+    attempt: int
+    time: float
+    """When its containers were told to stop."""
+
+
+def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
+    """The pod that was deleted first, in the latest attempt in which one was; None if none was, as far as is known."""
+    if jobset.deleting_since or jobset.state is JobState.SUCCEEDED:
+        return None
+    stem = f"{jobset.name}-"
+    if not any(name.startswith(stem) for name in _killed(fleet).get(jobset.namespace, ())):
+        return None
+    found = _deletions(jobset, _told(jobset, fleet), _names(jobset))
+    latest = max((each.attempt for each in found), default=0)
+    return min((each for each in found if each.attempt == latest), key=lambda each: each.time, default=None)
+
+
+def _killed(fleet: Fleet) -> dict[str, list[str]]:
+    """Namespace -> names of the pods whose containers were told to stop: a picture has few, and is asked often."""
+    if fleet not in _answers:
+        found = _answers[fleet] = {}
+        for event in fleet.events.values():
+            if event.reason == "Killing":
+                found.setdefault(event.namespace, []).append(event.object_name)
+    return _answers[fleet]
+
+
+def _told(jobset: JobSet, fleet: Fleet) -> list[Event]:
+    """Events about the JobSet, its Jobs and its pods; one of the same name before it had others."""
+    stem = f"{jobset.name}-"
+    return [
+        event
+        for event in fleet.events.values()
+        if event.namespace == jobset.namespace
+        and event.last >= jobset.created
+        and (event.object_uid == jobset.uid or event.object_name.startswith(stem))
+    ]
+
+
+def _names(jobset: JobSet) -> dict[str, int]:
+    """The name of the pod of each rank, as far as it is not random."""
+    found = {}
+    for (group, job, index), number in places(jobset).items():
+        ending = f"-{index}-"
+        found[f"{jobset.name}-{group}-{job}"[: _STEM - len(ending)] + ending] = number
+    return found
+
+
+def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> list[Deletion]:
+    restarts = [each for each in told if each.object_uid == jobset.uid and each.reason.startswith("RestartJobSet")]
+    by_job = [each for each in told if each.kind == "Job" and each.reason == "SuccessfulDelete"]
+    # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
+    many = any(each.message.startswith("(combined") for each in by_job)
+    ends = [each for each in told if each.kind == "Job" and each.reason in _ENDS] + (by_job if many else [])
+    limits: dict[int, float] = {}
+    for moment in map(_moment, ends):
+        attempt = _attempt(jobset, restarts, moment)
+        limits[attempt] = min(moment, limits.get(attempt, float("inf")))
+    theirs = {each.message.rpartition(" ")[2] for each in by_job}
+    theirs |= {each.object_name for each in told if each.kind == "Pod" and each.reason in _OTHERS}
+    seen = _first_seen(told)
+    found = []
+    for event in told:
+        rank = names.get(event.object_name[:-_RANDOM], -1)
+        if rank >= 0 and _stopped(event) and event.object_name not in theirs:
+            # A pod lives in one attempt; one that nothing else is told of is older than all that is.
+            attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
+            if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
+                found.append(Deletion(event.object_name, rank, attempt, moment))
+    return found
+
+
+def _stopped(event: Event) -> bool:
+    """Whether a pod's container was told to stop, as it is where its pod goes, not where a probe failed."""
+    return event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
+
+
+def _first_seen(told: Sequence[Event]) -> dict[str, float]:
+    """When each pod was first told of, but for its end."""
+    found: dict[str, float] = {}
+    for event in told:
+        if event.kind == "Pod" and event.reason != "Killing":
+            found[event.object_name] = min(_moment(event), found.get(event.object_name, float("inf")))
+    return found
+
+
+def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
+    """The attempt of that moment: the count of restarts but for those that came after."""
+    after = sum(
+        each.count if _moment(each) >= moment else 1
+        for each in restarts
+        if _moment(each) >= moment or (each.count > 1 and each.last >= moment)
+    )
+    return max(0, jobset.restarts - after)
+
+
+def _moment(event: Event) -> float:
+    """When it happened first: its name ends with the nanoseconds, where its times have seconds only."""
+    named = _MOMENT.search(event.name)
+    exact = int(named[1], 16) / 1e9 if named else 0.0
+    return exact if abs(exact - event.first) < 2 else event.first
+
+
+_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV",
+            143: "SIGTERM"}  # fmt: skip
+_EVICTIONS = {
+    "Evicted",
+    "NodeLost",
+    "NodeShutdown",
+    "Terminated",
+    "DeletionByTaintManager",
+    "TerminationByKubelet",
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+}
+_PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
+_WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
+_NAMED = 4
+"""Failures of its log that a card tells."""
+DELETED = "Somebody, or a program, deleted its pod: its containers worked until they were told to stop."
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a rank's pod ended badly. Kept on the disk, because pods go."""
+
+    attempt: int
+    rank: int
+    """-1: all ranks at once, as when Kueue takes a job's place away."""
+    pod: str = ""
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    time: float = 0.0
+    cause: str = "failure"
+    """failure, eviction, preemption or deletion."""
+    node_notes: tuple[str, ...] = ()
+    """What the node said of itself then: faults, maintenance."""
+
+    @property
+    def how(self) -> str:
+        """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"; or that its pod was deleted."""
+        if self.cause == "deletion":
+            return f"its pod was {self._deleted}"
+        reason = self.reason if self.reason not in {"", "Error"} else ""
+        return ", ".join(each for each in (self._code, reason) if each) or "no reason given"
+
+    @property
+    def _code(self) -> str:
+        signal = _SIGNALS.get(self.exit_code or 0, "")
+        return f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
+
+    @property
+    def _deleted(self) -> str:
+        return f"deleted ({self._code})" if self._code else "deleted"
+
+    @property
+    def words(self) -> str:
+        """The sentence that matters: who, how, where and when."""
+        who = f"Pod {self.rank}" if self.rank >= 0 else "The job"
+        where = f" on {self.node}" if self.node else ""
+        when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""
+        attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
+        if self.cause == "deletion":
+            return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deleted}{where}{when}{attempt}."
+        did = _WORDS[self.cause] if self.rank >= 0 else f"lost its place: {self.cause}"
+        return f"{who} {did}: {self.how}{where}{when}{attempt}."
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCard:
+    """The first ending of an attempt, with what is known beside it."""
+
+    first: Ending
+    others: tuple[int, ...] = ()
+    """Ranks that ended badly after it, in the order of time."""
+    lines: tuple[str, ...] = ()
+    """What the rank printed last."""
+    named: tuple[LogFailure, ...] = ()
+    """Failures that its log names; their lines are counted within what was looked at."""
+
+    def told(self) -> list[str]:
+        """The card in lines, the first one the sentence that matters."""
+        first = self.first
+        said = [first.words]
+        said += [first.message] if first.message else []
+        said += [f"Node: {note}" for note in first.node_notes]
+        said += [f"{each.words}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
+        said += [f"Its log names {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
+        if self.others:
+            named = ", ".join(map(str, self.others[:8])) + (
+                f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
+            )
+            said.append(f"After it: pod{'s' if len(self.others) > 1 else ''} {named}.")
+        return said + [f"  {line}" for line in self.lines]
+
+
+def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
+    """Every bad ending that can be seen in that picture, the earliest first."""
+    numbers = places(jobset)
+    found = []
+    for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
+        rank = numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)), -1)
+        ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)), fleet.at)
+        if ending is not None:
+            found.append(ending)
+    found += [each for each in (_taken_away(jobset, fleet), _deleted(jobset, fleet)) if each]
+    return sorted(each_once(found), key=_order)
+
+
+def each_once(found: list[Ending]) -> list[Ending]:
+    """Every ending once, and of a pod that was deleted only that, with how it ended then."""
+    once = {(each.attempt, each.rank, each.pod, each.cause): each for each in found}
+    for each in [each for each in once.values() if each.cause == "deletion"]:
+        ended = once.pop((each.attempt, each.rank, each.pod, "failure"), None)
+        if ended is not None:
+            once[each.attempt, each.rank, each.pod, each.cause] = replace(
+                ended, cause=each.cause, time=each.time, message=each.message
+            )
+    return list(once.values())
+
+
+def _order(ending: Ending) -> tuple[int, float, bool, int]:
+    """Attempt, then time; containers end in whole seconds, and a deletion is what ends them."""
+    return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
+
+
+def _deleted(jobset: JobSet, fleet: Fleet) -> Ending | None:
+    """The first pod that was deleted, if one was."""
+    gone = first_deletion(jobset, fleet)
+    if gone is None:
+        return None
+    pod = fleet.pods.get((jobset.namespace, gone.pod))
+    return Ending(gone.attempt, gone.rank, gone.pod, pod.node if pod else "", message=DELETED,
+                  time=float(int(gone.time)), cause="deletion")  # fmt: skip
+
+
+def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> Ending | None:
+    bad = min((each for each in pod.containers if each.state == "terminated" and each.exit_code),
+              key=lambda each: each.finished, default=None)  # fmt: skip
+    if bad is None and pod.phase != "Failed" and not pod.disruption:
+        return None
+    why = pod.disruption or pod.reason
+    cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
+    return Ending(
+        pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""), _message(pod, bad),
+        bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node, now),
+    )  # fmt: skip
+
+
+def _message(pod: Pod, bad: Container | None) -> str:
+    return pod.message or pod.disruption_message or (bad.message if bad else "")
+
+
+def node_notes(node: Node | None, now: float) -> tuple[str, ...]:
+    """What a node says of itself that may end a pod."""
+    if node is None:
+        return ()
+    due = (
+        (f"maintenance due {datetime.fromtimestamp(node.maintenance_at).astimezone():%Y-%m-%d %H:%M}",)
+        if node.maintenance_at
+        else ()
+    )
+    return (*node.faults(now), *due)
+
+
+def _taken_away(jobset: JobSet, fleet: Fleet) -> Ending | None:
+    """The place in the queue that Kueue took away last, if it did in this life of the job."""
+    workload = fleet.workload_of(jobset)
+    evicted = condition(workload.conditions, "Evicted") if workload else None
+    if evicted is None or not evicted.is_true:
+        return None
+    cause = "preemption" if evicted.reason == "Preempted" else "eviction"
+    return Ending(jobset.restarts, -1, reason=evicted.reason, message=evicted.message, time=evicted.since, cause=cause)
+
+
+def first_of(found: list[Ending]) -> tuple[Ending, tuple[int, ...]] | None:
+    """The first ending of the latest attempt that has one, and the ranks that followed."""
+    if not found:
+        return None
+    attempt = max(each.attempt for each in found)
+    of = sorted((each for each in found if each.attempt == attempt), key=_order)
+    return of[0], tuple(dict.fromkeys(each.rank for each in of[1:] if each.rank not in {of[0].rank, -1}))

@@ -1,0 +1,446 @@
+"""What a launch asks of the cluster, and what can be expected of it: the shapes of a forecast.
+
+What would happen to a job if it were launched now: a check against quota, machines and network, not a promise.
+
+Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is told
+here, since that is the one it would end with.
+
+What can be said of a launch before its size is looked at: whether its queue is there, open, and known at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from console.kube.nested_values import look
+from console.kube.objects.matching import ALWAYS, Toleration, admits, selector_words, untolerated
+from console.kube.objects.meta import GPU
+from console.kube.snapshot import LinkState
+from console.scheduling.order import queue_order
+from console.scheduling.placement import Machines, level_name, machines, placed
+from console.scheduling.quota import Account, account, fewest, held_by, holders, ledger
+from console.scheduling.topology import MACHINE_GPUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from console.kube.nested_values import Value
+    from console.kube.objects.queue import ClusterQueue
+    from console.kube.snapshot import Fleet
+    from console.scheduling.explanation import Held
+
+
+CHECK = "a check, not a promise"
+"""To stand beside every forecast."""
+ACCELERATOR = "cloud.google.com/gke-accelerator"
+BLOCK = "cloud.google.com/gce-topology-block"
+
+
+class Verdict(StrEnum):
+    """What would become of it; the best first."""
+
+    NOW = "fits now"
+    SPLIT = "fits split over blocks"
+    NO_QUEUE = "no queue"
+    """Only machines were looked at: nothing holds a place for it."""
+    WAITS = "waits"
+    STOPPED = "queue stopped"
+    UNKNOWN = "unknown"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a launch asks of the cluster."""
+
+    namespace: str
+    queue: str = ""
+    """LocalQueue; empty: none."""
+    gpus: int = MACHINE_GPUS
+    topology: str = "none"
+    """preferred, required or none."""
+    level: str = BLOCK
+    """Node label whose value the pods should or must share."""
+    priority_class: str = ""
+    target_nodes: tuple[str, ...] = ()
+    avoid_nodes: tuple[str, ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ALWAYS
+    """Taints that its pods put up with."""
+
+    @property
+    def size(self) -> int:
+        """GPUs of each pod."""
+        return min(self.gpus, MACHINE_GPUS)
+
+    @property
+    def pods(self) -> int:
+        """Pods that ask for GPUs."""
+        return self.gpus // self.size if self.gpus > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The answer, in one sentence and in numbers; amounts are GPUs."""
+
+    verdict: Verdict
+    sentence: str
+    """Without a full stop."""
+    flavor: str = ""
+    need: int = 0
+    free: int = 0
+    """What the queue could take now, by borrowing too."""
+    total: int = 0
+    """What the queue can ever have in that flavor."""
+    account: Account = field(default_factory=Account)
+    """How the free GPUs come about."""
+    short_by: int = 0
+    borrows: int = 0
+    """How much of it would be borrowed."""
+    place: str = ""
+    """The smallest place that holds all its pods: "host", "subblock", "block"; empty where none does."""
+    place_name: str = ""
+    blocks: int = 0
+    """Places of the level asked for that it would lie in; 0: not known."""
+    hosts_free: int = 0
+    """Pods of its size that the machines have room for now."""
+    holders: tuple[Held, ...] = ()
+    """Who has what is missing, most first."""
+    ahead: tuple[Held, ...] = ()
+    """Who waits in the same queue and is tried first."""
+    unblocks: tuple[Held, ...] = ()
+    """The fewest jobs whose end would make room."""
+    preempts: bool = False
+    """Whether Kueue may evict others for it."""
+
+
+def ask_of(values: Mapping[str, Value], namespace: str) -> Ask:
+    """What complete values of the chart ask for."""
+    selector = look(values, "placement.nodeSelector")
+    labels = {str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {}
+    if accelerator := look(values, "placement.accelerator"):
+        labels[ACCELERATOR] = str(accelerator)
+    gpus = look(values, "gpus")
+    return Ask(
+        namespace=namespace,
+        queue=str(look(values, "queue") or ""),
+        gpus=gpus if isinstance(gpus, int) else 0,
+        topology=str(look(values, "topology.request") or "none"),
+        level=str(look(values, "topology.level") or BLOCK),
+        priority_class=str(look(values, "priorityClass") or ""),
+        target_nodes=_words(look(values, "placement.targetNodes")),
+        avoid_nodes=_words(look(values, "placement.avoidNodes")),
+        node_selector=tuple(sorted(labels.items())),
+        tolerations=(*ALWAYS, *_tolerations(look(values, "placement.tolerations"))),
+    )
+
+
+def _tolerations(value: Value) -> Iterator[Toleration]:
+    for each in value if isinstance(value, list) else ():
+        if isinstance(each, dict):
+            said = {name: str(each.get(name) or "") for name in ("key", "value", "effect")}
+            yield Toleration(said["key"], str(each.get("operator") or "Equal"), said["value"], said["effect"])
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
+
+
+def unseen(fleet: Fleet, kind: str, noun: str) -> str:
+    """Why nothing is known of a kind; empty while it is known."""
+    link = fleet.links.get(kind)
+    if link is None or link.state is LinkState.LISTING:
+        return f"the {noun} are still being listed"
+    if link.state is LinkState.FORBIDDEN:
+        return f"this account may not see {noun}"
+    return f"this cluster has no {noun}" if link.state is LinkState.ABSENT else ""
+
+
+def shut(fleet: Fleet, ask: Ask) -> Forecast | None:
+    """What is wrong with the queue itself."""
+    if why := unseen(fleet, "localqueues", "LocalQueues"):
+        return answer(ask, Verdict.UNKNOWN, why)
+    door = fleet.local_queues.get((ask.namespace, ask.queue))
+    if door is None:
+        names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
+        there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
+        return answer(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
+    if why := unseen(fleet, "clusterqueues", "ClusterQueues"):
+        if door.stop_policy != "None" or door.inactive_reason:
+            return _stopped(ask, door.name, door.stop_policy, door.inactive_reason)
+        return answer(ask, Verdict.UNKNOWN, why)
+    queue = fleet.cluster_queues.get(("", door.cluster_queue))
+    if queue is None:
+        words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
+        return answer(ask, Verdict.STOPPED, words)
+    if admits(queue.namespaces, ask.namespace) is False:
+        words = f"{queue.name} takes no workloads of namespace {ask.namespace}; {selector_words(queue.namespaces)}"
+        return answer(ask, Verdict.NEVER, words)
+    for each in (door, queue):
+        if each.stop_policy not in {"", "None"} or each.inactive_reason:
+            return _stopped(ask, each.name, each.stop_policy, each.inactive_reason)
+    return None
+
+
+def _stopped(ask: Ask, name: str, policy: str, reason: str) -> Forecast:
+    if policy not in {"", "None"}:
+        words = f"queue {name} is stopped (stop policy {policy}) and admits nothing"
+    else:
+        words = f"queue {name} is not active: {reason}"
+    return answer(ask, Verdict.STOPPED, words)
+
+
+def answer(ask: Ask, verdict: Verdict, sentence: str) -> Forecast:
+    """A forecast without numbers but what is needed."""
+    return Forecast(verdict, sentence, need=ask.gpus)
+
+
+__all__ = ["CHECK", "Ask", "Forecast", "Verdict", "ask_of", "forecast", "quota_left"]
+
+_BEST_FIRST = tuple(Verdict)
+_NAMED = 3
+"""Jobs and places named in a sentence; the rest is counted."""
+
+
+def forecast(fleet: Fleet, ask: Ask) -> Forecast:
+    """What would become of it, from one picture of the cluster; cheap enough for every key."""
+    if ask.gpus <= 0:
+        return Forecast(Verdict.NOW, "needs no GPU, so nothing has to be free")
+    if not ask.queue:
+        return _without_queue(fleet, ask)
+    return shut(fleet, ask) or _best(fleet, ask)
+
+
+def quota_left(fleet: Fleet, ask: Ask) -> int:
+    """GPUs that the queue of the ask, which has to be open, could take now in the flavor that has most for it."""
+    queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
+    flavors = {quota.flavor for quota in queue.quotas if quota.resource == GPU}
+    usable = (each for each in flavors if _suits(fleet, each, ask) and not _taint(fleet, each, ask))
+    return max((account(fleet, queue.name, each).free for each in usable), default=0)
+
+
+def _without_queue(fleet: Fleet, ask: Ask) -> Forecast:
+    """No quota holds it back: machines alone."""
+    if why := unseen(fleet, "nodes", "nodes"):
+        return answer(ask, Verdict.UNKNOWN, why)
+    found = _found(fleet, "", ask)
+    words = f"no queue: it starts as soon as {_hosts(ask, ask.pods)} free; {found.free} now"
+    draft = replace(answer(ask, Verdict.NO_QUEUE, words), hosts_free=found.free)
+    if found.total < ask.pods:
+        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
+    return draft
+
+
+def _best(fleet: Fleet, ask: Ask) -> Forecast:
+    """The best that a flavor of the queue has for it."""
+    queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
+    flavors = list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU))
+    if not flavors:
+        return answer(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+    labelled = [flavor for flavor in flavors if _suits(fleet, flavor, ask)]
+    if not labelled:
+        labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
+        return answer(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
+    tainted = {flavor: _taint(fleet, flavor, ask) for flavor in labelled}
+    if all(tainted.values()):
+        taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
+        return answer(ask, Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
+    found = [_in_flavor(fleet, queue, flavor, ask) for flavor in labelled if not tainted[flavor]]
+    best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
+    if admits(queue.namespaces, ask.namespace) is None:
+        unsure = f"if {ask.namespace} is one of its namespaces: {selector_words(queue.namespaces)}"
+        best = replace(best, sentence=f"{best.sentence}; {unsure}")
+    return best
+
+
+def _suits(fleet: Fleet, flavor: str, ask: Ask) -> bool:
+    """Kueue leaves out a flavor whose node labels say otherwise than the pods' selector."""
+    known = fleet.flavors.get(("", flavor))
+    labels = dict(known.node_labels) if known else {}
+    return all(labels.get(key, value) == value for key, value in ask.node_selector)
+
+
+def _taint(fleet: Fleet, flavor: str, ask: Ask) -> str:
+    """The taint for which Kueue leaves out a flavor; its own tolerations count as the pods'."""
+    known = fleet.flavors.get(("", flavor))
+    return untolerated(known.taints, (*ask.tolerations, *known.tolerations)) if known else ""
+
+
+def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Forecast:
+    have = account(fleet, queue.name, flavor)
+    own = max(0, have.nominal - have.used)
+    draft = Forecast(
+        Verdict.NOW,
+        "",
+        flavor=flavor,
+        need=ask.gpus,
+        free=have.free,
+        total=have.total,
+        account=have,
+        borrows=max(0, ask.gpus - own) if have.total > have.nominal else 0,
+        ahead=_ahead(fleet, queue, ask),
+    )
+    if ask.gpus > have.total:
+        borrow = have.total - have.nominal
+        own_words = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
+        words = f"needs {ask.gpus} GPUs, but {queue.name} can never have more than {have.total}{own_words}"
+        return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
+    found = _machines(fleet, queue, flavor, ask)
+    if found and (never := _never(found, ask)):
+        return replace(draft, verdict=Verdict.NEVER, sentence=never, hosts_free=found.free)
+    if ask.gpus > have.free:
+        return _short(fleet, queue, ask, draft)
+    if queue.strategy == "StrictFIFO" and draft.ahead:
+        words = f"{have.words}, but {queue.name} lets nobody pass {_names(draft.ahead)}"
+        return replace(draft, verdict=Verdict.WAITS, sentence=words)
+    if found is None:
+        words = f"there is quota ({have.words}); {_why_no_machines(fleet, queue)}"
+        return replace(draft, sentence=words)
+    return _placed(fleet, queue, ask, found, draft)
+
+
+def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Machines | None:
+    """The machines it could use; None where they are not known, or are made when they are asked for."""
+    if unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods"):
+        return None
+    found = _found(fleet, flavor, ask)
+    return None if queue.checks and found.total < ask.pods else found
+
+
+def _found(fleet: Fleet, flavor: str, ask: Ask) -> Machines:
+    known = fleet.flavors.get(("", flavor))
+    tolerations = (*ask.tolerations, *(known.tolerations if known else ()))
+    return machines(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
+
+
+def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
+    unknown = unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods")
+    return unknown or f"machines come when {', '.join(queue.checks)} has asked for them"
+
+
+def _never(found: Machines, ask: Ask) -> str:
+    """Why there would be no room even if nothing else ran; empty if there would be."""
+    if found.total < ask.pods:
+        return _too_few(ask, found)
+    if ask.topology == "required" and found.known(ask.level):
+        largest = max(found.capacity(ask.level).values(), default=0)
+        if largest < ask.pods:
+            level = level_name(ask.level)
+            return f"needs {_hosts(ask, ask.pods, '')} in one {level}, and the largest {level} has {largest}"
+    return ""
+
+
+def _too_few(ask: Ask, found: Machines) -> str:
+    among = "the target nodes have" if ask.target_nodes else "the machines it may use have"
+    return f"needs {_hosts(ask, ask.pods, '')}, and {among} {found.total}"
+
+
+def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Forecast:
+    """Quota is taken: by whom, and whose end, or eviction, would be enough."""
+    short = ask.gpus - draft.free
+    held = holders(fleet, queue.name, draft.flavor)
+    book = ledger(fleet, draft.flavor)
+    now = book.available(queue.name)
+
+    def enough(chosen: Sequence[Held]) -> bool:
+        freed: Counter[str] = Counter()
+        for each in chosen:
+            freed[each.cluster_queue] += each.gpus
+        return book.available(queue.name, freed) - now >= short
+
+    victims = [each for each in held if _may_evict(fleet, queue, each, ask, draft)]
+    evicted = fewest(victims, enough)
+    unblocks = evicted or fewest(held, enough)
+    noun = "GPU" if short == 1 else "GPUs"
+    words = f"waits behind {short} {noun}: {draft.account.words}, it needs {ask.gpus}"
+    if evicted:
+        words += f"; Kueue may evict {_names(evicted)} for it"
+    elif held:
+        words += f"; held by {_names(unblocks or held)}"
+    if draft.ahead:
+        words += f"; {len(draft.ahead)} ahead in the queue"
+    return replace(
+        draft, verdict=Verdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
+        preempts=bool(evicted),
+    )  # fmt: skip
+
+
+def _may_evict(fleet: Fleet, queue: ClusterQueue, held: Held, ask: Ask, draft: Forecast) -> bool:
+    """By the queue's own rules, and the cohort's when it asks for no more than its own quota."""
+    lower = held.priority < _priority(fleet, ask)
+    if held.cluster_queue == queue.name:
+        return lower and queue.preemption.within_queue != "Never"
+    policy = queue.preemption.reclaim_within_cohort
+    borrower = account(fleet, held.cluster_queue, draft.flavor).borrowed > 0
+    within = (
+        draft.need + account(fleet, queue.name, draft.flavor).used <= account(fleet, queue.name, draft.flavor).nominal
+    )
+    return borrower and within and (policy == "Any" or (policy == "LowerPriority" and lower))
+
+
+def _priority(fleet: Fleet, ask: Ask) -> int:
+    """What its priority class is worth, as far as another workload shows it; 0 for none."""
+    same = (each.priority for each in fleet.workloads.values() if each.priority_class == ask.priority_class)
+    return next(same, 0) if ask.priority_class else 0
+
+
+def _ahead(fleet: Fleet, queue: ClusterQueue, ask: Ask) -> tuple[Held, ...]:
+    """Those that wait in its queue already, with its priority or a higher one."""
+    priority = _priority(fleet, ask)
+    waiting = (each.workload for each in queue_order(fleet, queue.name).pending)
+    return tuple(held_by(each, fleet) for each in waiting if each.priority >= priority)
+
+
+def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft: Forecast) -> Forecast:
+    """Quota is free: whether the machines are, and how near to each other."""
+    level = level_name(ask.level)
+    quota = f"{draft.account.words} in {queue.name}"
+    if draft.borrows:
+        quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
+    draft = replace(draft, hosts_free=found.free)
+    together = found.together(ask.pods, ask.level) if ask.topology == "required" else found.smallest(ask.pods)
+    if ask.topology == "required" and found.known(ask.level) and not together:
+        best = sorted(found.slots(ask.level).items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
+        rooms = ", ".join(f"{name or 'unnamed'} {count}" for name, count in best)
+        words = f"quota is free, but no {level} has {_hosts(ask, ask.pods, 'free')}: {rooms}"
+        blockers = placed(fleet, found, ask.pods, ask.size, ask.level)
+        return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), blockers)
+    if found.free < ask.pods:
+        words = f"quota is free, but it needs {_hosts(ask, ask.pods, 'free')} and there are {found.free}"
+        return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), placed(fleet, found, ask.pods, ask.size))
+    if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
+        words = f"{quota}; {_hosts(ask, ask.pods, 'free')}, but split over {over} {level}s"
+        return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
+    place, name = together or ("", "")
+    where = f", in one {place}" if place and ask.pods > 1 else ""
+    where += f" ({name})" if name else ""
+    return replace(
+        draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, place_name=name, blocks=1
+    )
+
+
+def _behind(draft: Forecast, blockers: tuple[Held, ...]) -> Forecast:
+    if not blockers:
+        return draft
+    words = f"{draft.sentence}; {_names(blockers)} would have to end"
+    return replace(draft, sentence=words, holders=blockers, unblocks=blockers)
+
+
+def _hosts(ask: Ask, count: int, state: str = "are") -> str:
+    """As in: 2 hosts are, 2 free hosts, 1 place for 4 GPUs."""
+    many = count != 1
+    if ask.size == MACHINE_GPUS:
+        noun = "hosts" if many else "host"
+    else:
+        noun = f"places for {ask.size} GPUs" if many else f"place for {ask.size} GPUs"
+    if state == "are":
+        return f"{count} {noun} {'are' if many else 'is'}"
+    return f"{count} {f'{state} ' if state else ''}{noun}"
+
+
+def _names(held: Sequence[Held]) -> str:
+    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
+    return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")

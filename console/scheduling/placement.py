@@ -1,0 +1,359 @@
+"""Quota is there, but not close enough together: free places per block, subblock or host.
+
+Machines that a job may use, counted by place: quick sums over thousands of nodes, kept for as long as a picture.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from console.kube.objects.matching import untolerated
+from console.kube.objects.meta import GPU
+from console.kube.objects.node import Provisioning
+from console.scheduling.explanation import Category, Held, Slots, Why
+from console.scheduling.quota import fewest
+from console.scheduling.topology import Area, host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from console.kube.objects.matching import Toleration
+    from console.kube.objects.node import Node
+    from console.kube.objects.workload import PodSet, Workload
+    from console.kube.snapshot import Fleet
+    from console.scheduling.topology import Holder, Host
+    from console.scheduling.why import Said
+
+
+_LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
+    "cloud.google.com/gce-topology-block": ("block", lambda node: node.block),
+    "cloud.google.com/gce-topology-subblock": ("subblock", lambda node: node.subblock),
+    "cloud.google.com/gce-topology-host": ("host", lambda node: node.host),
+    "kubernetes.io/hostname": ("node", lambda node: node.name),
+}
+_PROVISIONING: dict[Provisioning, str] = {
+    Provisioning.SPOT: "spot",
+    Provisioning.FLEX_START: "flex-start",
+    Provisioning.QUEUED: "flex-start",
+}
+"""GKE's word for how a machine was obtained; reserved ones are standard too."""
+_FACTS: dict[str, Callable[[Node], str]] = {
+    "cloud.google.com/gke-nodepool": lambda node: node.pool,
+    "cloud.google.com/gke-accelerator": lambda node: node.accelerator,
+    "cloud.google.com/reservation-name": lambda node: node.reservation,
+    "node.kubernetes.io/instance-type": lambda node: node.machine_type,
+    "topology.kubernetes.io/zone": lambda node: node.zone,
+    "cloud.google.com/gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
+    "cloud.google.com/gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
+    "cloud.google.com/gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
+}
+_NAMED = 4
+"""Places named in the sentence; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the largest pod set asks of the network."""
+
+    pods: int
+    gpus: int
+    """GPUs per pod."""
+    level: str
+    """"block", "subblock", …; empty if the pods need not be together."""
+    label: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted: whole machines, or pods of their own size."""
+        return "free host" if self.gpus == 8 else f"place for {self.gpus} GPUs"
+
+
+def level_name(label: str) -> str:
+    """What a person calls that level of the network."""
+    return _LEVELS[label][0] if label in _LEVELS else label.rpartition("/")[2]
+
+
+def wish_of(workload: Workload) -> Wish | None:
+    """What its largest pod set with GPUs asks for; None if it asks for no GPU."""
+    groups: list[PodSet] = [group for group in workload.pod_sets if group.total(GPU)]
+    if not groups:
+        return None
+    group = max(groups, key=lambda each: each.total(GPU))
+    label = group.required_topology
+    return Wish(group.count, dict(group.requests)[GPU], level_name(label) if label else "", label)
+
+
+def place_of(node: Node, label: str) -> str | None:
+    """Where a node is at that level of the network; None for a level that is not known."""
+    return _LEVELS[label][1](node) if label in _LEVELS else None
+
+
+def label_of(node: Node, label: str) -> str | None:
+    """What a node says of a label; None for one that is not kept of nodes."""
+    return _FACTS[label](node) if label in _FACTS else place_of(node, label)
+
+
+def flavor_nodes(flavor: str, fleet: Fleet) -> list[Node]:
+    """Nodes of that flavor, as far as its node labels are among those a `Node` keeps; others are taken to match."""
+    found = fleet.flavors.get(("", flavor))
+    wanted = [(_FACTS[key], value) for key, value in found.node_labels if key in _FACTS] if found else []
+    return [node for node in fleet.nodes.values() if node.gpu_capacity and all(fact(node) == v for fact, v in wanted)]
+
+
+def domains_of(wish: Wish, flavor: str, fleet: Fleet) -> tuple[Area, ...]:
+    """The places of the level it asks for; one without a name if it asks for none, none if the level is unknown."""
+    if wish.label and wish.label not in _LEVELS:
+        return ()
+    name = _LEVELS[wish.label][1] if wish.label else lambda _node: ""
+    placed: dict[str, list[Host]] = {}
+    for node in flavor_nodes(flavor, fleet):
+        placed.setdefault(name(node), []).append(host(node, fleet))
+    return tuple(Area(each, tuple(hosts)) for each, hosts in sorted(placed.items()))
+
+
+def slots_of(wish: Wish, areas: Iterable[Area]) -> tuple[Slots, ...]:
+    """Room in each place, most first."""
+    found = [
+        Slots(area.name, area.slots(wish.gpus), sum(each.total // wish.gpus for each in area.hosts)) for area in areas
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.free, each.name)))
+
+
+def explain_topology(wish: Wish, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """No place has room for all its pods together; `draft` says which flavor and holds the account."""
+    areas = domains_of(wish, draft.flavor, fleet)
+    slots = slots_of(wish, areas)
+    return replace(
+        draft,
+        category=Category.TOPOLOGY,
+        sentence=_sentence(wish, slots, said, draft),
+        level=wish.level,
+        domains=slots,
+        unblocks=_unblocking(wish, areas, fleet),
+    )
+
+
+def refused_flavor(wish: Wish, flavors: Iterable[str], said: Said, fleet: Fleet) -> str:
+    """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
+    speaks of, else any without room; empty if all have room.
+    """
+    room = {
+        each: max((place.free for place in slots_of(wish, domains_of(wish, each, fleet))), default=wish.pods)
+        for each in flavors
+    }
+    short = [each for each in room if room[each] < wish.pods]
+    return next((each for each in short if room[each] == said.fits), short[0] if short else "")
+
+
+def too_scattered(wish: Wish, flavor: str, fleet: Fleet) -> bool:
+    """Whether all places are known and none has room for all pods now."""
+    slots = slots_of(wish, domains_of(wish, flavor, fleet))
+    return bool(slots) and max(each.free for each in slots) < wish.pods
+
+
+def never_together(wish: Wish, flavor: str, fleet: Fleet) -> str:
+    """Why its pods could not be together even on an empty floor; empty if they could."""
+    slots = slots_of(wish, domains_of(wish, flavor, fleet)) if wish.level else ()
+    most = max((each.total for each in slots), default=wish.pods)
+    return f"never in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
+
+
+def _count(number: int, wish: Wish, *, free: bool = True) -> str:
+    unit = wish.unit if free else wish.unit.removeprefix("free ")
+    plural = f"places for {wish.gpus} GPUs" if unit.startswith("place") else f"{unit}s"
+    return f"{number} {unit if number == 1 else plural}"
+
+
+def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> str:
+    free = f"quota is there ({draft.account.words})" if draft.account else "quota is there"
+    if not slots:
+        room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
+        return f"{free} but the network has {room}{f' in one {wish.level}' if wish.level else ''}"
+    if slots[0].free >= wish.pods:
+        where = f"{slots[0].name or 'one unnamed'} has" if wish.level else "there are"
+        return f"{free} and {where} {_count(slots[0].free, wish)} now, but Kueue has not taken them yet"
+    if not wish.level:
+        there = "there is" if slots[0].free == 1 else "there are"
+        return f"{free} but the nodes are not: it needs {_count(wish.pods, wish)}, {there} {slots[0].free or 'none'}"
+    named = ", ".join(f"{each.name or 'unnamed'} has {each.free}" for each in slots[:_NAMED])
+    more = f", {len(slots) - _NAMED} more have less" if len(slots) > _NAMED else ""
+    most = max(each.total for each in slots)
+    never = f"; and never: the largest {wish.level} has {most} in all" if most < wish.pods else ""
+    return f"{free} but no {wish.level} has {_count(wish.pods, wish)}: {named}{more}{never}"
+
+
+def _unblocking(wish: Wish, areas: tuple[Area, ...], fleet: Fleet) -> tuple[Held, ...]:
+    """The fewest jobs whose end makes room in one place."""
+    answers = [emptying(area, wish, fleet) for area in areas]
+    found = [each for each in answers if each]
+    return min(found, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
+
+
+def emptying(area: Area, wish: Wish, fleet: Fleet) -> tuple[Held, ...]:
+    """The fewest jobs whose end makes room in this place; only hosts that a job is on are counted anew."""
+    hosts = [_Taken(each) for each in area.hosts if each.node.takes_pods]
+    if sum((each.free + sum(each.by.values())) // wish.gpus for each in hosts) < wish.pods:
+        return ()
+    touched: dict[Holder, list[_Taken]] = {}
+    for each in hosts:
+        for holder in each.by:
+            touched.setdefault(holder, []).append(each)
+    held = {_held(holder, fleet): holder for holder in touched}
+    missing = wish.pods - sum(each.free // wish.gpus for each in hosts)
+
+    def enough(chosen: Sequence[Held]) -> bool:
+        gone = {held[each] for each in chosen}
+        emptied = {each for holder in gone for each in touched[holder]}
+        return sum(each.without(gone) // wish.gpus - each.free // wish.gpus for each in emptied) >= missing
+
+    return fewest(list(held), enough, lambda each: sum(host_.by[held[each]] for host_ in touched[held[each]]))
+
+
+class _Taken:
+    """A host that takes pods: GPUs free, and GPUs by holder."""
+
+    def __init__(self, each: Host) -> None:
+        self.free = each.free
+        self.by = Counter(pip.holder for pip in each.pips if pip.holder)
+
+    def without(self, gone: set[Holder]) -> int:
+        """GPUs free once those are gone."""
+        return self.free + sum(count for holder, count in self.by.items() if holder in gone)
+
+
+def _held(holder: Holder, fleet: Fleet) -> Held:
+    jobset = fleet.jobset_by_uid.get(holder.uid)
+    workload = fleet.workload_of(jobset) if jobset else None
+    return Held(
+        holder.namespace,
+        holder.name,
+        holder.owner,
+        queue=jobset.queue if jobset else "",
+        cluster_queue=workload.cluster_queue if workload else "",
+        gpus=jobset.gpus if jobset else 0,
+        priority=workload.priority if workload else 0,
+    )
+
+
+_TRIED = 4
+"""Places looked at for who would have to end: those with most room, which need the fewest to go."""
+_SUBBLOCK = "cloud.google.com/gce-topology-subblock"
+_BLOCK = "cloud.google.com/gce-topology-block"
+
+
+@dataclass(frozen=True, eq=False)
+class Machines:
+    """Nodes with room counted in pods of one size."""
+
+    nodes: tuple[Node, ...]
+    rooms: tuple[int, ...]
+    """Pods that fit on each node now."""
+    sizes: tuple[int, ...]
+    """Pods that would fit on each if nothing ran there."""
+    free: int
+    total: int
+
+    def known(self, level: str) -> bool:
+        """Whether the nodes say where they are at that level."""
+        return any(place_of(node, level) for node in self.nodes)
+
+    def slots(self, level: str) -> Mapping[str, int]:
+        """Pods that fit now, by place."""
+        return self._sum(level, self.rooms)
+
+    def capacity(self, level: str) -> Mapping[str, int]:
+        """Pods that would fit if nothing ran, by place."""
+        return self._sum(level, self.sizes)
+
+    def _sum(self, level: str, counts: tuple[int, ...]) -> Mapping[str, int]:
+        found: Counter[str] = Counter()
+        for node, count in zip(self.nodes, counts, strict=True):
+            found[place_of(node, level) or ""] += count
+        return found
+
+    def together(self, pods: int, level: str) -> tuple[str, str] | None:
+        """Level and name of the fullest place that still has room for all of them."""
+        fitting = sorted((count, name) for name, count in self.slots(level).items() if count >= pods)
+        return (level_name(level), fitting[0][1]) if fitting else None
+
+    def smallest(self, pods: int) -> tuple[str, str] | None:
+        """The narrowest place that has room for all of them: one host, a subblock, a block; None where none has."""
+        if pods == 1 and self.free:
+            # The scheduler packs: the machine with least room left is filled first.
+            _, name = min((room, node.name) for room, node in zip(self.rooms, self.nodes, strict=True) if room)
+            return "host", name
+        for level in (_SUBBLOCK, _BLOCK):
+            if self.known(level) and (found := self.together(pods, level)):
+                return found
+        return None
+
+    def spread(self, pods: int, level: str) -> int:
+        """The fewest places of that level over which they fit; 0 if they do not fit."""
+        left = pods
+        for number, count in enumerate(sorted(self.slots(level).values(), reverse=True), start=1):
+            left -= count
+            if left <= 0:
+                return number
+        return 0
+
+
+_kept: WeakKeyDictionary[Fleet, dict[object, Machines]] = WeakKeyDictionary()
+"""A form asks on every key, and the picture changes four times a second at most."""
+
+
+def machines(
+    fleet: Fleet,
+    size: int,
+    flavor: str,
+    selector: tuple[tuple[str, str], ...],
+    targets: tuple[str, ...],
+    avoided: tuple[str, ...],
+    tolerations: tuple[Toleration, ...],
+) -> Machines:
+    """Nodes of a flavor (all with GPUs, if none is named) that a pod with these wishes may be placed on.
+
+    Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`.
+    """
+    asked = (size, flavor, selector, targets, avoided, tolerations)
+    known = _kept.setdefault(fleet, {})
+    if asked not in known:
+        nodes = flavor_nodes(flavor, fleet) if flavor else [each for each in fleet.nodes.values() if each.gpu_capacity]
+        wanted, unwanted = set(targets), set(avoided)
+        fits = [
+            node
+            for node in nodes
+            if (not wanted or node.name in wanted)
+            and node.name not in unwanted
+            and all(label_of(node, key) in (None, value) for key, value in selector)
+            and not untolerated(node.taints, tolerations, lasting=True)
+        ]
+        rooms = tuple(fleet.gpus_free(node) // size for node in fits)
+        sizes = tuple(max(node.gpus, node.gpu_capacity) // size for node in fits)
+        known[asked] = Machines(tuple(fits), rooms, sizes, sum(rooms), sum(sizes))
+    return known[asked]
+
+
+_blockers: WeakKeyDictionary[Fleet, dict[object, tuple[Held, ...]]] = WeakKeyDictionary()
+
+
+def placed(fleet: Fleet, found: Machines, pods: int, size: int, level: str = "") -> tuple[Held, ...]:
+    """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
+    asked = (id(found), pods, size, level)
+    known = _blockers.setdefault(fleet, {})
+    if asked not in known:
+        areas: dict[str, list[Node]] = defaultdict(list)
+        for node in found.nodes:
+            areas[(place_of(node, level) or "") if level else ""].append(node)
+        slots = found.slots(level) if level else {"": found.free}
+        nearest = sorted(areas, key=lambda name: (-slots.get(name, 0), name))[:_TRIED]
+        wish = Wish(pods, size, level_name(level) if level else "", level)
+        answers = [
+            emptying(Area(name, tuple(host(node, fleet) for node in nodes)), wish, fleet)
+            for name, nodes in ((name, areas[name]) for name in nearest)
+        ]
+        enough = [each for each in answers if each]
+        known[asked] = min(enough, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
+    return known[asked]

@@ -1,0 +1,90 @@
+"""Which LocalQueue a launch goes through when nobody has named one: the same in the form and in `a4 launch`.
+
+Only queues and their quota count, not machines: who launches from a command line does not list thousands of pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from console.scheduling.forecast import Verdict, quota_left, shut, unseen
+
+if TYPE_CHECKING:
+    from console.kube.snapshot import Fleet
+    from console.scheduling.forecast import Ask
+
+KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")
+"""What the choice stands on."""
+PAST = "none"
+"""The word for a launch past Kueue."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """A LocalQueue, and why this one."""
+
+    queue: str = ""
+    """Empty: there is none to choose."""
+    why: str = ""
+    """In a few words, to stand behind its name; for none, a whole sentence with what to do."""
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    name: str
+    shut: bool
+    fits: bool
+    free: int | None
+    """GPUs of quota; None: not known."""
+
+
+def choose_queue(fleet: Fleet, ask: Ask) -> QueueChoice:
+    """The namespace's only LocalQueue; of several one that fits, with the most free quota; closed ones last."""
+    names = [name for where, name in fleet.local_queues if where == ask.namespace]
+    if ask.gpus <= 0:
+        return QueueChoice("", "It asks for no GPU, so no queue holds it back.")
+    if not names:
+        why = unseen(fleet, "localqueues", "LocalQueues")
+        said = (
+            f"The LocalQueues of {ask.namespace} are not known: {why}" if why else f"{ask.namespace} has no LocalQueue"
+        )
+        return QueueChoice("", f"{said}. Name one, or have one made: a4 preflight RECIPE --fix P16.")
+    found = sorted((_candidate(fleet, ask, name) for name in names), key=_best_first)
+    best = found[0]
+    return QueueChoice(best.name, _why(found, ask), tuple(each.name for each in found[1:]))
+
+
+def rank_queues(fleet: Fleet, ask: Ask) -> tuple[str, ...]:
+    """The LocalQueues of the namespace, the one that is chosen first."""
+    names = [name for where, name in fleet.local_queues if where == ask.namespace]
+    return tuple(each.name for each in sorted((_candidate(fleet, ask, name) for name in names), key=_best_first))
+
+
+def _candidate(fleet: Fleet, ask: Ask, name: str) -> _Candidate:
+    named = replace(ask, queue=name)
+    trouble = shut(fleet, named)
+    closed = trouble is not None and trouble.verdict is not Verdict.UNKNOWN
+    free = quota_left(fleet, named) if trouble is None else None
+    return _Candidate(name, closed, free is not None and free >= ask.gpus, free)
+
+
+def _best_first(each: _Candidate) -> tuple[bool, bool, int, str]:
+    return each.shut, not each.fits, -(each.free or 0), each.name
+
+
+def _why(found: list[_Candidate], ask: Ask) -> str:
+    best, fitting = found[0], sum(each.fits for each in found)
+    if len(found) == 1:
+        return f"the only LocalQueue of {ask.namespace}"
+    if best.shut:
+        return f"none of the {len(found)} LocalQueues of {ask.namespace} admits anything now"
+    if best.free is None:
+        return f"one of {len(found)}; how much quota is free in them is not known"
+    free = f"{best.free:,} GPUs free"
+    if not best.fits:
+        return f"none of {len(found)} has {ask.gpus:,} GPUs free now; {free} is most"
+    if fitting == 1:
+        return f"of {len(found)} the only one with room for it now: {free}"
+    return f"of {fitting} with room for it now the one with most: {free}"

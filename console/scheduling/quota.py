@@ -1,0 +1,344 @@
+"""Quota arithmetic: what a ClusterQueue may still take, by Kueue's own rules for cohorts, borrowing and lending.
+
+A queue keeps for itself what its lending limit does not lend; the rest lies in its cohort, where everybody takes what
+nobody uses, up to their borrowing limit. Cohorts may have cohorts above them and quota of their own. Usage is what is
+reserved, since a reservation binds as much as an admission.
+
+Too little quota: how much is missing, who has it, and whose end would be enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from console.kube.objects.meta import GPU
+from console.kube.objects.queue import Quota
+from console.scheduling.explanation import Category, Held, Why
+from console.scheduling.order import cluster_queue_name, queue_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+    from console.scheduling.why import Said
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one ClusterQueue has, uses and could get of one resource; GPUs are counted, others as in `Quota`."""
+
+    nominal: int = 0
+    """Its own quota."""
+    used: int = 0
+    """Reserved by its workloads, borrowed quota included."""
+    free: int = 0
+    """What it could take now, by borrowing too."""
+    total: int = 0
+    """What it could have if nobody else used anything."""
+    borrowed: int = 0
+    """What it uses beyond its own quota."""
+    can_borrow: int = 0
+    """The part of `free` that is not its own."""
+    lent: int = 0
+    """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
+
+    @property
+    def words(self) -> str:
+        """How its free quota comes about, such as "112 own + 8 to borrow - 96 used = 24 free"; parts of 0 are left out.
+
+        The figures add up: what it may borrow is what it has borrowed already and what it could get in addition.
+        """
+        borrows = self.borrowed + self.can_borrow
+        parts = [f"{self.nominal:,} own", f"+ {borrows:,} to borrow" if borrows else ""]
+        parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
+        said = [part for part in parts if part]
+        return f"{' '.join(said)} = {self.free:,} free" if len(said) > 1 or self.nominal != self.free else (
+            f"{self.free:,} free"
+        )  # fmt: skip
+
+    def __add__(self, other: Account) -> Account:
+        """Both together."""
+        return Account(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+
+class Ledger:
+    """One resource of one flavor over all queues and cohorts of a picture."""
+
+    def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
+        self._parent: dict[str, str] = {}
+        self._quota: dict[str, Quota] = {}
+        self._used: dict[str, int] = {}
+        self._children: dict[str, list[str]] = defaultdict(list)
+        for cohort in fleet.cohorts.values():
+            self._add(_cohort(cohort.name), _cohort(cohort.parent), cohort.quotas, flavor, resource)
+        for queue in fleet.cluster_queues.values():
+            self._add(queue.name, _cohort(queue.cohort), queue.quotas, flavor, resource)
+            self._used[queue.name] = sum(
+                usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == (flavor, resource)
+            )
+        self._has: dict[str, int] = {}
+
+    def _add(self, name: str, parent: str, quotas: Iterable[Quota], flavor: str, resource: str) -> None:
+        mine = (each for each in quotas if (each.flavor, each.resource) == (flavor, resource))
+        self._quota[name] = next(mine, Quota(flavor, resource))
+        if parent:
+            self._parent[name] = parent
+            self._children[parent].append(name)
+
+    def _of(self, name: str) -> Quota:
+        return self._quota.get(name) or Quota("", "")
+
+    def _above(self, name: str, seen: frozenset[str]) -> str:
+        """Its cohort, unless the cohorts run in a circle: Kueue refuses those, and so admits nothing by them."""
+        parent = self._parent.get(name, "")
+        return "" if parent in seen else parent
+
+    def _subtree(self, name: str, seen: frozenset[str] = frozenset()) -> int:
+        """Quota of its own and what the members below put in."""
+        if name in seen:
+            return 0
+        if name not in self._has:
+            inside, members = seen | {name}, self._children.get(name, ())
+            below = (self._subtree(each, inside) - self._kept(each, inside) for each in members)
+            self._has[name] = self._of(name).nominal + sum(below)
+        return self._has[name]
+
+    def _kept(self, name: str, seen: frozenset[str] = frozenset()) -> int:
+        """Quota that it does not lend."""
+        limit = self._of(name).lending_limit
+        return 0 if limit is None else max(0, self._subtree(name, seen) - limit)
+
+    def _usage(self, name: str, freed: Mapping[str, int], seen: frozenset[str] = frozenset()) -> int:
+        """Usage of a queue; of a cohort, what its members take beyond what they keep."""
+        if name in seen:
+            return 0
+        if name not in self._children:
+            return max(0, self._used.get(name, 0) - freed.get(name, 0))
+        below = self._children[name]
+        return sum(max(0, self._usage(each, freed, seen | {name}) - self._kept(each)) for each in below)
+
+    def available(self, name: str, freed: Mapping[str, int] | None = None, seen: frozenset[str] = frozenset()) -> int:
+        """What it could take now, or once those amounts are freed by queue; negative if more is used than there is."""
+        given = freed or {}
+        parent, used = self._above(name, seen), self._usage(name, given)
+        if not parent:
+            return self._subtree(name) - used
+        kept, limit = self._kept(name), self._of(name).borrowing_limit
+        from_above = self.available(parent, given, seen | {name})
+        if limit is not None:
+            from_above = min(from_above, self._subtree(name) - kept - max(0, used - kept) + limit)
+        return max(0, kept - used) + from_above
+
+    def potential(self, name: str, seen: frozenset[str] = frozenset()) -> int:
+        """What it could take if nothing was used."""
+        parent = self._above(name, seen)
+        if not parent:
+            return self._subtree(name)
+        limit = self._of(name).borrowing_limit
+        most = self._kept(name) + self.potential(parent, seen | {name})
+        return most if limit is None else min(most, self._subtree(name) + limit)
+
+    def root(self, name: str) -> str:
+        """The topmost cohort it belongs to, or the queue itself."""
+        seen: frozenset[str] = frozenset()
+        while parent := self._above(name, seen):
+            seen, name = seen | {name}, parent
+        return name
+
+    def account(self, name: str) -> Account:
+        """What that queue has, uses and could get."""
+        nominal, used = self._of(name).nominal, self._used.get(name, 0)
+        free = max(0, self.available(name))
+        own = max(0, nominal - used)
+        return Account(
+            nominal=nominal,
+            used=used,
+            free=free,
+            total=max(0, self.potential(name)),
+            borrowed=max(0, used - nominal),
+            can_borrow=max(0, free - own),
+            lent=own - min(own, free),
+        )
+
+
+def _cohort(name: str) -> str:
+    """Cohorts and queues may share names, so cohorts get a mark that no name can hold."""
+    return f"/{name}" if name else ""
+
+
+_ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Ledger]] = WeakKeyDictionary()
+"""Kept for as long as the picture lives: every pending row asks for the same few."""
+
+
+def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> Ledger:
+    """The ledger of that resource and flavor."""
+    kept = _ledgers.setdefault(fleet, {})
+    if (flavor, resource) not in kept:
+        kept[flavor, resource] = Ledger(fleet, flavor, resource)
+    return kept[flavor, resource]
+
+
+def account(fleet: Fleet, cluster_queue: str, flavor: str, resource: str = GPU) -> Account:
+    """One queue's account of one flavor."""
+    return ledger(fleet, flavor, resource).account(cluster_queue)
+
+
+def queue_account(fleet: Fleet, cluster_queue: str, resource: str = GPU) -> Account:
+    """One queue's account over all its flavors; a pod still has to find all it needs in one of them."""
+    queue = fleet.cluster_queues.get(("", cluster_queue))
+    names = dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == resource) if queue else {}
+    return sum((account(fleet, cluster_queue, each, resource) for each in names), start=Account())
+
+
+_PAIRED = 10
+"""Only the largest jobs are tried in twos and threes; more would cost more than the answer is worth."""
+
+
+def job_name(workload: Workload) -> str:
+    """What a person calls it: the JobSet or Job it stands for."""
+    return workload.owner_name or workload.name
+
+
+def held_by(workload: Workload, fleet: Fleet, flavor: str = "") -> Held:
+    """The GPUs a workload holds (or asks for), those of one flavor if it is named."""
+    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
+    gpus = sum(
+        group.total(GPU)
+        for group in workload.pod_sets
+        if not flavor or not group.flavors or dict(group.flavors).get(GPU, flavor) == flavor
+    )
+    return Held(
+        namespace=workload.namespace,
+        name=job_name(workload),
+        owner=jobset.owner if jobset else "",
+        queue=workload.queue,
+        cluster_queue=cluster_queue_name(workload, fleet),
+        gpus=gpus,
+        priority=workload.priority,
+    )
+
+
+def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:
+    """Jobs that hold GPU quota which that queue could use, in its own and in its cohort's queues, most first."""
+    book = ledger(fleet, flavor)
+    root = book.root(cluster_queue)
+    found = [
+        held_by(workload, fleet, flavor)
+        for _, name in fleet.cluster_queues
+        if book.root(name) == root
+        for workload in queue_order(fleet, name).running
+    ]
+    return tuple(sorted((each for each in found if each.gpus), key=lambda each: (-each.gpus, each.name)))
+
+
+def fewest(
+    candidates: Sequence[Held], enough: Callable[[Sequence[Held]], bool], weight: Callable[[Held], int] | None = None
+) -> tuple[Held, ...]:
+    """The fewest of them that are enough together, and of those the ones that hold least; empty if all are not,
+    or if nobody has to end.
+
+    `weight` is what the end of one frees where it matters, by default all that it holds.
+    """
+    weigh = weight or (lambda each: each.gpus)
+    by_size = sorted(candidates, key=weigh)
+    if enough(()) or not enough(by_size):
+        return ()
+    for number in (1, 2, 3):
+        if not enough(by_size[-number:]):
+            continue
+        tried = by_size if number == 1 else by_size[-_PAIRED:]
+        sets = sorted(combinations(tried, number), key=lambda chosen: sum(map(weigh, chosen)))
+        return tuple(reversed(next(chosen for chosen in sets if enough(chosen))))
+    chosen = list(reversed(by_size))
+    for each in by_size:
+        without = [other for other in chosen if other is not each]
+        if enough(without):
+            chosen = without
+    return tuple(chosen)
+
+
+def best_flavor(fleet: Fleet, cluster_queue: str, said: Said) -> str:
+    """The flavor to reckon with: the one Kueue speaks of, else the one with most GPUs free."""
+    queue = fleet.cluster_queues.get(("", cluster_queue))
+    names = [quota.flavor for quota in queue.quotas if quota.resource == GPU] if queue else []
+    if said.flavor in names or not names:
+        return said.flavor
+    return max(names, key=lambda each: ledger(fleet, each).available(cluster_queue))
+
+
+def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """Quota is short, or can never be enough; `draft` says which flavor and holds the account."""
+    have = draft.account
+    if said.resource not in {"", GPU} or have is None or not draft.need:
+        words = _unreckoned(said)
+        return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
+    if draft.need > have.total:
+        return replace(draft, sentence=_never(draft, have), category=Category.EXCEEDS, short_by=draft.need - have.total)
+    short = draft.need - have.free  # what Kueue said of it may be of some time ago
+    queue = cluster_queue_name(workload, fleet)
+    held = holders(fleet, queue, draft.flavor)
+    answer = replace(draft, category=Category.QUOTA, short_by=short, holders=held)
+    if short <= 0:
+        words = f"needs {_gpus(draft)}; {have.words}, but Kueue has not taken them"
+        return replace(answer, sentence=words, short_by=0)
+    answer = replace(answer, unblocks=_unblocking(fleet, queue, answer, held))
+    return replace(answer, sentence=_short(answer, have, fleet, queue))
+
+
+def _unblocking(fleet: Fleet, queue: str, answer: Why, held: tuple[Held, ...]) -> tuple[Held, ...]:
+    book = ledger(fleet, answer.flavor)
+    now = book.available(queue)
+
+    def enough(chosen: Sequence[Held]) -> bool:
+        freed: Counter[str] = Counter()
+        for each in chosen:
+            freed[each.cluster_queue] += each.gpus
+        return book.available(queue, freed) - now >= answer.short_by
+
+    return fewest(held, enough)
+
+
+def _gpus(why: Why) -> str:
+    return f"{why.need} GPU{'' if why.need == 1 else 's'}{f' of {why.flavor}' if why.flavor else ''}"
+
+
+def _short(why: Why, have: Account, fleet: Fleet, queue: str) -> str:
+    parts = [f"needs {_gpus(why)}; {have.words}, {why.short_by} more needed"]
+    if have.lent:
+        parts.append(f"; what is lent has {_borrowers(fleet, queue, why)}")
+    if why.holders:
+        biggest = why.holders[0]
+        parts.append(f"; biggest holder: {biggest.name} ({biggest.gpus})")
+    return "".join(parts)
+
+
+def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:
+    book = ledger(fleet, why.flavor)
+    root = book.root(queue)
+    names = [name for _, name in fleet.cluster_queues if name != queue and book.root(name) == root]
+    return " and ".join(sorted(name for name in names if book.account(name).borrowed)) or "others"
+
+
+def _never(why: Why, have: Account) -> str:
+    borrow = have.total - have.nominal
+    own = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
+    return f"needs {_gpus(why)}, but its queue can never have more than {have.total}{own}"
+
+
+def _unreckoned(said: Said) -> str:
+    """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
+    flavor = f" of {said.flavor}" if said.flavor else ""
+    if said.category is Category.EXCEEDS:
+        return f"needs more {said.resource or 'quota'}{flavor} than its queue can ever have"
+    if said.more_gpus:
+        return f"needs {said.more_gpus} more GPUs{flavor} than are unused"
+    return (
+        f"needs {said.more} more {said.resource}{flavor} than is unused"
+        if said.more
+        else f"needs more {said.resource or 'quota'}{flavor} than is unused"
+    )

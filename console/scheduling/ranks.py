@@ -1,0 +1,196 @@
+"""Ranks of a JobSet: every pod that its spec asks for, and the one that fills the place now.
+
+A rank is a node rank: one pod with all GPUs of a machine. Numbers run over the replicated jobs in the order of the
+spec, their Jobs, and the completion indexes of each Job.
+
+How the processes and pods of a job are named wherever a person reads of them.
+
+A rank is a process: its RANK, 0 to N-1 over the whole job, as PyTorch and NCCL print it. A pod has an index in the job,
+over all its replicated jobs, and holds a process for each of its GPUs.
+
+What became of a pod, and who takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Container, Pod
+    from console.kube.snapshot import Fleet
+
+
+MISSING = "Missing"
+"""Status of a rank that has no pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One place in a JobSet, filled or not."""
+
+    number: int
+    replicated_job: str
+    job_index: int
+    completion_index: int
+    gpus: int = 0
+    """GPUs the spec asks for."""
+    pod: Pod | None = None
+    """The pod of the live attempt; None while there is none."""
+
+    @property
+    def name(self) -> str:
+        """Name of its pod."""
+        return self.pod.name if self.pod else ""
+
+    @property
+    def node(self) -> str:
+        """Node of its pod."""
+        return self.pod.node if self.pod else ""
+
+    @property
+    def phase(self) -> str:
+        """Phase of its pod; empty without one."""
+        return self.pod.phase if self.pod else ""
+
+    @property
+    def status(self) -> str:
+        """One word for where it is, as `kubectl get pods` would say it."""
+        return self.pod.status if self.pod else MISSING
+
+    @property
+    def ready(self) -> bool:
+        """Whether its pod is ready."""
+        return self.pod is not None and self.pod.ready
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of the containers of its pod."""
+        return self.pod.restarts if self.pod else 0
+
+    @property
+    def ended(self) -> Container | None:
+        """The container that ended badly, else the main one if it has ended; None while it works."""
+        done = [each for each in self.pod.containers if each.state == "terminated"] if self.pod else []
+        bad = sorted((each for each in done if each.exit_code), key=lambda each: each.finished)
+        return next(iter(bad), None) or next((each for each in done if not each.init), None)
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it works, or has no pod."""
+        return self.ended.exit_code if self.ended and (self.ended.exit_code or not self.ended.init) else None
+
+    @property
+    def failed(self) -> bool:
+        """Whether its pod has ended in failure."""
+        return self.phase == "Failed" or bool(self.exit_code)
+
+    @property
+    def was_told_to_end(self) -> bool:
+        """Whether its pod is being deleted, and its container ended by the signals for that (SIGTERM, SIGKILL)."""
+        return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
+
+
+def live_attempt(jobset: JobSet, pods: Iterable[Pod]) -> int:
+    """The attempt that counts now: the newest that has a pod which is not being deleted, else the JobSet's count."""
+    return max((pod.attempt for pod in pods if not pod.deleting_since), default=jobset.restarts)
+
+
+def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
+    """All ranks of the JobSet in order, those without a pod too."""
+    pods = fleet.pods_by_jobset.get(jobset.uid, [])
+    attempt = live_attempt(jobset, pods)
+    filled: dict[tuple[str, int, int], Pod] = {}
+    for pod in sorted(pods, key=lambda each: (not each.deleting_since, each.created)):
+        if pod.attempt >= attempt:
+            filled[pod.replicated_job, pod.job_index, max(0, pod.completion_index)] = pod
+    found: list[Rank] = []
+    for group in jobset.groups:
+        for job in range(group.replicas):
+            for index in range(group.pods_per_job):
+                pod_of_rank = filled.get((group.name, job, index))
+                found.append(Rank(len(found), group.name, job, index, group.gpus_per_pod, pod_of_rank))
+    return tuple(found)
+
+
+def places(jobset: JobSet) -> dict[tuple[str, int, int], int]:
+    """Number of each rank by replicated job, Job and completion index."""
+    found: dict[tuple[str, int, int], int] = {}
+    for group in jobset.groups:
+        for job in range(group.replicas):
+            for index in range(group.pods_per_job):
+                found[group.name, job, index] = len(found)
+    return found
+
+
+def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
+    """The rank that failed first, by the time its container ended; None if none did or its pod is gone.
+
+    One whose pod is being deleted did not fail if it ended as it was told to.
+    """
+    failed = [rank for rank in ranks(jobset, fleet) if rank.failed and not rank.was_told_to_end]
+    return min(
+        failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
+    )
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in order: "0-6, 9"."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def pod_words(*pods: int) -> str:
+    """Pods by their index: "pod 7", "pods 0-3, 7"."""
+    return f"pod{'s' if len(set(pods)) > 1 else ''} {ranges(pods)}"
+
+
+def process_words(*places: tuple[int, int, int]) -> str:
+    """Processes by rank, pod and GPU: "rank 9 (pod 1, GPU 1)", "ranks 9, 12 (pod 1)", "ranks 3, 9 (pods 0-1)"."""
+    where = pod_words(*(pod for _, pod, _ in places))
+    if len(places) == 1:
+        ((rank, _, gpu),) = places
+        return f"rank {rank} ({where}, GPU {gpu})"
+    return f"ranks {ranges(rank for rank, _, _ in places)} ({where})"
+
+
+class Fate(StrEnum):
+    """What became of it."""
+
+    HERE = "here"
+    """It runs as before."""
+    REPLACED = "replaced"
+    """It is gone or going, and something will make another."""
+    OVER = "over"
+    """It has ended, or is gone, and nothing makes another."""
+
+
+def fate(fleet: Fleet, pod: Pod) -> Fate:
+    """What the picture says of a pod."""
+    now = fleet.pods.get(pod.key)
+    if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deleting_since:
+        return Fate.HERE
+    jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
+    return Fate.REPLACED if jobset is not None and not jobset.finished else Fate.OVER
+
+
+def successor(fleet: Fleet, pod: Pod) -> Pod | None:
+    """The running pod that fills the same place of its job now; None while there is none, or it is the same pod."""
+    jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
+    if jobset is None:
+        return None
+    place = pod.replicated_job, pod.job_index, max(0, pod.completion_index)
+    for rank in ranks(jobset, fleet):
+        if (rank.replicated_job, rank.job_index, rank.completion_index) == place:
+            found = rank.pod
+            return found if found and found.uid != pod.uid and found.phase == "Running" else None
+    return None

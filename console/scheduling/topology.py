@@ -1,0 +1,276 @@
+"""Where GPUs are: blocks, subblocks and hosts of the network, and who holds each GPU.
+
+The API tells how many GPUs a pod has, not which ones, so the pips of a host are in the order of its pods: their number
+per holder is exact, their index is not the device's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.kube.objects.node import Node
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+
+MACHINE_GPUS = 8
+"""GPUs of one A4 machine, and what a pod of a training job asks for."""
+
+
+class PipState(StrEnum):
+    """What can be done with one GPU."""
+
+    HELD = "held"
+    FREE = "free"
+    OUT = "out"
+    """Nobody has it and nobody can have it: the node takes no pods, or the GPU is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a GPU is held by: a JobSet, or whatever made a pod that belongs to none."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    kind: str = "JobSet"
+    owner: str = ""
+    """Who launched it; empty if it does not say."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pip:
+    """One GPU of a host."""
+
+    state: PipState
+    holder: Holder | None = None
+    pod: str = ""
+    """Name of the pod that has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One machine with its GPUs: those held first, then free ones, then those out of use."""
+
+    node: Node
+    pips: tuple[Pip, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What is wrong with it."""
+    starting: bool = False
+    """Whether it is on its way."""
+
+    @property
+    def total(self) -> int:
+        """GPUs the machine has, fit or not."""
+        return len(self.pips)
+
+    @property
+    def used(self) -> int:
+        """GPUs that pods hold."""
+        return sum(pip.state is PipState.HELD for pip in self.pips)
+
+    @property
+    def free(self) -> int:
+        """GPUs a new pod could have now."""
+        return sum(pip.state is PipState.FREE for pip in self.pips)
+
+    @property
+    def out(self) -> int:
+        """GPUs that nobody has and nobody can have."""
+        return sum(pip.state is PipState.OUT for pip in self.pips)
+
+    @property
+    def stretch(self) -> int:
+        """Its GPUs if all are free, else 0: what a job that wants whole machines can count on."""
+        return self.total if self.free == self.total else 0
+
+    def slots(self, gpus: int = MACHINE_GPUS) -> int:
+        """How many pods of that many GPUs would fit here now."""
+        return self.free // gpus if gpus > 0 else 0
+
+
+@dataclass(frozen=True)
+class Area:
+    """Hosts that belong together; not slotted, because what is summed up lives in its `__dict__`."""
+
+    name: str
+    """Value of the topology label; empty for hosts that carry none."""
+    hosts: tuple[Host, ...] = ()
+
+    @cached_property
+    def total(self) -> int:
+        """GPUs of all its hosts."""
+        return sum(each.total for each in self.hosts)
+
+    @cached_property
+    def used(self) -> int:
+        """GPUs that pods hold."""
+        return sum(each.used for each in self.hosts)
+
+    @cached_property
+    def free(self) -> int:
+        """GPUs new pods could have now."""
+        return sum(each.free for each in self.hosts)
+
+    @cached_property
+    def out(self) -> int:
+        """GPUs out of use."""
+        return sum(each.out for each in self.hosts)
+
+    @cached_property
+    def stretch(self) -> int:
+        """GPUs of its hosts that are wholly free."""
+        return sum(each.stretch for each in self.hosts)
+
+    def slots(self, gpus: int = MACHINE_GPUS) -> int:
+        """How many pods of that many GPUs would fit here now."""
+        return sum(each.slots(gpus) for each in self.hosts)
+
+
+@dataclass(frozen=True)
+class Subblock(Area):
+    """Hosts of one subblock."""
+
+
+@dataclass(frozen=True)
+class Block(Area):
+    """Hosts of one block, by subblock."""
+
+    subblocks: tuple[Subblock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest free stretches, in GPUs of wholly free hosts; the names are empty while nothing is free."""
+
+    subblock: str = ""
+    in_subblock: int = 0
+    block: str = ""
+    in_block: int = 0
+    in_all: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Where so many equal pods would fit together now."""
+
+    pods: int
+    gpus: int
+    """GPUs per pod."""
+    in_subblock: tuple[str, ...] = ()
+    """Subblocks that have room for all of them."""
+    in_block: tuple[str, ...] = ()
+    """Blocks that have room for all of them."""
+    slots: int = 0
+    """Pods of this size that fit in all, wherever."""
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether they fit at all, spread over blocks if need be."""
+        return self.slots >= self.pods
+
+
+@dataclass(frozen=True)
+class Floor(Area):
+    """All hosts of a pool (or of any set of nodes), by block and subblock, in the order of names."""
+
+    blocks: tuple[Block, ...] = ()
+
+    @cached_property
+    def subblocks(self) -> tuple[Subblock, ...]:
+        """Subblocks of all blocks."""
+        return tuple(each for block in self.blocks for each in block.subblocks)
+
+    @cached_property
+    def holders(self) -> tuple[tuple[Holder, int], ...]:
+        """Who holds how many GPUs here, most first."""
+        held = Counter(pip.holder for host in self.hosts for pip in host.pips if pip.holder)
+        return tuple(sorted(held.items(), key=lambda each: (-each[1], each[0].key)))
+
+    @cached_property
+    def largest(self) -> Largest:
+        """The largest free stretch within one subblock, one block, and in all."""
+        subblock = max(self.subblocks, key=lambda each: each.stretch, default=None)
+        block = max(self.blocks, key=lambda each: each.stretch, default=None)
+        if subblock is None or block is None or not self.stretch:
+            return Largest()
+        return Largest(subblock.name, subblock.stretch, block.name, block.stretch, self.stretch)
+
+    def fit(self, pods: int, gpus: int = MACHINE_GPUS) -> Fit:
+        """Where that many pods of that many GPUs each would fit together now."""
+        return Fit(
+            pods,
+            gpus,
+            in_subblock=tuple(each.name for each in self.subblocks if each.slots(gpus) >= pods),
+            in_block=tuple(each.name for each in self.blocks if each.slots(gpus) >= pods),
+            slots=self.slots(gpus),
+        )
+
+
+def holder_of(pod: Pod, fleet: Fleet) -> Holder:
+    """Whom the GPUs of that pod are counted for."""
+    if pod.jobset:
+        jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
+        return Holder(pod.namespace, pod.jobset, pod.jobset_uid, owner=jobset.owner if jobset else "")
+    if pod.owner_name:
+        return Holder(pod.namespace, pod.owner_name, kind=pod.owner_kind)
+    return Holder(pod.namespace, pod.name, pod.uid, kind="Pod")
+
+
+_hosts: WeakKeyDictionary[Fleet, dict[str, Host]] = WeakKeyDictionary()
+"""Worked out once for a picture: pools, floor and reasons all ask for the same machines."""
+
+
+def host(node: Node, fleet: Fleet) -> Host:
+    """One machine and its GPUs; more are drawn than it has only if its pods hold more than it has."""
+    known = _hosts.setdefault(fleet, {})
+    if node.name not in known:
+        known[node.name] = _host(node, fleet)
+    return known[node.name]
+
+
+def _host(node: Node, fleet: Fleet) -> Host:
+    pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name))
+    pips: list[Pip] = []
+    for pod in pods:
+        if pod.holds_gpus:
+            pips += [Pip(PipState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
+    pips += [Pip(PipState.FREE)] * fleet.gpus_free(node)
+    pips += [Pip(PipState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
+    return Host(node, tuple(pips), node.faults(fleet.at), node.starts(fleet.at))
+
+
+def sum_words(floor: Floor) -> str:
+    """The GPUs of a floor as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty where there are none."""
+    if not floor.total:
+        return ""
+    used = f" - {floor.used:,} used" if floor.used else ""
+    out = f" - {floor.out:,} out of use" if floor.out else ""
+    return f"{floor.total:,} GPUs{used}{out} = {floor.free:,} free"
+
+
+def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:
+    """The hosts among these nodes (those with GPUs), by block and subblock."""
+    placed: dict[str, dict[str, list[Host]]] = defaultdict(lambda: defaultdict(list))
+    for node in sorted(nodes, key=lambda each: (each.host, each.name)):
+        if max(node.gpus, node.gpu_capacity) or fleet.gpus_used.get(node.name):
+            placed[node.block][node.subblock].append(host(node, fleet))
+    blocks = tuple(_block(name, subblocks) for name, subblocks in sorted(placed.items()))
+    return Floor("", tuple(each for block in blocks for each in block.hosts), blocks)
+
+
+def _block(name: str, subblocks: dict[str, list[Host]]) -> Block:
+    made = tuple(Subblock(each, tuple(hosts)) for each, hosts in sorted(subblocks.items()))
+    return Block(name, tuple(host for each in made for host in each.hosts), made)

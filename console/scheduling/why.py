@@ -1,0 +1,384 @@
+"""Why a Workload waits: what Kueue says of it, checked against the arithmetic of the picture, in one sentence.
+
+What Kueue says of a Workload without quota: reason tokens where its gate is on, else the text of the message.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from console.kube.objects.meta import GPU, condition, holds
+from console.kube.objects.workload import WorkloadState
+from console.scheduling.explanation import Category, Held, Slots, Why
+from console.scheduling.order import cluster_queue_name, queue_order, standing
+from console.scheduling.placement import Wish, explain_topology, never_together, refused_flavor, too_scattered, wish_of
+from console.scheduling.quota import account, best_flavor, explain_quota, job_name
+
+if TYPE_CHECKING:
+    from console.kube.objects.queue import ClusterQueue, LocalQueue
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+
+
+_TOKENS = {
+    "Deactivated": Category.DEACTIVATED,
+    "OnHold": Category.GATED,
+    "Misconfigured": Category.MISSING_QUEUE,
+    "NoMatchingFlavor": Category.NO_FLAVOR,
+    "Suspended": Category.STOPPED,
+    "AdmissionGated": Category.GATED,
+    "WaitingForPodsReady": Category.PODS_NOT_READY,
+    "Waiting": Category.PODS_NOT_READY,
+    "ExceedsMaxQuota": Category.EXCEEDS,
+    "WaitingForQuota": Category.QUOTA,
+    "TopologyPlacementFailed": Category.TOPOLOGY,
+    "WaitingForPreemptedWorkloads": Category.PREEMPTING,
+    "PendingEvaluation": Category.NOT_EVALUATED,
+}
+_TEXTS = (
+    (re.compile(r"pending the preemption of \d+"), Category.PREEMPTING),
+    (re.compile(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
+    (re.compile(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
+    (re.compile(r"queue \S+ is inactive"), Category.INACTIVE_QUEUE),
+    (re.compile(r"in podsready condition"), Category.PODS_NOT_READY),
+    (re.compile(r"failed admission checks"), Category.CHECKS),
+    (re.compile(r"insufficient unused quota|no longer fits after processing|overlapping preemption"), Category.QUOTA),
+    (re.compile(r"allows to fit only|allow to fit|requires topology"), Category.TOPOLOGY),
+    (re.compile(r"maximum capacity|insufficient quota"), Category.EXCEEDS),
+    (
+        re.compile(r"node affinity|untolerated taint|flavor \S+ not found|unavailable in clusterqueue"),
+        Category.NO_FLAVOR,
+    ),
+    (re.compile(r"does not provide resource"), Category.NO_FLAVOR),
+    (re.compile(r"doesn't match clusterqueue selector"), Category.MISSING_QUEUE),
+    (re.compile(r"preemption.* gated|admission is gated"), Category.GATED),
+)
+"""Over several flavors the message has several clauses; the one that may still come true comes first here."""
+_MORE = re.compile(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
+_OVER = re.compile(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
+_FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What could be read out of it; empty where it says nothing."""
+
+    category: Category | None = None
+    """None: nothing known was said."""
+    text: str = ""
+    resource: str = ""
+    """The resource that is short."""
+    flavor: str = ""
+    more: str = ""
+    """How much more of it would be needed, in Kueue's spelling."""
+    fits: int = -1
+    """Pods that the best place has room for; -1 if not said."""
+
+    @property
+    def more_gpus(self) -> int:
+        """How many more GPUs, 0 if it is not said or something else is short."""
+        return int(self.more) if self.resource == GPU and self.more.isdecimal() else 0
+
+
+def said_of(workload: Workload) -> Said:
+    """Reads the condition by type and status; a token counts before the text, "Pending" and unknown tokens do not."""
+    reserved = condition(workload.conditions, "QuotaReserved")
+    if reserved is None or reserved.is_true:
+        return Said()
+    text = reserved.message
+    category = _TOKENS.get(reserved.reason) or _category_of(text)
+    clauses = [*_MORE.findall(text), *((resource, flavor, "") for resource, flavor, _ in _OVER.findall(text))]
+    resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
+    fits = _FITS.search(text)
+    room = int(fits.group(1) or 0) if fits else -1
+    return Said(category, text, resource, flavor, more, room)
+
+
+def _category_of(text: str) -> Category | None:
+    words = text.lower()
+    return next((category for pattern, category in _TEXTS if pattern.search(words)), None)
+
+
+__all__ = ["Category", "Held", "Slots", "Why", "why"]
+
+_LOST = {
+    "Preempted": "was preempted",
+    "PodsReadyTimeout": "its pods were not ready in time",
+    "AdmissionCheck": "an admission check took its quota back",
+    "ClusterQueueStopped": "its queue was stopped",
+    "LocalQueueStopped": "its queue was stopped",
+    "NodeFailures": "a node of it failed",
+    "MaximumExecutionTimeExceeded": "its time was over",
+}
+"""What an eviction was, by reason."""
+_OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
+"""Causes that change with what others do."""
+
+
+_answers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Why]] = WeakKeyDictionary()
+"""A table draws its lines more often than the picture changes."""
+
+
+def why(workload: Workload, fleet: Fleet) -> Why:
+    """Why that workload does not run, or that it does."""
+    known = _answers.setdefault(fleet, {})
+    if workload.key not in known:
+        known[workload.key] = _why(workload, fleet)
+    return known[workload.key]
+
+
+def _why(workload: Workload, fleet: Fleet) -> Why:
+    draft = _draft(workload, fleet)
+    answer = _settled(workload, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
+    return answer or _pending(workload, fleet, said_of(workload), draft)
+
+
+def _draft(workload: Workload, fleet: Fleet) -> Why:
+    """What is known whatever the category: need, flavor, account, position."""
+    queue, place, said = cluster_queue_name(workload, fleet), standing(workload, fleet), said_of(workload)
+    given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
+    flavor = next((each for each in given if each), "")
+    if not flavor and workload.total(GPU):
+        flavor = _likely_flavor(workload, fleet, queue, said)
+    return Why(
+        sentence="",
+        category=Category.UNKNOWN,
+        api_text=said.text,
+        need=workload.total(GPU),
+        flavor=flavor,
+        account=account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
+        position=place.position if place else 0,
+        ahead=tuple(job_name(each) for each in queue_order(fleet, queue).ahead(workload)) if place else (),
+    )
+
+
+def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: Said) -> str:
+    """The flavor to reckon with while Kueue has given none."""
+    wish, found = wish_of(workload), fleet.cluster_queues.get(("", queue))
+    if said.category is Category.TOPOLOGY and not said.flavor and wish and found:
+        flavors = [quota.flavor for quota in found.quotas if quota.resource == GPU]
+        if refused := refused_flavor(wish, flavors, said, fleet):
+            return refused
+    return best_flavor(fleet, queue, said)
+
+
+def _settled(workload: Workload, draft: Why) -> Why | None:
+    """States in which nobody waits for quota."""
+    state = workload.state
+    evicted = condition(workload.conditions, "Evicted")
+    if state is WorkloadState.FINISHED:
+        end = condition(workload.conditions, "Finished")
+        return replace(draft, category=Category.FINISHED, api_text=end.message if end else "")
+    if state is WorkloadState.DEACTIVATED:
+        return _deactivated(workload, draft)
+    if evicted and evicted.is_true and holds(workload.conditions, "QuotaReserved"):
+        words = f"{_LOST.get(evicted.reason, evicted.reason)}; its pods are on their way out"
+        return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
+    if state is WorkloadState.RESERVED:
+        return _checked(workload, draft)
+    return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
+
+
+def _deactivated(workload: Workload, draft: Why) -> Why:
+    target, evicted = (condition(workload.conditions, each) for each in ("DeactivationTarget", "Evicted"))
+    told = target or evicted
+    category = (told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else "") or ""
+    after = f" ({category})" if category else ""
+    times = f" after {workload.requeue_count} tries" if workload.requeue_count > 1 else ""
+    words = f"is switched off{times}{after}; it starts only when somebody sets it active again"
+    return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=told.message if told else "")
+
+
+def _checked(workload: Workload, draft: Why) -> Why:
+    """Has quota, is not admitted."""
+    admitted = condition(workload.conditions, "Admitted")
+    open_ = [each for each in workload.checks if each.state != "Ready"]
+    open_.sort(key=lambda each: ("Rejected", "Retry").index(each.state) if each.state in {"Rejected", "Retry"} else 2)
+    if not open_:
+        delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
+        wait = "its machines, to be placed on them" if delayed else "its admission checks"
+        return replace(
+            draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=_text(admitted)
+        )
+    first = open_[0]
+    verb = {"Rejected": "was refused by", "Retry": "has to try again for"}.get(first.state, "has quota, waits for")
+    words = f"{verb} the check {first.name}{f': {first.message}' if first.message else ''}"
+    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or _text(admitted))
+
+
+def _text(said: object) -> str:
+    return str(getattr(said, "message", "")) if said else ""
+
+
+def _admitted(workload: Workload, draft: Why) -> Why:
+    ready = condition(workload.conditions, "PodsReady")
+    if ready and not ready.is_true:
+        words = f"is admitted, but its pods are not ready{f': {ready.message}' if ready.message else ''}"
+        return replace(draft, sentence=words, category=Category.PODS_NOT_READY, api_text=ready.message)
+    return replace(draft, category=Category.RUNNING)
+
+
+def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+    """What is wrong with the queues it came by; a kind that may not be listed says nothing."""
+    door = fleet.local_queues.get((workload.namespace, workload.queue))
+    name = cluster_queue_name(workload, fleet)
+    queue = fleet.cluster_queues.get(("", name))
+    if door is None and fleet.local_queues:
+        words = f"queue {workload.queue} does not exist in {workload.namespace}"
+        return replace(draft, sentence=words if workload.queue else "names no queue", category=Category.MISSING_QUEUE)
+    if queue is None and name and fleet.cluster_queues:
+        return replace(draft, sentence=f"cluster queue {name} does not exist", category=Category.MISSING_QUEUE)
+    for each in (door, queue):
+        if each is not None and (found := _shut(each, draft)):
+            return found
+    return None
+
+
+def _shut(queue: LocalQueue | ClusterQueue, draft: Why) -> Why | None:
+    if queue.stop_policy != "None":
+        drained = " and drained" if queue.stop_policy == "HoldAndDrain" else ""
+        words = f"queue {queue.name} is stopped{drained} (stop policy {queue.stop_policy}) and admits nothing"
+        return replace(draft, sentence=words, category=Category.STOPPED)
+    if reason := queue.inactive_reason:
+        words = f"queue {queue.name} is not active: {reason}"
+        return replace(draft, sentence=words, category=Category.INACTIVE_QUEUE, api_text=draft.api_text or reason)
+    return None
+
+
+def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+    if workload.requeue_at <= fleet.at:
+        return None
+    evicted = condition(workload.conditions, "Evicted")
+    lost = _LOST.get(evicted.reason, evicted.reason) if evicted else "lost its quota"
+    wait = workload.requeue_at - fleet.at
+    when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
+    words = f"{lost}; queues again in {when} (try {workload.requeue_count + 1})"
+    return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_text(evicted))
+
+
+def _pending(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """It stands in a working queue: quota, topology, others, or something Kueue has to say."""
+    answer = (
+        _strictly_behind(workload, fleet, said, draft)
+        or _named(workload, fleet, said, draft)
+        or _reckoned(workload, fleet, said, draft)
+    )
+    evicted = condition(workload.conditions, "Evicted")
+    if (
+        evicted
+        and evicted.is_true
+        and evicted.reason in _LOST
+        and not answer.sentence.startswith(_LOST[evicted.reason])
+    ):
+        answer = replace(answer, sentence=f"{_LOST[evicted.reason]}; {answer.sentence}")
+    return _beside(answer, said, workload, fleet)
+
+
+def _beside(answer: Why, said: Said, workload: Workload, fleet: Fleet) -> Why:
+    """The answer held against Kueue's message, which stays as it was when Kueue looked last."""
+    if said.category is None or not said.text or answer.category is Category.UNKNOWN:
+        return answer
+    same = said.category is answer.category and said.more_gpus in {0, answer.short_by}
+    if same and said.fits >= 0 and answer.domains:
+        same = said.fits == max(each.free for each in answer.domains)
+    if same:
+        return replace(answer, agrees=True)
+    told = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if said.text in each.message]
+    reserved = condition(workload.conditions, "QuotaReserved")
+    return replace(answer, differs=True, said_at=max(told, default=reserved.since if reserved else 0.0))
+
+
+def _strictly_behind(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:
+    """In a strict queue only the first is looked at, so what Kueue said of the others is of another day."""
+    queue = fleet.cluster_queue_of(workload)
+    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or said.category not in _OF_ITS_DAY:
+        return None
+    answer = draft
+    if draft.account and draft.need > draft.account.free:
+        answer = explain_quota(workload, fleet, Said(), draft)
+    then = f"; then {answer.sentence}" if answer.sentence else ""
+    words = f"behind {_names(draft.ahead)}, and {queue.name} lets nobody pass{then}"
+    return replace(
+        answer, sentence=words, category=answer.category if answer.category is Category.EXCEEDS else Category.BEHIND
+    )
+
+
+def _named(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:
+    """What Kueue says, put into words; None where only arithmetic can tell."""
+    wish = wish_of(workload)
+    if said.category in {Category.QUOTA, Category.EXCEEDS} and not _overtaken(draft, said):
+        return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
+    if said.category is Category.TOPOLOGY and wish:
+        return explain_topology(wish, fleet, said, draft)
+    if said.category is Category.PREEMPTING:
+        return _preempting(workload, fleet, said, draft)
+    if said.category is Category.NO_FLAVOR:
+        return replace(
+            draft, sentence=f"no machine of its queue suits it: {_clause(said.text)}", category=Category.NO_FLAVOR
+        )
+    plain = {
+        Category.PODS_NOT_READY: "waits until the pods of jobs admitted before it are ready",
+        Category.GATED: "is held back on purpose",
+        Category.STOPPED: "its queue is stopped",
+        Category.MISSING_QUEUE: "its queue is missing or wrongly set up",
+        Category.INACTIVE_QUEUE: "its queue is not active",
+        Category.CHECKS: "an admission check refused it",
+        Category.DEACTIVATED: "is switched off",
+    }
+    if said.category not in plain:
+        return None
+    text = f" ({said.text})" if said.text and said.category not in {Category.PODS_NOT_READY, Category.STOPPED} else ""
+    return replace(draft, sentence=plain[said.category] + text, category=said.category)
+
+
+def _overtaken(draft: Why, said: Said) -> bool:
+    """Whether Kueue gave no number and the arithmetic says that quota is no longer what is missing."""
+    fits = draft.account is not None and draft.need and draft.need <= draft.account.free
+    return bool(fits) and not said.more and not said.resource
+
+
+def _reckoned(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """Kueue says nothing known: arithmetic, and its own words last."""
+    have, wish = draft.account, wish_of(workload)
+    if have and draft.need > have.free:
+        return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
+    if have and wish and wish.label and too_scattered(wish, draft.flavor, fleet):
+        return explain_topology(wish, fleet, said, draft)
+    if draft.ahead:
+        return replace(draft, sentence=f"behind {_names(draft.ahead)}", category=Category.BEHIND)
+    if said.text and said.category is not Category.NOT_EVALUATED:
+        return replace(draft, sentence=said.text, category=Category.UNKNOWN)
+    fits = f"; {draft.need} of the {have.free} free GPUs would do" if have and draft.need else ""
+    return replace(draft, sentence=f"is next, Kueue has not looked at it yet{fits}", category=Category.NOT_EVALUATED)
+
+
+def _names(jobs: tuple[str, ...]) -> str:
+    return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
+
+
+def _never_too(answer: Why, wish: Wish | None, fleet: Fleet) -> Why:
+    never = never_together(wish, answer.flavor, fleet) if wish else ""
+    return replace(answer, sentence=f"{answer.sentence}; and {never}") if never else answer
+
+
+def _preempting(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    leaving = [
+        job_name(each)
+        for each in fleet.workloads.values()
+        if (told := condition(each.conditions, "Preempted"))
+        and told.is_true
+        and workload.uid
+        and workload.uid in told.message
+    ]
+    whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"
+    answer = explain_quota(workload, fleet, said, draft)
+    need = f"; {answer.sentence}" if answer.short_by else ""
+    return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING)
+
+
+def _clause(text: str) -> str:
+    """Kueue's message without its opening words."""
+    return text.rpartition("pod set ")[2] or text

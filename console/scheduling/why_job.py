@@ -1,0 +1,313 @@
+"""Why a JobSet does not run: its Workload while it waits, its pods once it may start, its first failure at the end.
+
+Why a pod does not get its image, out of what the kubelet and containerd say.
+
+Pods that the API server refuses to a Job: which, why in its own words, and what to do (pure).
+
+The Job runs on without them and tries again ever more seldom; nothing but an event of it says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.kube.objects.jobset import JobState
+from console.kube.snapshot import LinkState
+from console.scheduling.explanation import Category, Why
+from console.scheduling.failure import first_deletion
+from console.scheduling.ranks import first_failure, ranks
+from console.scheduling.why import why
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from console.kube.objects.event import Event
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Container, Pod
+    from console.kube.snapshot import Fleet
+    from console.scheduling.ranks import Rank
+
+
+_IMAGE_NAME = re.compile(r'image "([^"]+)"')
+_SIGNS = (
+    (("not found", "manifest unknown", "manifest_unknown"), "there is no image {image}"),
+    (
+        ("403 forbidden", "401 unauthorized", "access denied", "failed to authorize", "permission_denied", "denied:"),
+        "the nodes may not read {image}, or it is not there",
+    ),
+    (("429 too many", "toomanyrequests"), "the registry of {image} is asked too often"),
+    (("no space left", "disk pressure"), "a node has no room for {image}"),
+    (("no match for platform", "exec format"), "{image} is not for this kind of machine"),
+    (
+        ("i/o timeout", "no such host", "connection refused", "deadline exceeded", "network is unreachable"),
+        "the nodes do not reach the registry of {image}",
+    ),
+    (("invalid reference", "couldn't parse image", "invalidimagename"), "{image} is no name of an image"),
+)
+"""Parts of the message in small letters -> what they mean; the first that fits counts."""
+
+
+def why_no_image(reason: str, message: str) -> str:
+    """One sentence without its end: what is wrong with the image; the API's own words where they say nothing known."""
+    found = _IMAGE_NAME.search(message)
+    image = found[1] if found else "its image"
+    text = message.lower()
+    for signs, words in _SIGNS:
+        if any(sign in text for sign in signs):
+            return words.format(image=image)
+    if message.startswith("Back-off pulling"):
+        return f"{image} could not be pulled"
+    return message or reason
+
+
+_REFUSED = {"FailedCreate", "JobCreationFailed"}
+"""Reasons of events: of the Job controller about a pod, of the JobSet controller about a Job."""
+_MADE = "SuccessfulCreate"
+_NEXT = (
+    (
+        re.compile(r'serviceaccount "([^"]+)" not found'),
+        "Make the ServiceAccount (kubectl create serviceaccount {0} -n {namespace}), or launch with one that is there",
+    ),
+    (
+        re.compile(r"exceeded quota: ([^,]+),"),
+        "Stop what uses ResourceQuota {0} of namespace {namespace}, launch with fewer GPUs, or have it made larger",
+    ),
+    (
+        re.compile(r"failed quota: ([^:]+): must specify (.+?) for:"),
+        "ResourceQuota {0} of namespace {namespace} wants every pod to say its {1}: set resources of the job",
+    ),
+    (
+        re.compile(r'violates PodSecurity "([^"]+)"'),
+        "Namespace {namespace} enforces Pod Security level {0}: launch without what it names, or in another namespace",
+    ),
+    (
+        re.compile(r'admission webhook "([^"]+)" denied the request'),
+        "A policy of the cluster ({0}) refuses it: change what it names, or ask who runs that webhook",
+    ),
+    (
+        re.compile(r"ValidatingAdmissionPolicy '([^']+)'"),
+        "A policy of the cluster ({0}) refuses it: change what it names, or ask who runs the cluster",
+    ),
+    (re.compile(r"no PriorityClass with name (\S+) was found"), "Launch with a priority class that is there, not {0}"),
+    (
+        re.compile(r"(?:maximum|minimum) \S+ usage per"),
+        "A LimitRange of namespace {namespace} refuses it: ask for less",
+    ),
+)
+"""What the API server says, and what to do next."""
+
+
+def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
+    """Why pods of a JobSet are refused; None if none is, as far as events tell."""
+    uids = [jobset.uid, *(job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ()))]
+    event = latest_refusal(event for uid in uids if uid for event in fleet.events_by_object.get(uid, ()))
+    return why_refused(event, jobset.gpus) if event is not None else None
+
+
+def latest_refusal(events: Iterable[Event]) -> Event | None:
+    """The last of these that tells of a refusal, if that object got no pod since."""
+    refused: dict[str, Event] = {}
+    made: dict[str, float] = {}
+    for event in events:
+        if event.reason in _REFUSED:
+            known = refused.get(event.object_uid)
+            refused[event.object_uid] = event if known is None or event.last >= known.last else known
+        elif event.reason == _MADE:
+            made[event.object_uid] = max(event.last, made.get(event.object_uid, 0.0))
+    lasting = [event for uid, event in refused.items() if event.last >= made.get(uid, 0.0)]
+    return max(lasting, key=lambda each: each.last, default=None)
+
+
+def why_refused(event: Event, need: int = 0) -> Why:
+    """A refusal as an answer, with the API server's words."""
+    said = event.message.removeprefix("Error creating: ").strip()
+    short = re.sub(r'^pods "[^"]*" is forbidden: ', "", said).rstrip(".")
+    return Why(
+        f"its pods are refused: {short}", Category.REFUSED, api_text=said, need=need, next=_next(said, event.namespace)
+    )
+
+
+def _next(said: str, namespace: str) -> str:
+    for pattern, words in _NEXT:
+        if found := pattern.search(said):
+            return words.format(*found.groups(), namespace=namespace)
+    return "Change what it names, then launch again"
+
+
+_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_NOT_SET_UP = {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
+"""Reasons of the kubelet's events."""
+_ON_ITS_WAY = {"", "ContainerCreating", "PodInitializing"}
+_BEFORE_PODS = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
+"""Answers about a Workload that say nothing of why its pods are not up."""
+
+
+def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
+    """Why that JobSet is not running, or that it is."""
+    state = jobset.state
+    if state is JobState.STOPPING:
+        return Why("is being stopped", Category.STOPPING, need=jobset.gpus)
+    if state is JobState.SUCCEEDED:
+        return Why("", Category.FINISHED, need=jobset.gpus)
+    if state is JobState.FAILED:
+        return _failed(jobset, fleet)
+    workload = fleet.workload_of(jobset)
+    waits = why(workload, fleet) if workload else None
+    if waits and waits.category not in _BEFORE_PODS:
+        return waits
+    return _suspended(jobset, fleet) if jobset.suspended else _of_pods(jobset, fleet)
+
+
+def _failed(jobset: JobSet, fleet: Fleet) -> Why:
+    first = first_failure(jobset, fleet)
+    after = f" after {_count(jobset.restarts, 'restart')}" if jobset.restarts else ""
+    told = jobset.failure
+    deleted = first_deletion(jobset, fleet)
+    if deleted is not None and deleted.attempt == jobset.restarts and not _ended_before(first, deleted.time):
+        words = f"failed{after}: pod {deleted.rank} was deleted"
+    else:
+        words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
+    return Why(words, Category.FAILED, api_text=told, need=jobset.gpus)
+
+
+def _ended_before(first: Rank | None, moment: float) -> bool:
+    """Whether a rank failed before that moment; containers end in whole seconds."""
+    return first is not None and first.ended is not None and first.ended.finished < int(moment)
+
+
+def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
+    link = fleet.links.get("workloads")
+    if not jobset.queue:
+        return Why("is suspended and names no queue, so nothing will start it", Category.NO_QUEUE, need=jobset.gpus)
+    if link and link.state is LinkState.ABSENT:
+        words = f"waits for queue {jobset.queue}, but this cluster has no Kueue to start it"
+        return Why(words, Category.NO_QUEUE, api_text=link.why, need=jobset.gpus)
+    if fleet.workload_of(jobset):
+        return Why("is admitted and about to start", Category.STARTING, need=jobset.gpus)
+    words = f"waits for queue {jobset.queue}; Kueue has made no workload of it yet"
+    return Why(words, Category.NOT_EVALUATED, need=jobset.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """One way in which ranks are not up, most telling first in `_TROUBLES`."""
+
+    category: Category
+    of: Callable[[Rank], str | None]
+    """Its particulars in words, None if the rank has no such trouble."""
+    many: str = ""
+    """What it is for several ranks; empty where the particulars are a sentence of their own."""
+    single: str = ""
+
+
+def _waiting(rank: Rank) -> Container | None:
+    """The container that keeps the pod from going on; the first that waits for anything but its turn."""
+    waiting = [each for each in rank.pod.containers if each.state == "waiting"] if rank.pod else []
+    return next((each for each in waiting if each.reason not in _ON_ITS_WAY), None)
+
+
+def _image(rank: Rank) -> str | None:
+    waiting = _waiting(rank)
+    return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE else None
+
+
+def _crashing(rank: Rank) -> str | None:
+    waiting = _waiting(rank)
+    if rank.failed or not (waiting and waiting.last_exit_code):
+        return _ending(rank) if rank.failed else None
+    why_ended = f" ({waiting.last_reason})" if waiting.last_reason not in {"", "Error"} else ""
+    return f"pod {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on(rank.node)}"
+
+
+def _other(rank: Rank) -> str | None:
+    waiting = _waiting(rank)
+    return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else None
+
+
+def _not_set_up(rank: Rank, fleet: Fleet) -> str | None:
+    """What the kubelet cannot do before it starts a container; only its last event says so."""
+    if rank.pod is None or rank.phase != "Pending":
+        return None
+    last = max(fleet.events_by_object.get(rank.pod.uid, ()), key=lambda each: each.last, default=None)
+    return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else None
+
+
+def _unplaced(rank: Rank) -> str | None:
+    return (rank.pod.unschedulable or None) if rank.pod and not rank.pod.gated else None
+
+
+def _gated(rank: Rank) -> str | None:
+    return ", ".join(rank.pod.gated) or None if rank.pod else None
+
+
+def _unready(rank: Rank) -> str | None:
+    if rank.pod is None or rank.ready or rank.phase == "Succeeded":
+        return None
+    running = rank.phase == "Running" and all(each.state == "running" for each in rank.pod.containers if not each.init)
+    return "running, not ready yet" if running else rank.status
+
+
+def _absent(rank: Rank) -> str | None:
+    return None if rank.pod else "not created yet"
+
+
+_TROUBLES = (
+    _Trouble(Category.RESTARTING, _crashing),
+    _Trouble(Category.IMAGE, _image, "cannot get their image", "cannot get its image"),
+    _Trouble(Category.STARTING, _other, "cannot start", "cannot start"),
+    _Trouble(Category.UNSCHEDULABLE, _unplaced, "find no node", "finds no node"),
+    _Trouble(Category.GATED, _gated, "are held back by a gate", "is held back by a gate"),
+    _Trouble(Category.STARTING, _unready, "are starting", "is starting"),
+    _Trouble(Category.STARTING, _absent, "are to come", "is to come"),
+)
+
+
+def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
+    found = ranks(jobset, fleet)
+    if any(rank.pod is None for rank in found) and (refused := refused_pods(jobset, fleet)) is not None:
+        return refused
+    not_set_up = _Trouble(Category.STARTING, lambda rank: _not_set_up(rank, fleet), "cannot start", "cannot start")
+    for trouble in (*_TROUBLES[:3], not_set_up, *_TROUBLES[3:]):
+        hit = [(rank, said) for rank in found if (said := trouble.of(rank)) is not None]
+        if hit:
+            return _told(jobset, trouble, hit, len(found))
+    return Why("", Category.RUNNING, need=jobset.gpus)
+
+
+def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of: int) -> Why:
+    rank, said = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
+    category, again = trouble.category, ""
+    if jobset.restarts or category is Category.RESTARTING:
+        category = Category.RESTARTING if category is Category.STARTING else category
+        again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
+    verb = trouble.single if len(hit) == 1 else trouble.many
+    words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {said}" if verb else said
+    return Why(f"{words}{again}", category, api_text=_message(rank.pod), need=jobset.gpus)
+
+
+def _message(pod: Pod | None) -> str:
+    """What the API says of that pod."""
+    if pod is None:
+        return ""
+    told = next((each.message for each in pod.containers if each.message), "")
+    return pod.message or pod.unschedulable or told
+
+
+def _ending(rank: Rank) -> str:
+    """How a rank ended, in words."""
+    ended, pod = rank.ended, rank.pod
+    if ended and ended.exit_code:
+        reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""
+        return f"pod {rank.number} ended first with exit code {ended.exit_code}{reason}{_on(rank.node)}"
+    reason = (pod.reason or pod.message or "no reason given") if pod else "no reason given"
+    return f"pod {rank.number} failed first ({reason}){_on(rank.node)}"
+
+
+def _on(node: str) -> str:
+    return f" on {node}" if node else ""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

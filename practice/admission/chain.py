@@ -1,0 +1,152 @@
+"""The admission chain: which defaults and checks each kind of object passes on its way into storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.admission import jobs, jobset, kueue, pods, quotas
+from practice.admission.networks import ask_for_networks
+from practice.admission.pod_faults import pod_faults
+from practice.controllers.jobset_children import PREFIX
+from practice.controllers.kueue.words import IN_USE
+from practice.controllers.objects import annotations_of
+from practice.objects.refusal import ApiError, invalid
+from practice.objects.resources import (
+    CLUSTERQUEUES,
+    JOBS,
+    JOBSETS,
+    LOCALQUEUES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    WORKLOADS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.clock import Clock
+    from practice.objects.refusal import Cause, Object
+    from practice.objects.resources import Resource
+    from practice.objects.storage import Operation, Storage
+
+
+_WITH_SPEC = (CLUSTERQUEUES, JOBS, JOBSETS, LOCALQUEUES, NODES, WORKLOADS)
+
+
+class AdmissionChain:
+    """What the API server and the webhooks of JobSet and Kueue do to objects before they are stored."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._create: dict[Resource, Callable[[Object], None]] = {
+            PODS: self._new_pod,
+            JOBS: self._new_job,
+            JOBSETS: self._new_jobset,
+            CLUSTERQUEUES: self._new_cluster_queue,
+            LOCALQUEUES: _new_local_queue,
+            WORKLOADS: self._new_workload,
+            NAMESPACES: _new_namespace,
+            NODES: _new_node,
+            SERVICES: _new_service,
+        }
+        self._update: dict[Resource, Callable[[Object, Object], None]] = {
+            NODES: lambda node, _: _check_node(node),
+            JOBS: self._changed_job,
+            JOBSETS: self._changed_jobset,
+        }
+
+    def __call__(self, operation: Operation, resource: Resource, new: Object, old: Object | None) -> Object:
+        """Default and check one object; ApiError when it is refused."""
+        if resource in _WITH_SPEC and new.get("spec") is None:
+            new["spec"] = {}
+        if operation == "CREATE":
+            self._create.get(resource, _nothing)(new)
+            quotas.check(self._storage, resource, new)
+        elif operation == "UPDATE" and resource in self._update and old is not None:
+            self._update[resource](new, old)
+        return new
+
+    def _new_pod(self, pod: Object) -> None:
+        pods.default_pod(pod, self._storage, self._clock)
+        ask_for_networks(pod, self._storage)
+        _refuse(PODS, pod, list(pod_faults(pod["spec"], "spec", template=False)))
+        if PREFIX + "jobset-name" in annotations_of(pod):
+            pod["metadata"].setdefault("labels", {})[PREFIX + "priority"] = str(pod["spec"]["priority"])
+
+    def _new_job(self, job: Object) -> None:
+        kueue.default_queue_and_suspend(job, self._storage)
+        jobs.default_job(job)
+        _refuse(JOBS, job, jobs.job_faults(job))
+        kueue.refuse("vjob.kb.io", kueue.managed_job_faults(job))
+
+    def _new_jobset(self, new: Object) -> None:
+        jobset.default_jobset(new)
+        kueue.default_queue_and_suspend(new, self._storage)
+        _refuse(JOBSETS, new, jobset.repeated(new))
+        _refuse(JOBSETS, new, jobset.jobset_faults(new), webhook="vjobset.kb.io")
+        kueue.refuse("vjobset.kb.io", kueue.managed_job_faults(new))
+
+    def _new_workload(self, workload: Object) -> None:
+        workload["spec"].setdefault("active", True)
+        meta = workload["metadata"]
+        if IN_USE not in meta.setdefault("finalizers", []):
+            meta["finalizers"].append(IN_USE)
+
+    def _new_cluster_queue(self, queue: Object) -> None:
+        kueue.default_cluster_queue(queue)
+        kueue.refuse("vclusterqueue.kb.io", kueue.cluster_queue_faults(queue))
+
+    def _changed_job(self, new: Object, old: Object) -> None:
+        kueue.refuse("vjob.kb.io", kueue.managed_job_changes(new, old))
+        _refuse(JOBS, new, jobs.job_changes(new, old))
+
+    def _changed_jobset(self, new: Object, old: Object) -> None:
+        jobset.default_jobset(new)
+        kueue.refuse("vjobset.kb.io", kueue.managed_job_changes(new, old))
+        _refuse(JOBSETS, new, jobset.jobset_changes(new, old), webhook="vjobset.kb.io")
+
+
+def _refuse(resource: Resource, obj: Object, faults: list[Cause], *, webhook: str = "") -> None:
+    if not faults:
+        return
+    error = invalid(resource, obj["metadata"].get("name", ""), faults)
+    if webhook:
+        text = f'admission webhook "{webhook}" denied the request: {error.message}'
+        error = ApiError(error.status, error.reason, text, error.details)
+    raise error
+
+
+def _nothing(_: Object) -> None:
+    """Most kinds get no defaults here."""
+
+
+def _new_namespace(namespace: Object) -> None:
+    name = namespace["metadata"]["name"]
+    namespace["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+    namespace.setdefault("status", {})["phase"] = "Active"
+
+
+def _new_node(node: Object) -> None:
+    node.setdefault("status", {})
+    _check_node(node)
+
+
+def _check_node(node: Object) -> None:
+    _refuse(NODES, node, pods.taint_faults(node["spec"].get("taints") or (), "spec.taints"))
+
+
+def _new_local_queue(queue: Object) -> None:
+    queue["spec"].setdefault("clusterQueue", "")
+    queue["spec"].setdefault("stopPolicy", "None")
+
+
+def _new_service(service: Object) -> None:
+    spec = service.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))

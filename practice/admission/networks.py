@@ -1,0 +1,62 @@
+"""The networks that a pod asks for by annotation, as GKE's webhook turns them into resources of a node.
+
+A node has one card for each Network of the kind Device, so one pod at a time has it; the second waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from practice.controllers.objects import annotations_of
+from practice.objects.refusal import ApiError, Object
+from practice.objects.resources import NETWORKS
+
+if TYPE_CHECKING:
+    from practice.objects.storage import Storage
+
+INTERFACES, DEFAULT = "networking.gke.io/interfaces", "networking.gke.io/default-interface"
+PREFIX = "networking.gke.io.networks/"
+POD_NETWORK = "default"
+"""The Network of every pod's own first interface, of which there is no lack."""
+_HOOK = "mutating-webhook.multi-network.gke.io"
+
+
+class _Interface(msgspec.Struct, rename="camel"):
+    interface_name: str
+    network: str
+
+
+def resources_of(network: str) -> tuple[str, str]:
+    """Return what a node counts of a network: its card, and the card's address."""
+    return f"{PREFIX}{network}", f"{PREFIX}{network}.IP"
+
+
+def ask_for_networks(pod: Object, storage: Storage) -> None:
+    """Add to the first container what its pod's interfaces take; ApiError 403 for a Network that is not there."""
+    notes, spec = annotations_of(pod), pod["spec"]
+    text = notes.get(INTERFACES)
+    if text is None or spec.get("hostNetwork"):
+        return
+    try:
+        asked = msgspec.json.decode(text, type=list[_Interface])
+    except msgspec.MsgspecError as error:
+        raise _refused(f"annotation {INTERFACES} cannot be read: {error}") from error
+    names = [each.interface_name for each in asked]
+    first = notes.get(DEFAULT)
+    if first is not None and first not in names:
+        raise _refused(f'default interface "{first}" is none of the interfaces of the pod')
+    if len(set(names)) < len(names):
+        raise _refused(f"annotation {INTERFACES} names an interface twice")
+    for each in asked:
+        if storage.find(NETWORKS, "", each.network) is None:
+            raise _refused(f'networks.networking.gke.io "{each.network}" not found')
+    wanted = [name for each in asked if each.network != POD_NETWORK for name in resources_of(each.network)]
+    resources = spec["containers"][0].setdefault("resources", {})
+    for side in ("limits", "requests") if wanted else ():
+        resources[side] = {**(resources.get(side) or {}), **dict.fromkeys(wanted, "1")}
+
+
+def _refused(why: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'admission webhook "{_HOOK}" denied the request: {why}')

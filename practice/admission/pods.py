@@ -1,0 +1,185 @@
+"""Pods and pod templates: the defaults of the API server, priority, tolerations, the service account's token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from practice.admission.fields import invalid, qualified_name_faults, required, unsupported
+from practice.admission.pod_faults import EFFECTS
+from practice.clock import stamp
+from practice.objects.refusal import Object, forbidden
+from practice.objects.resources import PODS, PRIORITYCLASSES, SERVICEACCOUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from practice.clock import Clock
+    from practice.objects.refusal import Cause
+    from practice.objects.storage import Storage
+
+_WAIT_SECONDS = 300
+_EXTENDED = "nvidia.com/gpu"
+
+
+def default_spec(spec: Object) -> None:
+    """Fill in what the API server fills in, for pods and for pod templates."""
+    for name, value in (
+        ("restartPolicy", "Always"),
+        ("dnsPolicy", "ClusterFirst"),
+        ("schedulerName", "default-scheduler"),
+        ("terminationGracePeriodSeconds", 30),
+    ):
+        spec.setdefault(name, value)
+    spec.setdefault("securityContext", {})
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        _default_container(container)
+    for volume in spec.get("volumes") or ():
+        for kind in ("configMap", "secret"):
+            if kind in volume:
+                volume[kind].setdefault("defaultMode", 420)
+
+
+def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
+    """Fill in what only a pod has: priority, tolerations, its scheduling gates' condition, its class of service."""
+    spec = pod["spec"]
+    default_spec(spec)
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        resources = container["resources"]
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+        for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+            port.setdefault("hostPort", port.get("containerPort"))
+    spec.setdefault("enableServiceLinks", True)
+    spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    _find_account(pod, storage)
+    _set_priority(pod, storage)
+    _mount_token(pod)
+    for key in ("not-ready", "unreachable"):
+        toleration = {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
+        _tolerate(spec, {**toleration, "tolerationSeconds": _WAIT_SECONDS})
+    if any(_EXTENDED in _asked(container) for container in spec["containers"]):
+        there, wanted = spec["tolerations"], {"key": _EXTENDED, "operator": "Exists", "effect": "NoSchedule"}
+        spec["tolerations"] = there if wanted in there else [*there, wanted]
+    status = pod.setdefault("status", {})
+    status["qosClass"] = _class_of_service(spec)
+    if spec.get("schedulingGates"):
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": stamp(clock.now()),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        status["conditions"] = [gated]
+
+
+def quantities_as_text(resources: Object) -> None:
+    """Write quantities as the API server keeps them: as strings."""
+    for side in ("limits", "requests"):
+        if resources.get(side):
+            resources[side] = {name: str(value) for name, value in resources[side].items()}
+
+
+def _default_container(container: Object) -> None:
+    image = str(container.get("image", ""))
+    tag = image.rpartition("/")[2].partition(":")[2]
+    latest = tag in ("", "latest") and "@" not in image
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    resources = container.setdefault("resources", {})
+    quantities_as_text(resources)
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference:
+            reference.setdefault("apiVersion", "v1")
+
+
+def taint_faults(taints: Iterable[Object], path: str) -> list[Cause]:
+    """Return what is wrong with the taints of a node."""
+    faults: list[Cause] = []
+    for at, taint in enumerate(taints):
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        faults += [invalid(f"{path}[{at}].key", key, why) for why in qualified_name_faults(key)]
+        if not effect:
+            faults.append(required(f"{path}[{at}].effect"))
+        elif effect not in EFFECTS:
+            faults.append(unsupported(f"{path}[{at}].effect", effect, EFFECTS))
+    return faults
+
+
+def _asked(container: Object) -> dict[str, Any]:
+    return (container.get("resources") or {}).get("requests") or {}
+
+
+def _mount_token(pod: Object) -> None:
+    """Mount the service account's token, as the API server does."""
+    spec = pod["spec"]
+    name = f"kube-api-access-{pod['metadata']['uid'][:5]}"
+    if spec.get("automountServiceAccountToken") is False:
+        return
+    items = [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": items}},
+    ]
+    volume = {"name": name, "projected": {"sources": sources, "defaultMode": 420}}
+    spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+    mount = {"name": name, "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+
+
+def _find_account(pod: Object, storage: Storage) -> None:
+    name, namespace = pod["spec"]["serviceAccountName"], pod["metadata"]["namespace"]
+    if storage.find(SERVICEACCOUNTS, namespace, name) is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(PODS, _asked_name(pod), why)
+
+
+def _asked_name(pod: Object) -> str:
+    """The name by which plug-ins that change a pod know it: one that is generated comes after them."""
+    meta = pod["metadata"]
+    return str(meta.get("generateName") or meta.get("name", ""))
+
+
+def _set_priority(pod: Object, storage: Storage) -> None:
+    spec = pod["spec"]
+    name = spec.get("priorityClassName")
+    if not name:
+        chosen = next((item for item in storage.list(PRIORITYCLASSES) if item.get("globalDefault")), None)
+    else:
+        chosen = storage.find(PRIORITYCLASSES, "", name)
+        if chosen is None and not name.startswith("system-"):
+            why = f"no PriorityClass with name {name} was found"
+            raise forbidden(PODS, _asked_name(pod), why)
+    if chosen is not None:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    spec["priority"] = int(chosen["value"]) if chosen is not None else 0
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _tolerate(spec: Object, toleration: Object) -> None:
+    """Add a toleration unless there is one for the same key and effect."""
+    there = spec.setdefault("tolerations", [])
+    effects = [found.get("effect") or "NoExecute" for found in there if found.get("key") == toleration["key"]]
+    if toleration["effect"] not in effects:
+        there.append(toleration)
+
+
+def _class_of_service(spec: Object) -> str:
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    asked = [container.get("resources") or {} for container in containers]
+    if all(_guaranteed(item.get("limits") or {}, item.get("requests") or {}) for item in asked):
+        return "Guaranteed"
+    used = [item.get(side) or {} for item in asked for side in ("requests", "limits")]
+    return "Burstable" if any("cpu" in side or "memory" in side for side in used) else "BestEffort"
+
+
+def _guaranteed(limits: Object, requests: Object) -> bool:
+    return all(limits.get(key) and limits[key] == requests.get(key) for key in ("cpu", "memory"))

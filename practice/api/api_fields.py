@@ -1,0 +1,63 @@
+"""The types of the published API: which fields each has, of what type, and under which number protobuf knows them.
+
+``data/fields.txt`` holds one line per type: its name, then its fields as ``name=number type``. No type means string,
+``?`` after it that an explicit zero differs from none; ``[]`` is a list, ``{}`` a map; a nameless field is a message
+whose fields JSON shows one level higher. Custom kinds have no numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+_PACKAGES = {
+    "": "core",
+    "meta.k8s.io": "meta",
+    "rbac.authorization.k8s.io": "rbac",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A field as protobuf has it; an empty name is a message whose fields belong one level higher."""
+
+    name: str
+    type: str
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """One type: field -> type for JSON, number -> field for protobuf."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    numbers: dict[int, Numbered] = field(default_factory=dict)
+
+
+@cache
+def types() -> dict[str, Type]:
+    """Return every type by its name, such as ``core.v1.Pod``; read from the data file at the first call."""
+    text = files("practice").joinpath("data", "fields.txt").read_text(encoding="utf-8")
+    return dict(_line(line) for line in text.splitlines())
+
+
+def _line(line: str) -> tuple[str, Type]:
+    name, _, listed = line.partition(": ")
+    found = Type()
+    for one in listed.split(", "):
+        head, _, kind = one.partition(" ")
+        key, _, number = head.partition("=")
+        plain = kind.removesuffix("?") or "string"
+        if key:
+            found.fields[key] = plain
+        if number:
+            found.numbers[int(number)] = Numbered(key, plain, kind.endswith("?"))
+    return name, found
+
+
+def type_name(api_version: str, kind: str) -> str:
+    """Return the name of the type of a kind: ``batch/v1`` and ``Job`` give ``batch.v1.Job``."""
+    group, _, version = api_version.rpartition("/")
+    package = _PACKAGES.get(group, group.split(".")[0])
+    return f"{package}.{version}.{kind}" if kind != "DeleteOptions" else "meta.DeleteOptions"

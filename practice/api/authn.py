@@ -1,0 +1,179 @@
+"""Who may talk to the practice cluster: its certificates, the accounts with their tokens, and what each may do."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import secrets
+import ssl
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from console.folders import make_private
+from practice.objects.refusal import ApiError, Object
+
+if TYPE_CHECKING:
+    from practice.api.serving import Target
+
+_LIFETIME = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is allowed: verbs on kinds (``pods``, ``pods/exec``, ``jobs.batch``); ``*`` is any."""
+
+    verbs: frozenset[str]
+    resources: frozenset[str]
+
+    def allows(self, verb: str, resource: str) -> bool:
+        """Whether this rule lets the verb through."""
+        return bool(self.verbs & {verb, "*"}) and bool(self.resources & {resource, "*"})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user, the token that proves it, and its rules."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    groups: tuple[str, ...] = ("system:authenticated",)
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    lacking: set[tuple[str, str]] = field(default_factory=set)
+    """Verb and kind that it may not, whatever the rules say."""
+
+    def may(self, verb: str, group: str, resource: str) -> bool:
+        """Whether a verb on ``pods`` or ``pods/exec`` of a group is allowed."""
+        kind, slash, subresource = resource.partition("/")
+        qualified = (f"{kind}.{group}" if group else kind) + slash + subresource
+        if (verb, qualified) in self.lacking:
+            return False
+        return any(rule.allows(verb, qualified) for rule in self.rules)
+
+
+def administrator() -> Account:
+    """Return the account that may do everything."""
+    everything = Rule(frozenset("*"), frozenset("*"))
+    return Account("practice-admin", (everything,), ("system:masters", "system:authenticated"))
+
+
+def reader(*kinds: str, name: str = "practice-reader") -> Account:
+    """Return an account that may look at some kinds and change nothing; by default at pods, nodes, logs, job sets."""
+    kinds = kinds or ("pods", "pods/log", "nodes", "jobs.batch", "jobsets.jobset.x-k8s.io", "events")
+    return Account(name, (Rule(frozenset({"get", "list", "watch"}), frozenset(kinds)),))
+
+
+ANONYMOUS = Account("system:anonymous", (), ("system:unauthenticated",), token="")
+"""Who sends no token at all: known, and allowed nothing."""
+
+
+def check_access(account: Account, verb: str, target: Target) -> None:
+    """Raise ApiError 403, in the words of RBAC, when the account may not."""
+    resource = f"{target.plural}/{target.subresource}" if target.subresource else target.plural
+    if account.may(verb, target.group, resource):
+        return
+    scope = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
+    qualified = f"{target.plural}.{target.group}" if target.group else target.plural
+    subject = f'{qualified} "{target.name}"' if target.name else qualified
+    text = f'{subject} is forbidden: User "{account.name}" cannot {verb} resource "{resource}" '
+    text += f'in API group "{target.group}" {scope}'
+    details: Object = {"name": target.name, "group": target.group, "kind": target.plural}
+    raise ApiError(403, "Forbidden", text, {key: value for key, value in details.items() if value})
+
+
+class Certificates:
+    """A CA of this cluster's own and the server certificate it signed; keys are never written where others read."""
+
+    def __init__(self, host: str) -> None:
+        authority_key = ec.generate_private_key(ec.SECP256R1())
+        authority = _certificate("practice-ca", authority_key.public_key(), "practice-ca", authority_key, host="")
+        key = ec.generate_private_key(ec.SECP256R1())
+        server = _certificate("practice-apiserver", key.public_key(), "practice-ca", authority_key, host=host)
+        self.authority = authority.public_bytes(serialization.Encoding.PEM)
+        self._server = server.public_bytes(serialization.Encoding.PEM)
+        self._key = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return what a TLS listener needs."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with TemporaryDirectory() as folder:
+            chain = Path(folder, "server.pem")
+            chain.touch(mode=0o600)
+            chain.write_bytes(self._key + self._server)
+            context.load_cert_chain(chain)
+        return context
+
+
+def _certificate(
+    name: str, key: ec.EllipticCurvePublicKey, issuer: str, signer: ec.EllipticCurvePrivateKey, *, host: str
+) -> x509.Certificate:
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + _LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=not host, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(_usage(authority=not host), critical=True)
+    )
+    if host:
+        names = [x509.DNSName("localhost"), x509.DNSName("kubernetes"), x509.IPAddress(ipaddress.ip_address(host))]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return builder.sign(signer, hashes.SHA256())
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def write_kubeconfig(path: Path, url: str, authority: bytes, account: Account, namespace: str) -> None:
+    """Write a kubeconfig that only its owner can read, with one context: ``practice``."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "practice",
+        "clusters": [
+            {
+                "name": "practice",
+                "cluster": {
+                    "server": url,
+                    "certificate-authority-data": base64.b64encode(authority).decode(),
+                    "extensions": [{"name": "a4.practice", "extension": {"kind": "Practice"}}],
+                },
+            }
+        ],
+        "users": [{"name": account.name, "user": {"token": account.token}}],
+        "contexts": [
+            {"name": "practice", "context": {"cluster": "practice", "user": account.name, "namespace": namespace}}
+        ],
+    }
+    make_private(path.parent)
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

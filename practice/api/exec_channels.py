@@ -1,0 +1,104 @@
+"""A command in a container over a WebSocket: channels v4 and v5, its exit code as the last word."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import WSMsgType
+
+from practice.api.serving import flag
+from practice.objects.refusal import ApiError, Object
+from practice.runtime import Stdio
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+
+_STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+
+Run = Callable[[Stdio], Awaitable[int]]
+
+
+class _Size(msgspec.Struct):
+    Width: int = 0
+    Height: int = 0
+
+
+class ExecSession:
+    """One command: what the client sends becomes stdin and sizes, what the command writes goes to its channels."""
+
+    def __init__(self, socket: web.WebSocketResponse, query: Mapping[str, str]) -> None:
+        self.tty = flag(query, "tty")
+        self.sizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self._socket = socket
+        self._shown = {_STDOUT: flag(query, "stdout"), _STDERR: flag(query, "stderr") and not self.tty}
+        self._stdin = asyncio.StreamReader() if flag(query, "stdin") else None
+
+    async def run(self, command: Run) -> None:
+        """Run it to its end, or until the client leaves; then say how it ended."""
+        await self._send(_STDOUT if self._shown[_STDOUT] else _STATUS, b"")
+        running = asyncio.ensure_future(command(Stdio(self._write, self._stdin, self.tty, self.sizes)))
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done() and self._socket.closed:
+                return
+            with suppress(ConnectionResetError):  # the client has gone
+                await self._send(_STATUS, msgspec.json.encode(await _outcome(running)))
+        finally:
+            for task in (running, listening):
+                task.cancel()
+            await asyncio.gather(running, listening, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        async for message in self._socket:
+            if message.type is not WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel == _STDIN and self._stdin is not None and data:
+                self._stdin.feed_data(data)
+            elif channel == _RESIZE:
+                self._resize(data)
+            elif channel == _CLOSE and data[:1] == bytes([_STDIN]):
+                self._end_input()
+        self._end_input()
+
+    def _end_input(self) -> None:
+        if self._stdin is not None and not self._stdin.at_eof():
+            self._stdin.feed_eof()
+
+    def _resize(self, data: bytes) -> None:
+        with suppress(msgspec.DecodeError):  # as the kubelet: what is no size changes nothing
+            size = msgspec.json.decode(data, type=_Size)
+            self.sizes.put_nowait((size.Width, size.Height))
+
+    async def _write(self, channel: int, data: bytes) -> None:
+        if self.tty:
+            channel = _STDOUT
+        if self._shown.get(channel) and data:
+            await self._send(channel, data)
+
+    async def _send(self, channel: int, data: bytes) -> None:
+        await self._socket.send_bytes(bytes([channel]) + data)
+
+
+async def _outcome(running: asyncio.Future[int]) -> Object:
+    """Return the Status a client reads the exit code from."""
+    try:
+        code = await running
+    except ApiError as refusal:
+        return refusal.to_status()
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }

@@ -1,0 +1,138 @@
+"""Lists in pages: one picture of the objects, handed out part by part until it is too old."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from practice.api.serving import number, resource_version
+from practice.objects.refusal import ApiError, Object, bad_request, expired
+from practice.objects.selectors import Predicate, fields_match, labels_match
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from practice.objects.resources import Resource
+    from practice.objects.storage import Storage
+
+_KEPT_PICTURES = 64
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+def selection(query: Mapping[str, str], resource: Resource, name: str = "") -> Predicate | None:
+    """Return the question the selectors of a query ask, None when they ask nothing."""
+    asked: list[Predicate] = []
+    if query.get("labelSelector"):
+        asked.append(labels_match(query["labelSelector"]))
+    fields = query.get("fieldSelector", "")
+    if name:
+        fields = f"{fields},metadata.name={name}".lstrip(",")
+    if fields:
+        asked.append(fields_match(fields, resource))
+    if not asked:
+        return None
+    return asked[0] if len(asked) == 1 else lambda obj: all(matches(obj) for matches in asked)
+
+
+class Lists:
+    """Answers lists; remembers the objects of the last paged ones, so that their pages fit together."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._pictures: OrderedDict[tuple[Resource, str, int], list[Object]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Make every continue token too old, as a compaction does."""
+        self._pictures.clear()
+
+    def page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], Object]:
+        """Return the objects of one page and the list's metadata; ApiError 410 when its picture is gone."""
+        matches = selection(query, resource)
+        token = query.get("continue", "")
+        objects, version, start = (
+            self._resume(resource, namespace, token) if token else self._begin(resource, namespace, query)
+        )
+        limit = number(query, "limit") or 0
+        meta: Object = {"resourceVersion": str(version)}
+        found: list[Object] = []
+        for at in range(start, len(objects)):
+            if limit and len(found) == limit and (matches is None or any(map(matches, objects[at:]))):
+                meta |= self._rest(resource, namespace, objects, version, at, counted=matches is None)
+                break
+            if matches is None or matches(objects[at]):
+                found.append(objects[at])
+        return found, meta
+
+    def _begin(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], int, int]:
+        newest = self._storage.version
+        asked = resource_version(query)
+        if asked > newest:
+            text = f"Too large resource version: {asked}, current: {newest}"
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            raise ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
+        if query.get("resourceVersionMatch") == "Exact" and asked != newest:
+            kept = self._pictures.get((resource, namespace, asked))
+            if kept is None:
+                raise expired(asked, newest)
+            return kept, asked, 0
+        return self._storage.list(resource, namespace), newest, 0
+
+    def _resume(self, resource: Resource, namespace: str, token: str) -> tuple[list[Object], int, int]:
+        try:
+            read = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            version, key = int(read["rv"]), tuple(read["start"])
+        except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError):
+            text = "invalid continue token: continue key is not valid: "
+            raise bad_request(f"{text}it cannot be decoded") from None
+        inconsistent = version < 0
+        if inconsistent:
+            objects, version = self._storage.list(resource, namespace), self._storage.version
+        else:
+            kept = self._pictures.get((resource, namespace, version))
+            if kept is None:
+                meta = {"continue": _token(-1, key)}
+                raise PageGoneError(meta)
+            objects = kept
+        start = next((at for at, obj in enumerate(objects) if _key(obj) >= key), len(objects))
+        return objects, version, start
+
+    def _rest(
+        self, resource: Resource, namespace: str, objects: list[Object], version: int, at: int, *, counted: bool
+    ) -> Object:
+        self._pictures[resource, namespace, version] = objects
+        while len(self._pictures) > _KEPT_PICTURES:
+            self._pictures.popitem(last=False)
+        meta: Object = {"continue": _token(version, _key(objects[at]))}
+        if counted:
+            meta["remainingItemCount"] = len(objects) - at
+        return meta
+
+
+class PageGoneError(ApiError):
+    """410 for a page whose picture is gone; its metadata carries a token with which the rest may still be read."""
+
+    def __init__(self, meta: Object) -> None:
+        super().__init__(410, "Expired", _TOO_OLD)
+        self.meta = meta
+
+    def to_status(self) -> Object:
+        """Return the Status object, with the token."""
+        return {**super().to_status(), "metadata": self.meta}
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+
+def _token(version: int, key: tuple[str, ...]) -> str:
+    content = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": version, "start": list(key)})
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")

@@ -1,0 +1,272 @@
+"""Who set which field: kept at every write, and what server-side apply decides by."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from practice.objects.field_sets import (
+    INTERIOR,
+    FieldPath,
+    FieldSet,
+    fields_of,
+    from_fields_v1,
+    named_items,
+    nodes_of,
+    to_fields_v1,
+    written,
+)
+from practice.objects.lifecycle import copy_of, timestamp
+from practice.objects.merge_keys import Path, is_atomic_map
+from practice.objects.refusal import ApiError, Object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from practice.api.serving import Target
+
+UPDATE, APPLY = "Update", "Apply"
+
+_SYSTEM = (
+    "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds "
+    "managedFields selfLink generateName"
+)
+_ALWAYS_THERE = frozenset(
+    tuple(f"f:{name}" for name in path.split("."))
+    for path in (
+        "spec",
+        "status",
+        "spec.containers",
+        "spec.template",
+        "spec.template.metadata",
+        "spec.template.spec",
+        "spec.template.spec.containers",
+    )
+)
+"""What a new object of a built-in kind has before anybody sets it."""
+_NEVER_OWNED = frozenset(("f:metadata", f"f:{name}") for name in _SYSTEM.split())
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What one manager owns by one way of writing."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+    fields: FieldSet
+    time: str
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        version = "" if self.operation == APPLY else self.api_version
+        return (self.manager, self.operation, version, self.subresource)
+
+    def described(self) -> str:
+        """Return the words a conflict names it by."""
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+
+    def without(self, fields: Iterable[FieldPath]) -> _Entry:
+        """Return it with less."""
+        return replace(self, fields=self.fields.difference(fields))
+
+    def to_json(self) -> Object:
+        entry: Object = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
+        entry |= {"time": self.time, "fieldsType": "FieldsV1", "fieldsV1": to_fields_v1(self.fields)}
+        if self.subresource:
+            entry["subresource"] = self.subresource
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """What two versions of an object do not have in common."""
+
+    changed: FieldSet
+    """Added, or with another value."""
+    removed: FieldSet
+
+    @classmethod
+    def between(cls, old: Object | None, new: Object, target: Target) -> _Difference:
+        before, after = _nodes(old or {}, target), _nodes(new, target)
+        changed = frozenset(steps for steps, value in after.items() if steps not in before or before[steps] != value)
+        changed -= {steps for steps in changed if after[steps] is INTERIOR and steps in before}
+        if old is None and not target.served.resource.custom:
+            changed -= _ALWAYS_THERE
+        return cls(changed, frozenset(before.keys() - after.keys()))
+
+
+def record_update(old: Object | None, new: Object, manager: str, target: Target) -> Object:
+    """Return the new object with managedFields that give all it changed to its manager."""
+    given = new["metadata"].get("managedFields")
+    entries = [] if given in ([], [{}]) else _entries(new if given else old)
+    if old is not None and not entries:
+        # Who set what is only kept for objects of which it is known from the beginning, or since the first apply.
+        return new
+    difference = _Difference.between(old, new, target)
+    if old is not None and given is not None and not difference.changed and not difference.removed:
+        return new
+    version, subresource = target.served.api_version, target.subresource
+    own = _Entry(manager, UPDATE, version, subresource, difference.changed, timestamp(time.time()))
+    kept = []
+    for entry in entries:
+        if entry.identity == own.identity:
+            fields = (entry.fields - difference.removed) | difference.changed
+            own = replace(own, fields=fields, time=own.time if difference.changed else entry.time)
+        else:
+            kept.append(entry.without(difference.changed | difference.removed))
+    return _with(new, [*kept, own])
+
+
+def apply(old: Object | None, applied: Object, manager: str, target: Target, *, force: bool) -> Object:
+    """Return the object with what a manager applies merged in, and without what it applied before and no longer does.
+
+    ApiError 409 when others own fields with other values, unless ``force`` takes them over.
+    """
+    applied = copy_of(applied)
+    owned = fields_of(_nodes(applied, target))
+    own = _Entry(manager, APPLY, target.served.api_version, target.subresource, owned, timestamp(time.time()))
+    if old is None:
+        return _with(applied, [own])
+    entries = _entries(old) or [_before_first_apply(old, target)]
+    others = [entry for entry in entries if entry.identity != own.identity]
+    mine = next((entry for entry in entries if entry.identity == own.identity), None)
+    merged = _merge(copy_of(old), applied, ())
+    _prune(merged, mine.fields if mine else frozenset(), [own, *others])
+    difference = _Difference.between(old, merged, target)
+    conflicts = [(entry, steps) for entry in others for steps in sorted(entry.fields & difference.changed)]
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    if mine and mine.fields == owned and _plain(merged) == _plain(old):
+        own = replace(own, time=mine.time)
+    kept = [entry.without(difference.removed | {steps for _, steps in conflicts}) for entry in others]
+    return _with(merged, [*kept, own])
+
+
+def _before_first_apply(old: Object, target: Target) -> _Entry:
+    """Return who owns all of an object that was not tracked until it is applied to."""
+    fields = _Difference.between(None, old, target).changed
+    return _Entry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
+
+
+def _prune(obj: Object, before: FieldSet, entries: list[_Entry]) -> None:
+    """Take out what a manager set before and nobody sets now; a list item goes whole."""
+    held = frozenset[FieldPath]().union(*(entry.fields for entry in entries))
+    for steps in sorted(before - held, key=len):
+        if not any(other[: len(steps)] == steps for other in held):
+            _remove(obj, steps)
+
+
+def _entries(obj: Object | None) -> list[_Entry]:
+    found = []
+    for one in (obj or {}).get("metadata", {}).get("managedFields") or []:
+        fields = from_fields_v1(one.get("fieldsV1") or {})
+        names = (one.get("manager", ""), one.get("operation", UPDATE), one.get("apiVersion", ""))
+        found.append(_Entry(*names, one.get("subresource", ""), fields - {()}, one.get("time", "")))
+    return found
+
+
+def _with(obj: Object, entries: list[_Entry]) -> Object:
+    listed = [entry.to_json() for entry in entries if entry.fields]
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": listed}}
+
+
+def _nodes(obj: Object, target: Target) -> dict[FieldPath, Any]:
+    """Return the nodes of an object that a write to this target can own."""
+    has_status = target.served.resource.status
+    own = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+    return {
+        steps: value
+        for steps, value in nodes_of(own).items()
+        if steps[:2] not in _NEVER_OWNED
+        and steps != ("f:metadata",)
+        and not (has_status and (steps[0] == "f:status") != (target.subresource == "status"))
+    }
+
+
+def _plain(obj: Object) -> Object:
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
+
+
+def _conflict(conflicts: list[tuple[_Entry, FieldPath]]) -> ApiError:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {entry.described()}", "field": written(steps)}
+        for entry, steps in conflicts
+    ]
+    if len(conflicts) == 1:
+        entry, steps = conflicts[0]
+        text = f"Apply failed with 1 conflict: conflict with {entry.described()}: {written(steps)}"
+        return ApiError(409, "Conflict", text, {"causes": causes})
+    lines = []
+    for entry in sorted({entry.identity: entry for entry, _ in conflicts}.values(), key=lambda entry: entry.identity):
+        lines.append(f"conflicts with {entry.described()}:")
+        lines += [f"- {written(steps)}" for other, steps in conflicts if other.identity == entry.identity]
+    text = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    return ApiError(409, "Conflict", text, {"causes": causes})
+
+
+def _merge(live: Any, applied: Any, path: Path) -> Any:
+    if isinstance(applied, dict) and isinstance(live, dict) and not is_atomic_map(path):
+        for key, value in applied.items():
+            if value is None:
+                live.pop(key, None)
+            else:
+                live[key] = _merge(live.get(key), value, (*path, key))
+        return live
+    if isinstance(applied, list) and isinstance(live, list):
+        before, wanted = named_items(live, path), named_items(applied, path)
+        if before is not None and wanted is not None:
+            merged = {
+                step: _merge(before[step], item, path) if step in before else item for step, item in wanted.items()
+            }
+            return _in_order(before, merged)
+    return applied
+
+
+def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
+    """Return applied items in their order, and those only others have where they stood, ahead of new ones."""
+    others, applied = list(before), list(merged)
+    items: list[Any] = []
+    while others or applied:
+        if others and others[0] not in merged:
+            items.append(before[others.pop(0)])
+        elif applied:
+            step = applied.pop(0)
+            items.append(merged[step])
+            if step in others:
+                others.remove(step)
+    return items
+
+
+def _remove(obj: Object, steps: FieldPath) -> None:
+    """Take away what stands at a path, and the maps and lists that are empty then."""
+    places: list[tuple[Any, str, Path]] = []
+    place: Any = obj
+    path: Path = ()
+    for step in steps:
+        inner = _below(place, path)
+        if step not in inner:
+            return
+        places.append((place, step, path))
+        place = inner[step]
+        path = (*path, step[2:] if step.startswith("f:") else "")
+    for at, (container, step, inner_path) in enumerate(reversed(places)):
+        left = _below(container, inner_path)[step]
+        if at and left:
+            return
+        if isinstance(container, dict):
+            del container[step[2:]]
+        else:
+            container.remove(left)
+
+
+def _below(place: Any, path: Path) -> dict[str, Any]:
+    """Return step -> value of what is directly in a map or a map-like list."""
+    if isinstance(place, dict):
+        return {f"f:{key}": value for key, value in place.items()}
+    return (named_items(place, path) or {}) if isinstance(place, list) else {}

@@ -1,0 +1,109 @@
+"""A container's log over HTTP: the options that choose lines, and following what is still printed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from practice.api.serving import flag, number
+from practice.objects.refusal import ApiError, Cause
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from practice.runtime import ContainerLog
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Which part of a log is asked for; ``since`` is epoch seconds, 0 for all."""
+
+    follow: bool
+    previous: bool
+    timestamps: bool
+    tail: int | None
+    since: float
+    limit: int | None
+
+    @classmethod
+    def from_now_on(cls) -> LogOptions:
+        """Return what attaching to a container shows: the future."""
+        return cls(follow=True, previous=False, timestamps=False, tail=0, since=0, limit=None)
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> LogOptions:
+        """Read the query of a log request; ApiError 422 for values that make no sense."""
+        tail, limit, seconds = number(query, "tailLines"), number(query, "limitBytes"), number(query, "sinceSeconds")
+        since_time = query.get("sinceTime", "")
+        wrong: list[Cause] = []
+        if tail is not None and tail < 0:
+            wrong.append(_invalid("tailLines", str(tail), "must be greater than or equal to 0"))
+        if limit is not None and limit < 1:
+            wrong.append(_invalid("limitBytes", str(limit), "must be greater than 0"))
+        if seconds is not None and since_time:
+            text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+            wrong.append(Cause("", f"Forbidden: {text}", "FieldValueForbidden"))
+        if seconds is not None and seconds < 1:
+            wrong.append(_invalid("sinceSeconds", str(seconds), "must be greater than 0"))
+        if wrong:
+            raise _refuse(wrong)
+        since = _moment(since_time) if since_time else time.time() - seconds if seconds else 0.0
+        return cls(flag(query, "follow"), flag(query, "previous"), flag(query, "timestamps"), tail, since, limit)
+
+
+def _invalid(field: str, value: str, text: str) -> Cause:
+    return Cause(field, f"Invalid value: {value}: {text}", "FieldValueInvalid")
+
+
+def _refuse(wrong: list[Cause]) -> ApiError:
+    sentences = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in wrong]
+    joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    causes = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in wrong]
+    return ApiError(422, "Invalid", f'PodLogOptions "" is invalid: {joined}', {"causes": causes})
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        message = f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}" as "2006"'
+        raise ApiError(400, "BadRequest", message) from None
+
+
+async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
+    """Yield the chosen bytes of a log, and while following what comes after, until the container ends."""
+    at = 0 if options.tail is None else max(len(log.lines) - options.tail, 0)
+    left, begins = options.limit, True
+    while True:
+        end = len(log.lines)
+        chunk = b"".join(_lines(log, options, at, end, begins=begins))
+        begins = chunk.endswith(b"\n") if chunk else begins
+        at = end
+        if left is not None:
+            chunk = chunk[:left]
+            left -= len(chunk)
+        if chunk:
+            yield chunk
+        if left == 0 or not options.follow or (log.ended and at == len(log.lines)):
+            return
+        if at == len(log.lines):
+            await log.wait(at)
+
+
+def _lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins: bool) -> list[bytes]:
+    """Return these lines; ``begins`` says that the first one does not continue what was sent before."""
+    lines = []
+    for at, (moment, line) in enumerate(log.lines[start:end], start):
+        if moment < options.since:
+            continue
+        head = _stamp(moment) if options.timestamps and begins else b""
+        begins = at not in log.parts
+        lines.append(head + line + b"\n" if begins else head + line)
+    return lines
+
+
+def _stamp(moment: float) -> bytes:
+    whole, nanoseconds = divmod(round(moment * 1e9), 10**9)
+    return datetime.fromtimestamp(whole, UTC).strftime(f"%Y-%m-%dT%H:%M:%S.{nanoseconds:09d}Z ").encode()

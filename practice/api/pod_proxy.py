@@ -1,0 +1,86 @@
+"""HTTP to a port of a pod through the API server: ``pods/NAME:PORT/proxy/PATH``."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from practice.api.authn import check_access
+from practice.objects.refusal import ApiError, bad_request
+from practice.objects.resources import PODS
+
+if TYPE_CHECKING:
+    from practice.api.authn import Account
+    from practice.api.serving import Target
+    from practice.objects.storage import Storage
+    from practice.runtime import Runtime
+
+_VERBS = {"GET": "get", "HEAD": "get", "OPTIONS": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+_OWN = frozenset({"host", "connection", "authorization", "content-length", "accept-encoding", "transfer-encoding"})
+"""Headers of the request that are not the pod's."""
+_LATE = 30.0
+
+
+async def proxied(
+    request: web.Request, target: Target, account: Account, storage: Storage, runtime: Runtime
+) -> web.Response:
+    """Carry one request to a pod and its answer back; ApiError 503 when nothing answers there."""
+    _, _, path = target.subresource.partition("/")
+    name, port = _named(target.name)
+    check_access(account, _VERBS.get(request.method, "delete"), replace(target, name=name, subresource="proxy"))
+    pod = storage.get(PODS, target.namespace, name)
+    port = port or _first_port(pod["spec"]["containers"])
+    if not pod["status"].get("podIP"):
+        raise bad_request("address not allowed")
+    try:
+        async with asyncio.timeout(_LATE):
+            head, body = await _carry(request, path, await runtime.dial(target.namespace, name, port))
+    except (OSError, ApiError, TimeoutError, asyncio.IncompleteReadError) as error:
+        text = f"error trying to reach service: dial tcp {pod['status']['podIP']}:{port}: {error}"
+        raise ApiError(503, "ServiceUnavailable", text) from error
+    status, headers = _read(head)
+    return web.Response(status=status, body=body, headers={"Content-Type": headers.get("content-type", "text/plain")})
+
+
+def _named(text: str) -> tuple[str, int]:
+    """Return the name and the port, 0 if none is given, of ``NAME``, ``NAME:PORT`` or ``SCHEME:NAME:PORT``."""
+    parts = text.split(":")
+    if len(parts) == 3:
+        parts = parts[1:]
+    if len(parts) > 2 or (len(parts) == 2 and parts[1] and not parts[1].isdecimal()):
+        raise bad_request(f'invalid pod request "{text}"')
+    return parts[0], int(parts[1]) if len(parts) == 2 and parts[1] else 0
+
+
+def _first_port(containers: list[dict[str, list[dict[str, int]]]]) -> int:
+    return next((port["containerPort"] for one in containers for port in one.get("ports") or ()), 80)
+
+
+async def _carry(
+    request: web.Request, path: str, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]
+) -> tuple[bytes, bytes]:
+    """Ask in HTTP/1.0, so that the answer comes in one piece and ends with the connection."""
+    reader, writer = streams
+    body = await request.read()
+    query = f"?{request.query_string}" if request.query_string else ""
+    lines = [f"{request.method} /{path}{query} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}"]
+    lines += [f"{key}: {value}" for key, value in request.headers.items() if key.lower() not in _OWN]
+    try:
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        await writer.drain()
+        head = await reader.readuntil(b"\r\n\r\n")
+        return head, await reader.read()
+    finally:
+        writer.close()
+
+
+def _read(head: bytes) -> tuple[int, dict[str, str]]:
+    first, *rest = head.decode("latin-1").strip().split("\r\n")
+    word = first.split()[1:2]
+    status = int(word[0]) if word and word[0].isdecimal() else HTTPStatus.BAD_GATEWAY
+    pairs = (line.partition(":") for line in rest)
+    return status, {key.strip().lower(): value.strip() for key, _, value in pairs}

@@ -1,0 +1,142 @@
+"""Protobuf bodies, which Go clients send for built-in kinds: bytes in, the same object as JSON data out."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from practice.api.api_fields import type_name, types
+from practice.objects.refusal import ApiError, Object, bad_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MEDIA = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+
+
+def decode_protobuf(body: bytes) -> Object:
+    """Return the object of a protobuf body; ApiError 415 for a kind that is not known, 400 when it cannot be read."""
+    if not body.startswith(_MAGIC):
+        raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    try:
+        envelope = dict(_fields(body[len(_MAGIC) :]))
+        head = {number: _text(value) for number, value in _fields(envelope.get(1, b""))}
+        version, kind = head.get(1, ""), head.get(2, "")
+        root = type_name(version, kind)
+        if root not in types():
+            text = f"the body of the request was in an unknown format - {kind} is read as application/json only"
+            raise ApiError(415, "UnsupportedMediaType", text)
+        return {"apiVersion": version, "kind": kind, **_message(root, envelope.get(2, b""))}
+    except (IndexError, ValueError) as error:
+        raise bad_request(f"the protobuf body cannot be read: {error}") from error
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+        elif wire == 2:
+            size, at = _varint(data, at)
+            if at + size > len(data):
+                raise ValueError("unexpected end")
+            yield number, data[at : at + size]
+            at += size
+        elif wire in (1, 5):
+            at += 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"wire type {wire}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def _message(kind: str, data: bytes) -> Object:
+    found: Object = {}
+    numbers = types()[kind].numbers
+    for number, raw in _fields(data):
+        known = numbers.get(number)
+        if known is None:
+            continue
+        value = _value(known.type, raw)
+        if not known.name:
+            found.update(value)
+        elif known.type.startswith("[]"):
+            found.setdefault(known.name, []).append(value)
+        elif known.type.startswith("{}"):
+            found.setdefault(known.name, {}).update(value)
+        elif known.optional or value or isinstance(value, dict):
+            # Go writes the zero of a field that is not optional, and leaves it out of JSON.
+            found[known.name] = value
+    return found
+
+
+def _value(kind: str, raw: Any) -> Any:
+    if kind.startswith("[]"):
+        return _value(kind[2:], raw)
+    if kind.startswith("{}"):
+        pair = dict(_fields(raw))
+        return {_text(pair.get(1, b"")): _value(kind[2:], pair.get(2, b""))}
+    if kind in _SCALARS:
+        return _SCALARS[kind](raw)
+    return _message(kind, raw)
+
+
+def _whole(raw: Any) -> int:
+    return int(raw - (1 << 64) if raw >= 1 << 63 else raw)
+
+
+def _quantity(raw: bytes) -> str:
+    return _text(dict(_fields(raw)).get(1, b""))
+
+
+def _number_or_text(raw: bytes) -> int | str:
+    parts = dict(_fields(raw))
+    return _text(parts.get(3, b"")) if parts.get(1) else _whole(parts.get(2, 0))
+
+
+def _embedded(raw: bytes) -> Any:
+    return msgspec.json.decode(dict(_fields(raw)).get(1, b"null"))
+
+
+def _time(raw: bytes) -> str | None:
+    seconds = _whole(dict(_fields(raw)).get(1, 0))
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds > 0 else None
+
+
+def _micro_time(raw: bytes) -> str | None:
+    whole = _time(raw)
+    nanoseconds = dict(_fields(raw)).get(2, 0)
+    return f"{whole[:-1]}.{nanoseconds // 1000:06d}Z" if whole else None
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "int32": _whole,
+    "int64": _whole,
+    "bool": bool,
+    "bytes": lambda raw: base64.b64encode(raw).decode(),
+    "quantity": _quantity,
+    "int-or-string": _number_or_text,
+    "time": _time,
+    "microtime": _micro_time,
+    "any": _embedded,
+}

@@ -1,0 +1,61 @@
+"""Fields of custom kinds that must be there, as their definitions say.
+
+``data/required.txt`` holds one line per kind: its type name, then paths with the names that must stand there; ``[]`` is
+every item of a list.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from practice.api.api_fields import type_name
+from practice.objects.refusal import Cause, Object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.api.serving import Served
+
+
+@cache
+def _rules() -> dict[str, list[tuple[list[str], list[str]]]]:
+    """Return type -> (path, names that must be there)."""
+    rules = {}
+    text = files("practice").joinpath("data", "required.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        name, _, listed = line.partition(": ")
+        pairs = (one.split(" ") for one in listed.split(", "))
+        rules[name] = [(path.split("."), names) for path, *names in pairs]
+    return rules
+
+
+def missing_fields(served: Served, obj: Object, subresource: str) -> list[Cause]:
+    """Return a cause for every field that is missing in what a write to this subresource can change."""
+    causes = []
+    for path, names in _rules().get(type_name(served.api_version, served.resource.kind), []):
+        if (path[0] == "status") != (subresource == "status"):
+            continue
+        for place, node in _nodes(obj, path, ""):
+            for name in names:
+                if name not in node:
+                    causes.append(Cause(f"{place}.{name}".lstrip("."), "Required value", "FieldValueRequired"))
+    return causes
+
+
+def _nodes(node: Any, path: list[str], place: str) -> Iterator[tuple[str, Object]]:
+    """Yield every map at a path, with its concrete path."""
+    if not path or path == [""]:
+        if isinstance(node, dict):
+            yield place, node
+        return
+    if not isinstance(node, dict):
+        return
+    name = path[0].removesuffix("[]")
+    inner, here = node.get(name), f"{place}.{name}".lstrip(".")
+    if path[0].endswith("[]"):
+        for at, item in enumerate(inner or ()):
+            yield from _nodes(item, path[1:], f"{here}[{at}]")
+    else:
+        yield from _nodes(inner, path[1:], here)

@@ -1,0 +1,65 @@
+"""Questions an account asks about itself: may I, what may I, who am I."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from practice.api.schema import conform_request
+
+if TYPE_CHECKING:
+    from practice.api.authn import Account, Rule
+    from practice.api.serving import Target
+    from practice.objects.refusal import Object
+
+_REVIEWS = {
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): "SelfSubjectAccessReview",
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): "SelfSubjectRulesReview",
+    ("authentication.k8s.io", "selfsubjectreviews"): "SelfSubjectReview",
+}
+
+
+def is_review(target: Target) -> bool:
+    """Whether a POST to this path asks such a question."""
+    return target.version == "v1" and (target.group, target.plural) in _REVIEWS
+
+
+def review(target: Target, body: Any, account: Account) -> Object:
+    """Return the question with its answer as status."""
+    kind = _REVIEWS[target.group, target.plural]
+    body = conform_request(body, f"{target.group}/v1", kind)
+    spec = body.get("spec") or {}
+    status: Object
+    if kind == "SelfSubjectAccessReview":
+        status = _access(spec, account)
+    elif kind == "SelfSubjectRulesReview":
+        rules = [entry for rule in account.rules for entry in _entries(rule)]
+        status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+    else:
+        status = {"userInfo": {"username": account.name, "groups": list(account.groups)}}
+    answer: Object = {"kind": kind, "apiVersion": f"{target.group}/v1", "metadata": {}}
+    if spec:
+        answer["spec"] = spec
+    return {**answer, "status": status}
+
+
+def _entries(rule: Rule) -> list[Object]:
+    """Return a rule as RBAC lists it: one entry for the kinds of each API group."""
+    groups: dict[str, list[str]] = {}
+    for resource in sorted(rule.resources):
+        qualified, slash, subresource = resource.partition("/")
+        kind, _, group = qualified.partition(".")
+        groups.setdefault("*" if resource == "*" else group, []).append(kind + slash + subresource)
+    verbs = sorted(rule.verbs)
+    return [{"verbs": verbs, "apiGroups": [group], "resources": kinds} for group, kinds in groups.items()]
+
+
+def _access(spec: Object, account: Account) -> Object:
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        return {"allowed": True}
+    resource = asked.get("resource", "")
+    if asked.get("subresource"):
+        resource = f"{resource}/{asked['subresource']}"
+    if account.may(asked.get("verb", ""), asked.get("group", ""), resource):
+        return {"allowed": True}
+    return {"allowed": False}

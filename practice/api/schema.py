@@ -1,0 +1,167 @@
+"""What may stand in an object of each kind: unknown fields are dropped, values of the wrong type refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from practice.api.api_fields import type_name, types
+from practice.objects.refusal import ApiError, Cause, Object, bad_request, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.api.serving import Served
+    from practice.objects.resources import Resource
+
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
+_GO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_CRD_QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+_KEPT_WHEN_EMPTY = frozenset({"containers", "rules"})
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_quantity(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(_QUANTITY.fullmatch(value))
+    return _is_whole(value) or isinstance(value, float)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "time": lambda value: isinstance(value, str),
+    "microtime": lambda value: isinstance(value, str),
+    "bytes": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int32": _is_whole,
+    "int64": _is_whole,
+    "float": lambda value: _is_whole(value) or isinstance(value, float),
+    "quantity": _is_quantity,
+    "int-or-string": lambda value: isinstance(value, str) or _is_whole(value),
+    "any": lambda value: True,
+}
+_OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": "number"}
+
+
+def conform(served: Served, obj: Object, *, keep_empty: bool = False) -> list[str]:
+    """Drop from a draft what its kind does not have, what is null or empty; return the paths of the unknown fields.
+
+    ApiError 400 (422 for custom kinds) for a value of the wrong type.
+    """
+    root = type_name(served.api_version, served.resource.kind)
+    if root not in types():
+        return []
+    meta = obj.get("metadata")
+    name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
+    walk = _Walk(served.version, served.resource.kind, served.resource, name, keep_empty)
+    walk.struct(obj, root, "")
+    return walk.unknown
+
+
+def conform_request(body: Any, api_version: str, kind: str) -> Object:
+    """Return the body of a request that is no stored object, such as DeleteOptions; ApiError 400 for wrong types."""
+    if not isinstance(body, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
+    walk = _Walk(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)
+    walk.struct(body, type_name(api_version, kind), "")
+    return body
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One object on its way through the tables; ``resource`` is None when it is no stored one."""
+
+    version: str
+    kind: str
+    resource: Resource | None
+    name: str
+    keep_empty: bool
+    unknown: list[str] = field(default_factory=list)
+
+    def struct(self, obj: Object, kind: str, path: str) -> None:
+        fields = types()[kind].fields
+        for key in list(obj):
+            place = f"{path}.{key}" if path else key
+            if key not in fields:
+                self.unknown.append(place)
+                del obj[key]
+            elif obj[key] is None or (not obj[key] and self._vanishes(key, fields[key], kind)):
+                del obj[key]
+            else:
+                self.value(obj[key], fields[key], place, kind)
+
+    def _vanishes(self, key: str, kind: str, owner: str) -> bool:
+        """Whether an empty list or map of this field is not kept, as Go leaves it out when it writes the object."""
+        if self.keep_empty or not kind.startswith(("[]", "{}")) or key in _KEPT_WHEN_EMPTY:
+            return False
+        return owner == "meta.ObjectMeta" or self.resource is None or not self.resource.custom
+
+    def value(self, value: Any, kind: str, path: str, owner: str) -> None:
+        if kind.startswith("[]"):
+            if not isinstance(value, list):
+                raise self._wrong(value, kind, path, owner)
+            for at, item in enumerate(value):
+                self.value(item, kind[2:], f"{path}[{at}]", owner)
+        elif kind.startswith("{}"):
+            if not isinstance(value, dict):
+                raise self._wrong(value, kind, path, owner)
+            for key, item in value.items():
+                self.value(item, kind[2:], f"{path}.{key}", owner)
+        elif kind in _CHECKS:
+            if not _CHECKS[kind](value):
+                raise self._wrong(value, kind, path, owner)
+        elif not isinstance(value, dict):
+            raise self._wrong(value, kind, path, owner)
+        else:
+            self.struct(value, kind, path)
+
+    def _wrong(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
+        if self.resource is not None and self.resource.custom:
+            return self._wrong_custom(self.resource, value, kind, path)
+        return self._wrong_built_in(value, kind, path, owner)
+
+    def _wrong_custom(self, resource: Resource, value: Any, kind: str, path: str) -> ApiError:
+        if kind == "quantity" and isinstance(value, str):
+            text = f"Invalid value: \"{value}\": {path} in body should match '{_CRD_QUANTITY}'"
+            return invalid(resource, self.name, [Cause(path, text, "FieldValueInvalid")])
+        given = _word(value, ("boolean", "integer", "number", "array", "object", "string", "null"))
+        wanted = "array" if kind.startswith("[]") else _OPENAPI.get(kind, "string" if kind in _CHECKS else "object")
+        text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
+        return invalid(resource, self.name, [Cause(path, text, "FieldValueTypeInvalid")])
+
+    def _wrong_built_in(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
+        name = self.kind
+        head = f'{name} in version "{self.version}" cannot be handled as a {name}: '
+        if kind == "quantity" and isinstance(value, str):
+            return bad_request(head + _GO_QUANTITY)
+        given = _word(value, ("bool", "number", "number", "array", "object", "string", "null"))
+        plain = re.sub(r"\[\d+\]", "", path)
+        text = f"json: cannot unmarshal {given} into Go struct field {owner.rpartition('.')[2]}.{plain} of type "
+        return bad_request(head + text + _go_type(kind))
+
+
+def _word(value: Any, words: tuple[str, ...]) -> str:
+    """Return what a kind of value is called: words for truth, whole and other numbers, lists, maps, text, nothing."""
+    kinds = (bool, int, float, list, dict, str)
+    return next((word for one, word in zip(kinds, words, strict=False) if isinstance(value, one)), words[-1])
+
+
+def _go_type(kind: str) -> str:
+    if kind.startswith("[]"):
+        return "[]" + _go_type(kind[2:])
+    if kind.startswith("{}"):
+        return "map[string]" + _go_type(kind[2:])
+    if kind in _CHECKS:
+        return {
+            "quantity": "resource.Quantity",
+            "time": "v1.Time",
+            "microtime": "v1.MicroTime",
+            "float": "float64",
+        }.get(kind, kind)
+    return kind.partition(".")[2] if kind.count(".") == 2 else "v1." + kind.partition(".")[2]

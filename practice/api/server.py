@@ -1,0 +1,265 @@
+"""The API server of the practice cluster: HTTPS in, storage and kubelets behind."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from practice.api import discovery, reviews, visibility
+from practice.api.answers import bytes_answer, deleted, json_answer, plain, status_answer
+from practice.api.authn import ANONYMOUS, Account, Certificates, administrator, check_access, reader, write_kubeconfig
+from practice.api.bodies import decode
+from practice.api.connections import Connections
+from practice.api.forms import Writer, negotiate
+from practice.api.listing import Lists, selection
+from practice.api.serving import NoSuchPathError, Target, flag, no_such_path, parse_path
+from practice.api.streams import Streams
+from practice.api.watching import Watch, Wish
+from practice.api.writing import Change, Changes
+from practice.objects.definitions import define_custom_kinds
+from practice.objects.refusal import ApiError, Object
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from practice.api.faults import Fault
+    from practice.objects.storage import Storage
+    from practice.runtime import Runtime
+
+_LARGEST_BODY = 3 * 1024 * 1024
+_STREAMS = ("log", "exec", "attach", "portforward", "proxy")
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class ApiServer:
+    """Serves one storage and one runtime on a loopback port; ``accounts`` say who may do what."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        runtime: Runtime,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        bookmark_every: float = 60.0,
+    ) -> None:
+        self.admin = administrator()
+        self.reader = reader()
+        self.faults: list[Fault] = []
+        self.url = ""
+        self.beside: dict[str, Callable[[], Awaitable[Object]]] = {}
+        """Path -> what the administrator gets there, beside the Kubernetes API."""
+        self.gone_as_status = False
+        """Refuse a watch from a forgotten version with HTTP 410 instead of an ERROR event (for tests)."""
+        self._accounts = {account.token: account for account in (self.admin, self.reader)}
+        self._storage = storage
+        self._host, self._port = host, port
+        self._bookmark_every = bookmark_every
+        self._lists = Lists(storage)
+        self._changes = Changes(storage)
+        self._streams = Streams(storage, runtime)
+        self._watches: set[Watch] = set()
+        self._connections = Connections()
+        self._certificates = Certificates(host)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def authority(self) -> bytes:
+        """The certificate, PEM, that a client trusts this server by."""
+        return self._certificates.authority
+
+    async def start(self) -> None:
+        """Listen; ``url`` is set afterwards."""
+        define_custom_kinds(self._storage)
+        application = web.Application(client_max_size=_LARGEST_BODY)
+        application.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._certificates.server_context())
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self.url = f"https://{self._host}:{self._port}"
+
+    async def stop(self) -> None:
+        """End all watches and streams and stop listening."""
+        for watch in list(self._watches):
+            watch.close()
+        await self._streams.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            await self._connections.close()
+            self._runner = None
+
+    def kubeconfig(self, path: Path, *, account: Account | None = None, namespace: str = "default") -> Path:
+        """Write a kubeconfig for an account (the administrator) that only its owner can read."""
+        write_kubeconfig(path, self.url, self._certificates.authority, account or self.admin, namespace)
+        return path
+
+    def add_account(self, account: Account) -> Account:
+        """Let another account in."""
+        self._accounts[account.token] = account
+        return account
+
+    def expire_watches(self) -> None:
+        """End every open watch with an ERROR event, code 410, and forget what happened before."""
+        self._storage.compact()
+        self._lists.forget()
+        for watch in self._watches:
+            watch.expire()
+
+    def close_watches(self) -> None:
+        """End every open watch as if its time were over."""
+        for watch in self._watches:
+            watch.close()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self._connections.remember(request.transport)
+        try:
+            return self._injected(request) or await self._answer(request)
+        except NoSuchPathError as refusal:
+            if refusal.plain:
+                return web.Response(status=404, text="404 page not found\n")
+            return status_answer(refusal)
+        except ApiError as refusal:
+            return status_answer(refusal)
+        except web.HTTPRequestEntityTooLarge:
+            text = f"Request entity too large: limit is {_LARGEST_BODY}"
+            return status_answer(ApiError(413, "RequestEntityTooLarge", text))
+
+    def _injected(self, request: web.Request) -> web.StreamResponse | None:
+        for fault in self.faults:
+            if fault.meets(request.method, request.path_qs):
+                fault.times -= 1
+                details: Object = {} if fault.retry_after is None else {"retryAfterSeconds": fault.retry_after}
+                answer = status_answer(ApiError(fault.status, fault.reason, fault.message, details))
+                answer.headers.update(fault.headers)
+                return answer
+        return None
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if path in ("/healthz", "/livez", "/readyz", "/version", "/version/"):
+            return plain(path)
+        account = self._account(request)
+        if path in self.beside and account is self.admin:
+            return json_answer(await self.beside[path]())
+        target = parse_path(path)
+        if account is ANONYMOUS and (target is None or reviews.is_review(target)):
+            text = f'forbidden: User "{account.name}" cannot {request.method.lower()} path "{path}"'
+            raise ApiError(403, "Forbidden", text)
+        if target is None:
+            accept = request.headers.get("Accept", "")
+            return json_answer(*discovery.answer(path, accept))
+        if request.method == "POST" and reviews.is_review(target):
+            answer = reviews.review(target, await _decoded(request), account)
+            return json_answer(answer, status=201)
+        if target.group == visibility.GROUP:
+            check_access(account, "get", target)
+            return json_answer(visibility.pending(self._storage, target, request.query))
+        served = target.served
+        if target.subresource.partition("/")[0] in _STREAMS and served.resource.plural == "pods":
+            return await self._streams.answer(request, target, account)
+        if target.subresource and not _has_subresource(target):
+            raise no_such_path(target.group)
+        if request.method == "GET":
+            return await self._read(request, target, account)
+        return await self._write(request, target, account)
+
+    def _account(self, request: web.Request) -> Account:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not scheme:
+            return ANONYMOUS
+        account = self._accounts.get(token.strip()) if scheme.lower() == "bearer" else None
+        if account is None:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        return account
+
+    async def _read(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+        query, served = request.query, target.served
+        watching = flag(query, "watch")
+        verb = "watch" if watching else "get" if target.name else "list"
+        check_access(account, verb, target)
+        form = negotiate(request.headers.get("Accept", ""), query.get("includeObject", ""))
+        writer = Writer(self._storage, served, form)
+        if watching:
+            matches = selection(query, served.resource, target.name)
+            wish = Wish.read(query, served.resource, target.namespace, matches)
+            return await self._watch(request, wish, writer)
+        if target.name:
+            body = writer.one(self._storage.get(served.resource, target.namespace, target.name))
+        else:
+            body = writer.many(*self._lists.page(served.resource, target.namespace, query))
+        return await bytes_answer(request, body)
+
+    async def _watch(self, request: web.Request, wish: Wish, writer: Writer) -> web.StreamResponse:
+        if self.gone_as_status and wish.version:
+            self._storage.events_since(wish.resource, wish.version)
+        watch = Watch(self._storage, wish, writer, bookmark_every=self._bookmark_every)
+        self._watches.add(watch)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        try:
+            with suppress(ConnectionResetError):  # the client has gone
+                await response.prepare(request)
+                async for chunk in watch.chunks():
+                    if chunk:
+                        await response.write(chunk)
+                await response.write_eof()
+        finally:
+            self._watches.discard(watch)
+        return response
+
+    async def _write(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+        verb = _VERBS.get(request.method, "")
+        if verb == "delete" and not target.name:
+            verb = "deletecollection"
+        check_access(account, verb, target)
+        body = await request.read()
+        headers = request.headers
+        content_type = headers.get("Content-Type", "")
+        change = Change(target, request.query, body, content_type, headers.get("User-Agent", ""))
+        writer = Writer(self._storage, target.served, negotiate(headers.get("Accept", "")))
+        if verb == "deletecollection":
+            objects = self._changes.delete_collection(change)
+            return await bytes_answer(request, writer.many(objects, {"resourceVersion": str(self._storage.version)}))
+        if not verb or (not target.name and verb != "create") or (target.subresource and verb == "delete"):
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        act = {
+            "create": self._changes.create,
+            "update": self._changes.replace,
+            "patch": self._changes.patch,
+            "delete": self._changes.delete,
+        }[verb]
+        result = act(change)
+        if result.gone and target.plural != "pods":
+            return json_answer(deleted(target, result.object["metadata"]["uid"]), status=200)
+        if target.subresource in ("binding", "eviction"):
+            return json_answer(
+                {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
+            )
+        status = 201 if result.created else 200
+        response = await bytes_answer(request, writer.one(result.object), status)
+        for warning in change.warnings:
+            text = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{text}"')
+        return response
+
+
+async def _decoded(request: web.Request) -> object:
+    return decode(await request.read(), request.headers.get("Content-Type", ""))
+
+
+def _has_subresource(target: Target) -> bool:
+    resource = target.served.resource
+    if target.subresource == "status":
+        return resource.status
+    return (resource.plural, target.subresource) in (
+        ("pods", "binding"),
+        ("pods", "eviction"),
+        ("namespaces", "finalize"),
+    )

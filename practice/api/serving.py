@@ -1,0 +1,147 @@
+"""What is served under which path: the kinds in all their versions, and how a path and its query are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from practice.objects.conversion import from_events_api, from_v1beta1, to_events_api, to_v1beta1
+from practice.objects.refusal import ApiError, Object, bad_request
+from practice.objects.resources import EVENTS, RESOURCES, Resource
+
+Convert = Callable[[Object], Object]
+
+
+def _same(obj: Object) -> Object:
+    return obj
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """One kind in one served version, and how its objects get there from storage and back."""
+
+    resource: Resource
+    group: str
+    version: str
+    outward: Convert = _same
+    inward: Convert = _same
+
+    @property
+    def api_version(self) -> str:
+        """What its objects carry as apiVersion."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def _all_served() -> dict[tuple[str, str, str], Served]:
+    served = {}
+    for resource in RESOURCES:
+        for version in resource.versions:
+            one = Served(resource, resource.group, version)
+            if version == "v1beta1":
+                one = Served(resource, resource.group, version, to_v1beta1, from_v1beta1)
+            served[resource.group, version, resource.plural] = one
+    group = "events.k8s.io"
+    served[group, "v1", "events"] = Served(EVENTS, group, "v1", to_events_api, from_events_api)
+    return served
+
+
+SERVED = _all_served()
+"""(group, version, plural) -> how it is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: ``/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE``."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def served(self) -> Served:
+        """How the kind is served; ApiError 404 as for any unknown path."""
+        found = SERVED.get((self.group, self.version, self.plural))
+        if found is None or (self.namespace and not found.resource.namespaced):
+            raise no_such_path(self.group)
+        return found
+
+
+class NoSuchPathError(ApiError):
+    """404 for a path nothing is served under; in a group that is not built in the answer is plain text."""
+
+    def __init__(self, group: str = "", *, known: bool = False) -> None:
+        super().__init__(404, "NotFound", "the server could not find the requested resource")
+        self.plain = not known
+        self.group = group
+
+
+def no_such_path(group: str | None = None) -> NoSuchPathError:
+    """Return the refusal of a path below a group, or of one that is below none."""
+    built_in = group is not None and any(not one.custom for one in RESOURCES if one.group == group)
+    return NoSuchPathError(group or "", known=built_in)
+
+
+def parse_path(path: str) -> Target | None:
+    """Read a path below ``/api/v1`` or ``/apis/GROUP/VERSION``; None when it is another one."""
+    parts = path.strip("/").split("/")
+    if parts[:2] == ["api", "v1"]:
+        group, version, rest = "", "v1", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    if not rest or not rest[0]:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3:
+        rest = [*rest[:2], "/".join(rest[2:])]
+    name, subresource = ([*rest[1:], "", ""])[:2]
+    return Target(group, version, rest[0], namespace, name, subresource)
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Read a boolean of a query; ApiError 400 when it is neither."""
+    text = query.get(name, "")
+    if text in ("", "0", "false", "False", "f"):
+        return False
+    if text in ("1", "true", "True", "t"):
+        return True
+    raise bad_request(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """Read a number of a query, None when it is not given; ApiError 400 when it is none."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def resource_version(query: Mapping[str, str]) -> int:
+    """Read the resourceVersion of a query, 0 for none; ApiError 400 when it is no number."""
+    text = query.get("resourceVersion", "")
+    if text and not text.isdecimal():
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        if query.get("watch"):
+            raise ApiError(500, "", why)
+        raise bad_request(f"invalid resource version: {why}")
+    return int(text or 0)
+
+
+def dry_run(query: Mapping[str, str]) -> bool:
+    """Whether nothing is to be stored; ApiError 422 for anything but All."""
+    text = query.get("dryRun", "")
+    if text not in ("", "All"):
+        message = (
+            f'PatchOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "{text}": supported values: "All"'
+        )
+        raise ApiError(422, "Invalid", message)
+    return bool(text)

@@ -1,0 +1,193 @@
+"""What flows between a client and a pod: logs, commands in containers, requests and bytes to ports."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from practice.api import pod_log
+from practice.api.authn import Account, check_access
+from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
+from practice.api.pod_proxy import proxied
+from practice.api.port_forward import FORWARD_PROTOCOLS, forward
+from practice.objects.refusal import ApiError, Object, bad_request
+from practice.objects.resources import PODS
+
+if TYPE_CHECKING:
+    from practice.api.serving import Target
+    from practice.objects.history import Event
+    from practice.objects.storage import Storage
+    from practice.runtime import Runtime, Stdio
+
+
+class Streams:
+    """Answers log, exec, port-forward and proxy requests of pods; knows what is open so that it can be ended."""
+
+    def __init__(self, storage: Storage, runtime: Runtime) -> None:
+        self._storage = storage
+        self._runtime = runtime
+        self._open: set[web.WebSocketResponse] = set()
+
+    async def close(self) -> None:
+        """End all open streams."""
+        for socket in list(self._open):
+            await socket.close()
+
+    async def answer(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+        """Answer one request; ApiError before anything is sent when it cannot be."""
+        if target.subresource == "log":
+            check_access(account, "get", target)
+            return await self._log(request, target)
+        if target.subresource.partition("/")[0] == "proxy":
+            return await proxied(request, target, account, self._storage, self._runtime)
+        check_access(account, "get" if request.method == "GET" else "create", target)
+        check_access(account, "create", target)
+        pod = self._storage.get(PODS, target.namespace, target.name)
+        if not pod["spec"].get("nodeName"):
+            raise bad_request(f"pod {target.name} does not have a host assigned")
+        serve = {"exec": self._exec, "attach": self._attach}.get(target.subresource, self._forward)
+        try:
+            return await serve(request, target, pod)
+        except ConnectionResetError:  # the client has gone, even before the upgrade was answered: nobody reads this
+            return web.Response()
+
+    async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
+        options = pod_log.LogOptions.read(request.query)
+        pod = self._storage.get(PODS, target.namespace, target.name)
+        container = choose_container(pod, request.query.get("container", ""))
+        response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
+        response.enable_chunked_encoding()
+        placed = pod["spec"].get("nodeName")
+        log = self._runtime.log(target.namespace, target.name, container, options.previous) if placed else None
+        with suppress(ConnectionResetError):  # the client has gone
+            await response.prepare(request)
+            if log is not None:
+                async for chunk in pod_log.chunks(log, options):
+                    await response.write(chunk)
+            await response.write_eof()
+        return response
+
+    async def _exec(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        query = request.query
+        argv = query.getall("command", [])
+        if not argv:
+            raise bad_request("you must specify at least one command for the container")
+        container = choose_container(pod, query.get("container", ""))
+        check_running(pod, container)
+        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+        session = ExecSession(socket, query)
+        try:
+            await session.run(lambda stdio: self._runtime.exec(target.namespace, target.name, container, argv, stdio))
+        finally:
+            await self._finish(socket)
+        return socket
+
+    async def _attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        """Show what a container prints from now on, until it ends; its input leads nowhere."""
+        container = choose_container(pod, request.query.get("container", ""))
+        check_running(pod, container)
+        log = self._runtime.log(target.namespace, target.name, container, False)
+        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+
+        async def show(stdio: Stdio) -> int:
+            async for chunk in pod_log.chunks(log, pod_log.LogOptions.from_now_on()):
+                await stdio.write(1, chunk)
+            return 0
+
+        try:
+            await ExecSession(socket, request.query).run(show)
+        finally:
+            await self._finish(socket)
+        return socket
+
+    async def _forward(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        if pod.get("status", {}).get("phase") != "Running":
+            phase = pod.get("status", {}).get("phase", "Unknown")
+            raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")
+        ports = _ports(request.query.getall("ports", [])) if not _tunnels(request) else []
+        socket = await self._upgrade(request, FORWARD_PROTOCOLS)
+
+        async def dial(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            try:
+                return await self._runtime.dial(target.namespace, target.name, port)
+            except (OSError, ApiError) as error:
+                text = f"error forwarding port {port} to pod {target.name}, uid {pod['metadata']['uid']}: {error}"
+                raise ConnectionError(text) from error
+
+        carrying = asyncio.ensure_future(forward(socket, ports, dial))
+        unsubscribe = self._storage.subscribe(partial(_end_with_pod, carrying, pod["metadata"]["uid"]))
+        try:
+            await asyncio.wait({carrying})
+        finally:
+            unsubscribe()
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
+            await self._finish(socket)
+        return socket
+
+    async def _upgrade(self, request: web.Request, protocols: tuple[str, ...]) -> web.WebSocketResponse:
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise bad_request("Upgrade request required")
+        socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False)
+        await socket.prepare(request)
+        self._open.add(socket)
+        return socket
+
+    async def _finish(self, socket: web.WebSocketResponse) -> None:
+        self._open.discard(socket)
+        with suppress(ConnectionResetError):  # the client has gone
+            await socket.close()
+
+
+def _end_with_pod(carrying: asyncio.Future[None], uid: str, event: Event) -> None:
+    """What runs through a pod's ports ends with it."""
+    if event.object["metadata"].get("uid") == uid:
+        gone = event.type == "DELETED" or event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        if gone:
+            carrying.cancel()
+
+
+def choose_container(pod: Object, name: str) -> str:
+    """Return the container asked for, or the only one; ApiError 400 when it must be named or is not there."""
+    own = [one["name"] for one in pod["spec"].get("containers", [])]
+    initial = [one["name"] for one in pod["spec"].get("initContainers") or []]
+    pod_name = pod["metadata"]["name"]
+    if not name:
+        if len(own) == 1:
+            return str(own[0])
+        text = f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(own)}]"
+        if initial:
+            text += f" or one of the init containers: [{' '.join(initial)}]"
+        raise bad_request(text)
+    if name not in own + initial:
+        raise bad_request(f"container {name} is not valid for pod {pod_name}")
+    return name
+
+
+def check_running(pod: Object, container: str) -> None:
+    """Raise ApiError 500, as a kubelet does, when a container runs no more or not yet."""
+    status = pod.get("status", {})
+    for one in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
+        if one["name"] == container and "running" in one.get("state", {}):
+            return
+    text = f'unable to upgrade connection: container not found ("{container}")'
+    raise ApiError(500, "InternalError", text)
+
+
+def _tunnels(request: web.Request) -> bool:
+    return "SPDY/3.1+portforward.k8s.io" in request.headers.get("Sec-WebSocket-Protocol", "")
+
+
+def _ports(given: list[str]) -> list[int]:
+    ports = []
+    for text in ",".join(given).split(","):
+        if not text:
+            raise bad_request('query parameter "port" is required')
+        if not text.isdigit() or not 0 < int(text) < 65536:
+            raise bad_request(f'unable to parse "{text}" as a port')
+        ports.append(int(text))
+    return ports

@@ -1,0 +1,294 @@
+"""The columns kubectl prints for each kind, filled from an object."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from practice.api.pod_columns import pod_cells
+from practice.objects import resources as kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.objects.refusal import Object
+    from practice.objects.resources import Resource
+
+Cell = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, how to fill it, and priority 1 when only ``-o wide`` shows it."""
+
+    name: str
+    fill: Callable[[Object], Cell]
+    priority: int = 0
+    type: str = "string"
+
+
+def columns(resource: Resource) -> list[Object]:
+    """Return the column definitions of a kind's table."""
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": "name" if column.name == "Name" else "",
+            "description": "",
+            "priority": column.priority,
+        }
+        for column in _columns_of(resource)
+    ]
+
+
+def row(resource: Resource, obj: Object) -> list[Cell]:
+    """Return the cells of one object."""
+    return [column.fill(obj) for column in _columns_of(resource)]
+
+
+def _columns_of(resource: Resource) -> tuple[Column, ...]:
+    if resource is kinds.PODS:
+        return _PODS
+    if resource is kinds.EVENTS:
+        return _EVENTS
+    name = Column("Name", lambda obj: str(obj["metadata"]["name"]))
+    return (name, *_COLUMNS.get(resource, (_AGE,)))
+
+
+def age(text: str | None) -> str:
+    """Return how long ago an RFC 3339 time was, as kubectl writes it: 5s, 3m20s, 47m, 5h12m, 3d."""
+    if not text:
+        return "<unknown>"
+    return duration(time.time() - datetime.fromisoformat(text).timestamp())
+
+
+_STEPS = (
+    (120, "s", 1, ""),
+    (600, "m", 60, "s"),
+    (10800, "m", 60, ""),
+    (28800, "h", 3600, "m"),
+    (172800, "h", 3600, ""),
+)
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in at most two units."""
+    whole = max(int(seconds), 0)
+    for below, unit, size, rest in _STEPS:
+        if whole < below:
+            left = whole % size // (60 if rest == "m" else 1)
+            return f"{whole // size}{unit}" + (f"{left}{rest}" if rest and left else "")
+    days, hours = whole // 86400, whole % 86400 // 3600
+    return f"{days}d{hours}h" if days < 8 and hours else f"{days}d"
+
+
+def _at(path: str) -> Callable[[Object], Any]:
+    parts = path.split(".")
+
+    def read(obj: Object) -> Any:
+        value: Any = obj
+        for part in parts:
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+    return read
+
+
+def _text(path: str, empty: str = "") -> Callable[[Object], Cell]:
+    read = _at(path)
+
+    def fill(obj: Object) -> Cell:
+        value = read(obj)
+        if value is None:
+            return empty
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return fill
+
+
+def _count(path: str) -> Callable[[Object], Cell]:
+    return _at(path)
+
+
+def _since(path: str) -> Callable[[Object], Cell]:
+    read = _at(path)
+    return lambda obj: age(read(obj))
+
+
+def _condition(kind: str) -> Callable[[Object], Cell]:
+    def fill(obj: Object) -> Cell:
+        found = obj.get("status", {}).get("conditions") or []
+        return next((str(condition.get("status")) for condition in found if condition.get("type") == kind), "")
+
+    return fill
+
+
+def _address(kind: str) -> Callable[[Object], Cell]:
+    def fill(obj: Object) -> Cell:
+        addresses = obj.get("status", {}).get("addresses") or []
+        return next((str(address.get("address")) for address in addresses if address.get("type") == kind), "<none>")
+
+    return fill
+
+
+def _node_status(obj: Object) -> str:
+    ready = _condition("Ready")(obj)
+    word = "Ready" if ready == "True" else "NotReady" if ready else "Unknown"
+    return f"{word},SchedulingDisabled" if obj.get("spec", {}).get("unschedulable") else word
+
+
+def _roles(obj: Object) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = obj["metadata"].get("labels") or {}
+    return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or "<none>"
+
+
+def _job_status(obj: Object) -> str:
+    for kind, word in (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended")):
+        if _condition(kind)(obj) == "True":
+            return word
+    for kind, word in (("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")):
+        if _condition(kind)(obj) == "True":
+            return word
+    return "Terminating" if obj["metadata"].get("deletionTimestamp") else "Running"
+
+
+def _completions(obj: Object) -> str:
+    wanted = obj.get("spec", {}).get("completions")
+    return f"{obj.get('status', {}).get('succeeded', 0)}/{wanted if wanted is not None else 1}"
+
+
+def _job_duration(obj: Object) -> str:
+    status = obj.get("status", {})
+    if not status.get("startTime"):
+        return ""
+    end = status.get("completionTime")
+    finish = datetime.fromisoformat(end) if end else datetime.now(UTC)
+    return duration((finish - datetime.fromisoformat(status["startTime"])).total_seconds())
+
+
+def _event_object(obj: Object) -> str:
+    about = obj.get("involvedObject", {})
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+
+
+def _event_source(obj: Object) -> str:
+    source = obj.get("source") or {}
+    parts = (source.get("component") or obj.get("reportingComponent"), source.get("host"))
+    return ", ".join(part for part in parts if part)
+
+
+def _event_seen(obj: Object) -> str:
+    return age(obj.get("lastTimestamp") or obj.get("eventTime") or obj.get("firstTimestamp"))
+
+
+def _service_ports(obj: Object) -> str:
+    ports = obj.get("spec", {}).get("ports") or []
+    return ",".join(f"{port['port']}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
+
+
+def _container_values(name: str) -> Callable[[Object], Cell]:
+    def fill(obj: Object) -> Cell:
+        containers = obj.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or []
+        return ",".join(str(container.get(name, "")) for container in containers)
+
+    return fill
+
+
+_AGE = Column("Age", _since("metadata.creationTimestamp"))
+_DATE = Column("Age", _since("metadata.creationTimestamp"), type="date")
+
+_POD_HEADINGS = ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates")
+
+
+def _pod_column(at: int) -> Column:
+    if _POD_HEADINGS[at] == "Age":
+        return _AGE
+    return Column(_POD_HEADINGS[at], lambda obj: pod_cells(obj)[at], 1 if at > 4 else 0)
+
+
+_PODS = tuple(_pod_column(at) for at in range(len(_POD_HEADINGS)))
+
+_COLUMNS: dict[Resource, tuple[Column, ...]] = {
+    kinds.NODES: (
+        Column("Status", _node_status),
+        Column("Roles", _roles),
+        _AGE,
+        Column("Version", _text("status.nodeInfo.kubeletVersion")),
+        Column("Internal-IP", _address("InternalIP"), 1),
+        Column("External-IP", _address("ExternalIP"), 1),
+        Column("OS-Image", _text("status.nodeInfo.osImage", "<unknown>"), 1),
+        Column("Kernel-Version", _text("status.nodeInfo.kernelVersion", "<unknown>"), 1),
+        Column("Container-Runtime", _text("status.nodeInfo.containerRuntimeVersion", "<unknown>"), 1),
+    ),
+    kinds.JOBS: (
+        Column("Status", _job_status),
+        Column("Completions", _completions),
+        Column("Duration", _job_duration),
+        _AGE,
+        Column("Containers", _container_values("name"), 1),
+        Column("Images", _container_values("image"), 1),
+    ),
+    kinds.NAMESPACES: (Column("Status", _text("status.phase", "Active")), _AGE),
+    kinds.SERVICES: (
+        Column("Type", _text("spec.type", "ClusterIP")),
+        Column("Cluster-IP", _text("spec.clusterIP", "<none>")),
+        Column("External-IP", _text("spec.externalName", "<none>")),
+        Column("Port(s)", _service_ports),
+        _AGE,
+    ),
+    kinds.CONFIGMAPS: (Column("Data", lambda obj: len(obj.get("data") or {}) + len(obj.get("binaryData") or {})), _AGE),
+    kinds.SECRETS: (
+        Column("Type", _text("type", "Opaque")),
+        Column("Data", lambda obj: len(obj.get("data") or {})),
+        _AGE,
+    ),
+    kinds.JOBSETS: (
+        Column("TerminalState", _text("status.terminalState")),
+        Column("Restarts", _text("status.restarts")),
+        Column("Completed", _condition("Completed")),
+        Column("Suspended", _text("spec.suspend")),
+        _DATE,
+    ),
+    kinds.CLUSTERQUEUES: (
+        Column("Cohort", _text("spec.cohortName")),
+        Column("Strategy", _text("spec.queueingStrategy"), 1),
+        Column("Pending Workloads", _count("status.pendingWorkloads"), type="integer"),
+        Column("Admitted Workloads", _count("status.admittedWorkloads"), 1, "integer"),
+    ),
+    kinds.LOCALQUEUES: (
+        Column("ClusterQueue", _text("spec.clusterQueue")),
+        Column("Pending Workloads", _count("status.pendingWorkloads"), type="integer"),
+        Column("Admitted Workloads", _count("status.admittedWorkloads"), type="integer"),
+    ),
+    kinds.WORKLOADS: (
+        Column("Queue", _text("spec.queueName")),
+        Column("Reserved in", _text("status.admission.clusterQueue")),
+        Column("Admitted", _condition("Admitted")),
+        Column("Finished", _condition("Finished")),
+        _DATE,
+    ),
+    kinds.CUSTOMRESOURCEDEFINITIONS: (Column("Created At", _text("metadata.creationTimestamp")),),
+    kinds.WORKLOADPRIORITYCLASSES: (Column("Value", _count("value"), type="integer"),),
+    kinds.PRIORITYCLASSES: (
+        Column("Value", _count("value"), type="integer"),
+        Column("Global-Default", lambda obj: str(bool(obj.get("globalDefault"))).lower()),
+        _AGE,
+    ),
+}
+
+_EVENT_NAME = Column("Name", lambda obj: str(obj["metadata"]["name"]), 1)
+_EVENTS: tuple[Column, ...] = (
+    Column("Last Seen", _event_seen),
+    Column("Type", _text("type")),
+    Column("Reason", _text("reason")),
+    Column("Object", _event_object),
+    Column("Subobject", _text("involvedObject.fieldPath"), 1),
+    Column("Source", _event_source, 1),
+    Column("Message", lambda obj: str(obj.get("message", "")).strip()),
+    Column("First Seen", _since("firstTimestamp"), 1),
+    Column("Count", _text("count", "1"), 1),
+    _EVENT_NAME,
+)

@@ -1,0 +1,241 @@
+"""What changes objects through the API: create, replace, patch, delete, and the few subresources that act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from practice.api import managed_fields, schema
+from practice.api.bodies import decode, media_type, read_object
+from practice.api.listing import selection
+from practice.api.required import missing_fields
+from practice.api.serving import SERVED, Served, Target, dry_run, flag, number
+from practice.objects import patch, validation
+from practice.objects.lifecycle import copy_of
+from practice.objects.refusal import ApiError, Object, bad_request, conflict, invalid, not_found
+from practice.objects.resources import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from practice.objects.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One writing request: where it goes, its query, its body, and who says it is speaking."""
+
+    target: Target
+    query: Mapping[str, str]
+    body: bytes
+    content_type: str
+    agent: str
+    warnings: list[str] = field(default_factory=list)
+    """What the client should be told although its request is carried out."""
+
+    @property
+    def served(self) -> Served:
+        """How the kind is served."""
+        return self.target.served
+
+    @property
+    def manager(self) -> str:
+        """The field manager: the one named, else the first word of the user agent."""
+        return self.query.get("fieldManager") or self.agent.split("/")[0] or "unknown"
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored."""
+        return dry_run(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a change ended in: the object, and whether it is new."""
+
+    object: Object
+    created: bool = False
+    gone: bool = False
+
+
+class Changes:
+    """Carries out writing requests against the storage."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def create(self, change: Change) -> Result:
+        """POST of a new object, or of a pod's binding or eviction."""
+        target, resource = change.target, change.served.resource
+        if target.name:
+            return self._act(change)
+        obj = self._read(change, decode(change.body, change.content_type))
+        return Result(self._create(change, resource, obj, managed_fields.UPDATE), created=True)
+
+    def replace(self, change: Change) -> Result:
+        """PUT of a whole object."""
+        target, resource = change.target, change.served.resource
+        obj = self._read(change, decode(change.body, change.content_type))
+        old = self._storage.find(resource, target.namespace, target.name)
+        if old is None:
+            raise not_found(resource, target.name)
+        return Result(self._update(change, obj, old))
+
+    def patch(self, change: Change) -> Result:
+        """PATCH in the dialect its content type names; server-side apply creates what is not there."""
+        target, resource = change.target, change.served.resource
+        media = media_type(change.content_type)
+        patch.check_media(media, resource)
+        body = decode(change.body, change.content_type)
+        old = self._storage.find(resource, target.namespace, target.name)
+        if media == patch.APPLY:
+            return self._apply(change, body, old)
+        if old is None:
+            raise not_found(resource, target.name)
+        seen = change.served.outward(old)
+        patched = patch.apply(media, copy_of(seen), body, resource)
+        given = patched.get("metadata", {}).get("resourceVersion")
+        if given and given != old["metadata"]["resourceVersion"]:
+            raise conflict(resource, target.name)
+        new = self._read(change, patched)
+        return Result(self._update(change, new, old))
+
+    def delete(self, change: Change) -> Result:
+        """DELETE of one object."""
+        target, resource = change.target, change.served.resource
+        options = self._options(change)
+        gone = self._storage.delete(resource, target.namespace, target.name, **options)
+        held = self._storage.find(resource, target.namespace, target.name) is not None
+        return Result(gone, gone=not held)
+
+    def delete_collection(self, change: Change) -> list[Object]:
+        """DELETE of all that a selector fits."""
+        target, resource = change.target, change.served.resource
+        matches = selection(change.query, resource)
+        options = self._options(change)
+        deleted = []
+        for obj in self._storage.list(resource, target.namespace):
+            if matches is None or matches(obj):
+                meta = obj["metadata"]
+                deleted.append(self._storage.delete(resource, meta.get("namespace"), meta["name"], **options))
+        return deleted
+
+    def _read(self, change: Change, body: Any) -> Object:
+        """Return the object of a body as it is stored; unknown fields are dropped with a warning, or refused."""
+        served = change.served
+        obj = read_object(body, served, change.target)
+        unknown = [f'unknown field "{path}"' for path in schema.conform(served, obj)]
+        directive = change.query.get("fieldValidation", "Warn")
+        if unknown and directive == "Strict":
+            kind = served.resource.kind
+            text = f'{kind} in version "{served.version}" cannot be handled as a {kind}: strict decoding error: '
+            raise bad_request(text + ", ".join(unknown))
+        if directive == "Warn":
+            change.warnings.extend(unknown)
+        _check_whole(served, obj, change.target)
+        return served.inward(obj)
+
+    def _create(self, change: Change, resource: Any, obj: Object, operation: str) -> Object:
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        validation.check_create(resource, obj)
+        if operation == managed_fields.UPDATE:
+            obj = managed_fields.record_update(None, obj, change.manager, change.target)
+        return self._storage.create(resource, obj, dry_run=change.dry_run)
+
+    def _update(self, change: Change, new: Object, old: Object) -> Object:
+        target, resource = change.target, change.served.resource
+        validation.check_update(resource, new, old, target.subresource)
+        new = managed_fields.record_update(old, new, change.manager, target)
+        subresource = target.subresource if target.subresource == "status" else ""
+        return self._storage.update(resource, new, subresource=subresource, dry_run=change.dry_run)
+
+    def _apply(self, change: Change, body: Any, old: Object | None) -> Result:
+        target, resource = change.target, change.served.resource
+        if not change.query.get("fieldManager"):
+            text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+            cause = {"reason": "FieldValueRequired", "message": "Required value: is required for apply patch"}
+            details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{**cause, "field": "fieldManager"}]}
+            raise ApiError(422, "Invalid", text, details)
+        applied = read_object(body, change.served, target)
+        unknown = schema.conform(change.served, applied, keep_empty=True)
+        if unknown:
+            place = f"{target.namespace}/{target.name}; {change.served.api_version}, Kind={resource.kind}"
+            text = f"failed to create typed patch object ({place}): .{unknown[0]}: field not declared in schema"
+            raise ApiError(500, "", text)
+        applied = change.served.inward(applied)
+        if applied["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        applied["metadata"].pop("creationTimestamp", None)
+        force = flag(change.query, "force")
+        if old is None and (target.subresource or applied["metadata"].get("uid")):
+            raise not_found(resource, target.name)
+        merged = managed_fields.apply(old, applied, change.manager, target, force=force)
+        _check_whole(SERVED[target.group, resource.version, target.plural], merged, target)
+        if old is None:
+            return Result(self._create(change, resource, merged, managed_fields.APPLY), created=True)
+        validation.check_update(resource, merged, old, target.subresource)
+        subresource = target.subresource if target.subresource == "status" else ""
+        return Result(self._storage.update(resource, merged, subresource=subresource, dry_run=change.dry_run))
+
+    def _options(self, change: Change) -> dict[str, Any]:
+        body = decode(change.body, change.content_type) if change.body.strip() else {}
+        body = schema.conform_request(body, "v1", "DeleteOptions")
+        preconditions = body.get("preconditions") or {}
+        grace = body.get("gracePeriodSeconds")
+        orphan = body.get("orphanDependents")
+        propagation = body.get("propagationPolicy") or change.query.get("propagationPolicy")
+        if propagation is None and orphan is not None:
+            propagation = "Orphan" if orphan else "Background"
+        return {
+            "propagation": propagation or "Background",
+            "grace_seconds": number(change.query, "gracePeriodSeconds") if grace is None else int(grace),
+            "uid": preconditions.get("uid") or "",
+            "version": preconditions.get("resourceVersion") or "",
+            "dry_run": change.dry_run or body.get("dryRun") == ["All"],
+        }
+
+    def _act(self, change: Change) -> Result:
+        target, resource = change.target, change.served.resource
+        if resource is not PODS or target.subresource not in ("binding", "eviction"):
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        version, kind = ("v1", "Binding") if target.subresource == "binding" else ("policy/v1", "Eviction")
+        body = schema.conform_request(decode(change.body, change.content_type), version, kind)
+        pod = self._storage.get(PODS, target.namespace, target.name)
+        if target.subresource == "binding":
+            if pod["spec"].get("nodeName"):
+                why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+                raise conflict(PODS, target.name, why)
+            node = body.get("target", {}).get("name", "")
+            return Result(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
+        grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
+        if not change.dry_run:
+            self._storage.modify(
+                PODS, target.namespace, target.name, partial(_disrupt, self._storage.moment), subresource="status"
+            )
+        gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=change.dry_run)
+        return Result(gone, created=True, gone=True)
+
+
+def _disrupt(moment: str, pod: Object) -> None:
+    """Say who takes the pod away, as the API server does before it deletes an evicted one."""
+    told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
+    others = [each for each in pod["status"].get("conditions") or () if each["type"] != "DisruptionTarget"]
+    pod["status"]["conditions"] = [*others, told]
+
+
+def _check_whole(served: Served, obj: Object, target: Target) -> None:
+    """Raise ApiError 422 when an object of a custom kind lacks what it must have."""
+    missing = missing_fields(served, obj, target.subresource)
+    if missing:
+        raise invalid(served.resource, obj["metadata"].get("name", ""), missing)
+
+
+def _bind_to(node: str) -> Any:
+    def bind(pod: Object) -> None:
+        pod["spec"]["nodeName"] = node
+
+    return bind

@@ -1,0 +1,82 @@
+"""Starts a practice cluster in a process of its own and ends it: for the console, whose frames it must not disturb."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from console import assets
+from console.errors import ConsoleError
+from practice.leftovers import remove
+
+_STOP_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class PracticeProcess:
+    """A practice cluster that starts, runs or has ended; it ends by itself when this process does, however that ends.
+
+    It watches its standard input: a pipe that only this process holds open.
+    """
+
+    process: subprocess.Popen[str]
+    complaints: IO[str] = field(repr=False)
+    """What it wrote to its standard error: kept out of the terminal while a console fills that."""
+    _ready: Path | None = field(default=None, repr=False)
+
+    @classmethod
+    def start(cls, *, speed: float = 1.0, seed: int = 0, scene: str = "full") -> PracticeProcess:
+        """Start one and return at once, while it still starts; `scene` "empty": machines and queues, but no job."""
+        program = assets.module_command(
+            "practice", "--parent-pipe", "--speed", str(speed), "--seed", str(seed), "--scene", scene
+        )
+        complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open until `stop`
+        process = subprocess.Popen(
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+            cwd=assets.CHILDREN,
+            env=assets.module_environment(),
+            start_new_session=True,  # Ctrl-C in the terminal is meant for the console
+        )
+        return cls(process, complaints)
+
+    def kubeconfig(self) -> Path:
+        """Wait until it is ready; return its kubeconfig. ConsoleError when it could not start."""
+        if self._ready is None:
+            line = self.process.stdout.readline() if self.process.stdout is not None else ""
+            if not line:
+                code = self.process.wait()
+                said = self._complaints().strip().rpartition("\n")[2]
+                text = f"The practice cluster could not start: its process ended with exit code {code}"
+                raise ConsoleError(f"{text}: {said}" if said else f"{text}.", "Run `a4 practice` to see what it says.")
+            self._ready = Path(json.loads(line)["kubeconfig"])
+        return self._ready
+
+    def stop(self) -> None:
+        """End it and wait until it has cleaned up; what it complained about is on standard error then."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            if self._ready is not None:
+                remove(self._ready.parent)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        if not self.complaints.closed:
+            sys.stderr.write(self._complaints())
+            self.complaints.close()
+
+    def _complaints(self) -> str:
+        self.complaints.seek(0)
+        return self.complaints.read()

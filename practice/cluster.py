@@ -1,0 +1,177 @@
+"""The practice cluster put together: storage, admission, controllers, kubelets, the scene, and the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from console.folders import make_private
+from practice.admission.chain import AdmissionChain
+from practice.api.server import ApiServer
+from practice.clock import Clock
+from practice.controllers.base import ControlPlane
+from practice.controllers.gc import GarbageCollector, Namespaces
+from practice.controllers.job import Jobs
+from practice.controllers.jobset import JobSets
+from practice.controllers.kubelet import Kubelets
+from practice.controllers.kueue.cycle import Admission
+from practice.controllers.kueue.jobs import ManagedJobs
+from practice.controllers.kueue.status import QueueStatus
+from practice.controllers.kueue.ungate import TopologyUngater
+from practice.controllers.kueue.workloads import Workloads
+from practice.controllers.machines import FlexStart, Replacements
+from practice.controllers.nodes import Nodes
+from practice.controllers.quotas import Quotas
+from practice.controllers.scheduler import Scheduler
+from practice.controllers.volumes import Volumes
+from practice.leftovers import remove
+from practice.node.pods import PodRuntime
+from practice.objects.resources import JOBS, JOBSETS
+from practice.objects.storage import Storage
+from practice.scene.harm import harm_cluster
+from practice.scene.story import HISTORY_SECONDS, furnish, tell
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from practice.google.server import GoogleServer
+    from practice.objects.refusal import Object
+
+Scene = Literal["full", "empty"]
+GOOGLE_PATH = "/practice/google"
+"""Where the API server says how practice Google is reached."""
+
+
+class PracticeCluster:
+    """One cluster on a loopback port, from ``start`` to ``stop``; also an async context manager.
+
+    ``scene`` "full" opens in the middle of a working day, "empty" has machines and queues but no job. Everything it
+    keeps on disk (its kubeconfig, the folders of pods) is in ``folder``, or in a temporary one that goes with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        speed: float = 1.0,
+        seed: int = 0,
+        scene: Scene | bool = True,
+        port: int = 0,
+        folder: Path | None = None,
+    ) -> None:
+        self._full = scene in (True, "full")
+        self._opening = float(int(time.time()))  # a whole second: what is played is alike whenever that is
+        past = HISTORY_SECONDS if self._full else 1.0
+        self.clock = Clock(speed, start=self._opening - past)
+        self.clock.live_from = self._opening
+        self.storage = Storage(self.clock.now, seed=seed)
+        self.storage.admission.append(AdmissionChain(self.storage, self.clock))
+        self.plane = ControlPlane(self.storage, self.clock, seed)
+        self.kubelets = Kubelets(self.plane, seed)
+        self._seed = seed
+        self._own_folder = folder is None
+        self.folder = (
+            folder if folder is not None else Path(tempfile.gettempdir()) / f"a4-practice-{secrets.token_hex(6)}"
+        )
+        self.runtime = PodRuntime(self.kubelets, self.folder / "pods")
+        self.server = ApiServer(self.storage, self.runtime, port=port)
+        self.kubeconfig = self.folder / "kubeconfig"
+        self._nodes = Nodes(self.plane)
+        self.google: GoogleServer | None = None
+        """Practice Google, from the first time that somebody asks for it: its messages take a second to load."""
+        self._opening_google = asyncio.Lock()
+        self.server.beside[GOOGLE_PATH] = self.open_google
+
+    @property
+    def url(self) -> str:
+        """Where the API server answers."""
+        return self.server.url
+
+    def play_past(self) -> None:
+        """Let the controllers play through everything that happened before the opening."""
+        admission = Admission(self.plane)
+        for controller in (
+            JobSets(self.plane),
+            Jobs(self.plane),
+            ManagedJobs(self.plane, JOBSETS),
+            ManagedJobs(self.plane, JOBS),
+            Workloads(self.plane),
+            admission,
+            QueueStatus(self.plane, admission.queues),
+            TopologyUngater(self.plane),
+            Scheduler(self.plane),
+            Volumes(self.plane),
+            Replacements(self.plane),
+            FlexStart(self.plane),
+            self.kubelets,
+            self._nodes,
+            GarbageCollector(self.plane),
+            Namespaces(self.plane),
+            Quotas(self.plane),
+        ):
+            self.plane.add(controller)
+        furnish(self.storage, opening=self._opening, seed=self._seed, faults=self._full)
+        if self._full:
+            tell(self.storage, self.clock, self._opening)
+        self.clock.play_until(self._opening)
+        harm_cluster(self.storage, self.server.admin, self.kubelets.registries)
+
+    async def start(self) -> None:
+        """Open; the kubeconfig is written and ``url`` answers when this returns."""
+        make_private(self.folder)
+        self.play_past()
+        self.clock.go_live()
+        await self.server.start()
+        self.server.kubeconfig(self.kubeconfig)
+        self.server.kubeconfig(self.folder / "reader.kubeconfig", account=self.server.reader)
+        self._nodes.beat()
+
+    async def open_google(self) -> Object:
+        """Start practice Google unless it runs; gives where it answers, and a token for this cluster."""
+        async with self._opening_google:
+            if self.google is None:
+                await asyncio.to_thread(_import_google)
+                self.google = self._make_google()
+                await self.google.start()
+        where = {"project": "practice", "location": "us-central1", "cluster": "practice"}
+        return {**where, "grpc": self.google.grpc, "http": self.google.http, "token": self.server.admin.token}
+
+    def _make_google(self) -> GoogleServer:
+        from practice.google.cloud import PracticeGoogle
+        from practice.google.harm import harm_google
+        from practice.google.server import GoogleServer
+
+        world = PracticeGoogle(
+            self.storage, self.clock, server=self.url, authority=self.server.authority,
+            registries=self.kubelets.registries, buckets=self.kubelets.buckets,
+        )  # fmt: skip
+        harm_google(world)
+        return GoogleServer(world, self.server.admin.token)
+
+    async def stop(self) -> None:
+        """Close; nothing is left behind."""
+        if self.google is not None:
+            await self.google.stop()
+        self.plane.stop()
+        await self.runtime.close()
+        await self.server.stop()
+        if self._own_folder:
+            await asyncio.to_thread(remove, self.folder)
+
+    async def __aenter__(self) -> PracticeCluster:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def _import_google() -> None:
+    """Load the messages of Google's services; for a thread."""
+    importlib.import_module("practice.google.server")

@@ -1,0 +1,110 @@
+"""How the control plane turns: changes of objects put keys into queues, and each key is looked at once."""
+
+from __future__ import annotations
+
+import logging
+import random
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from practice.controllers.recorder import Recorder
+from practice.objects.refusal import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.clock import Clock
+    from practice.controllers.objects import Key, Object
+    from practice.objects.history import Event
+    from practice.objects.resources import Resource
+    from practice.objects.storage import Storage
+
+_RETRY_SECONDS, _RETRY_MOST = 0.5, 60.0
+_TURN_LIMIT = 60
+"""Keys looked at before other things on the event loop get their turn."""
+
+log = logging.getLogger(__name__)
+
+
+class Controller(ABC):
+    """One loop: which changes concern it, and what it does about one key. Subclasses say both."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.storage = plane.storage
+        self.clock = plane.clock
+        self.record = plane.recorder.record
+
+    @abstractmethod
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Return, for each kind of object it follows, the keys that a change of one concerns."""
+
+    @abstractmethod
+    def reconcile(self, key: Key) -> None:
+        """Bring the world closer to what the object with this key wishes."""
+
+    def look_again(self, key: Key, seconds: float = 0.0) -> None:
+        """Put a key into the own queue, now or later."""
+        self.plane.enqueue(self, key, seconds)
+
+
+class ControlPlane:
+    """All controllers with their one queue, the objects they work on, and the time."""
+
+    def __init__(self, storage: Storage, clock: Clock, seed: int = 0) -> None:
+        self.storage = storage
+        self.clock = clock
+        self.recorder = Recorder(storage, clock)
+        self.random = random.Random(f"control plane {seed}")
+        self._watchers: dict[Resource, list[tuple[Controller, Callable[[Object], Iterable[Key]]]]] = {}
+        self._queue: dict[tuple[Controller, Key], None] = {}
+        self._pauses: dict[tuple[Controller, Key], float] = {}
+        """Seconds until the next look at a key that could not be dealt with."""
+        self._turning = False
+        self._unsubscribe = storage.subscribe(self._notice)
+
+    def add(self, controller: Controller) -> None:
+        """Let a controller take part."""
+        for resource, keys in controller.watches().items():
+            self._watchers.setdefault(resource, []).append((controller, keys))
+
+    def stop(self) -> None:
+        """Notice nothing from here on."""
+        self._unsubscribe()
+        self._queue.clear()
+
+    def enqueue(self, controller: Controller, key: Key, seconds: float = 0.0) -> None:
+        """Have a controller look at a key, now or after some seconds of practice time."""
+        if seconds > 0:
+            self.clock.after(seconds, lambda: self.enqueue(controller, key))
+            return
+        self._queue[controller, key] = None
+        if not self._turning:
+            self._turning = True
+            self.clock.soon(self._turn)
+
+    def _notice(self, event: Event) -> None:
+        for controller, keys in self._watchers.get(event.resource, ()):
+            for key in keys(event.object):
+                self.enqueue(controller, key)
+
+    def _turn(self) -> None:
+        for _ in range(_TURN_LIMIT):
+            if not self._queue:
+                self._turning = False
+                return
+            controller, key = next(iter(self._queue))
+            del self._queue[controller, key]
+            try:
+                controller.reconcile(key)
+            except ApiError as error:
+                log.debug("%s %s: %s", type(controller).__name__, key, error)
+                failed = (controller, key)
+                self._pauses[failed] = min(2 * self._pauses.get(failed, _RETRY_SECONDS / 2), _RETRY_MOST)
+                self.enqueue(controller, key, self._pauses[failed])
+            except BaseException:
+                self._turning = False
+                raise
+            else:
+                self._pauses.pop((controller, key), None)
+        self.clock.soon(self._turn)

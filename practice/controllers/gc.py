@@ -1,0 +1,147 @@
+"""The garbage collector: what is owned goes when its owner goes; foreground waits for it, orphaning lets it stay."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from practice.controllers.base import Controller
+from practice.controllers.objects import deleting, drop_finalizer, key_of
+from practice.objects.refusal import ApiError
+from practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES, SERVICEACCOUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+_FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
+
+
+class GarbageCollector(Controller):
+    """Follows owner references by uid. Keys are (uid of an owner, empty)."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow everything: an owner that goes, and what is left behind."""
+        return {resource: self._concerns for resource in RESOURCES if resource is not EVENTS}
+
+    def _concerns(self, obj: Object) -> Iterator[Key]:
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            if self._owner(obj, owner) is None or deleting(obj):
+                yield owner["uid"], ""
+        if deleting(obj) or (
+            (resource := _resource(obj)) is not None and self.storage.find(resource, *key_of(obj)) is None
+        ):
+            yield obj["metadata"]["uid"], ""
+
+    def reconcile(self, key: Key) -> None:
+        """Deal with what one owner, by uid, leaves or takes with it."""
+        uid = key[0]
+        owner, dependents = None, []
+        for resource in RESOURCES:
+            if resource is EVENTS:
+                continue
+            for obj in self.storage.list(resource):
+                if obj["metadata"]["uid"] == uid:
+                    owner = (resource, obj)
+                if any(item["uid"] == uid for item in obj["metadata"].get("ownerReferences") or ()):
+                    dependents.append((resource, obj))
+        if owner is None:
+            for resource, obj in dependents:
+                self._delete(resource, obj, "Background")
+            return
+        if deleting(owner[1]):
+            self._finish(owner, dependents)
+
+    def _finish(self, owner: tuple[Resource, Object], dependents: list[tuple[Resource, Object]]) -> None:
+        resource, obj = owner
+        finalizers = obj["metadata"].get("finalizers") or ()
+        uid = obj["metadata"]["uid"]
+        if _ORPHAN in finalizers:
+            for kind, item in dependents:
+                self.storage.modify(kind, *key_of(item), lambda draft: _disown(draft, uid))
+            self._let_go(resource, obj, _ORPHAN)
+        elif _FOREGROUND in finalizers:
+            holding = [pair for pair in dependents if _blocks(pair[1], uid)]
+            for kind, item in dependents:
+                self._delete(kind, item, "Foreground" if _has_dependents(kind) else "Background")
+            if not any(self.storage.find(kind, *key_of(item)) for kind, item in holding):
+                self._let_go(resource, obj, _FOREGROUND)
+
+    def _let_go(self, resource: Resource, obj: Object, finalizer: str) -> None:
+        with suppress(ApiError):  # gone in the meantime
+            self.storage.modify(resource, *key_of(obj), lambda draft: drop_finalizer(draft, finalizer))
+
+    def _delete(self, resource: Resource, obj: Object, propagation: str) -> None:
+        if deleting(obj) or self.storage.find(resource, *key_of(obj)) is None:
+            return
+        with suppress(ApiError):  # gone in the meantime
+            self.storage.delete(resource, *key_of(obj), propagation=propagation)
+
+    def _owner(self, obj: Object, owner: Object) -> Object | None:
+        group, _, _ = owner["apiVersion"].rpartition("/")
+        resource = BY_KIND.get((group, owner["kind"]))
+        if resource is None:
+            return obj  # a kind that is not served here is taken to exist
+        found = self.storage.find(resource, obj["metadata"].get("namespace"), owner["name"])
+        return found if found is not None and found["metadata"]["uid"] == owner["uid"] else None
+
+
+class Namespaces(Controller):
+    """Gives a namespace the account that its pods run as; empties one that is being deleted, then lets it go."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow namespaces, and whatever disappears from one."""
+        inside = {resource: self._parent for resource in RESOURCES if resource.namespaced and resource is not EVENTS}
+        return {**inside, NAMESPACES: lambda obj: [key_of(obj)], SERVICEACCOUNTS: _namespace_of}
+
+    def _parent(self, obj: Object) -> list[Key]:
+        found = self.storage.find(NAMESPACES, "", obj["metadata"]["namespace"])
+        return [key_of(found)] if found is not None and deleting(found) else []
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one namespace."""
+        namespace = self.storage.find(NAMESPACES, *key)
+        if namespace is None:
+            return
+        if not deleting(namespace):
+            if self.storage.find(SERVICEACCOUNTS, key[1], "default") is None:
+                self.storage.create(SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": key[1]}})
+            return
+        left = 0
+        for resource in RESOURCES:
+            if not resource.namespaced:
+                continue
+            for obj in self.storage.list(resource, key[1]):
+                if not deleting(obj):
+                    self.storage.delete(resource, *key_of(obj))
+                left += self.storage.find(resource, *key_of(obj)) is not None
+        if not left:
+            self.storage.modify(NAMESPACES, *key, lambda draft: draft["spec"].update(finalizers=[]))
+
+
+def _namespace_of(obj: Object) -> list[Key]:
+    return [("", obj["metadata"]["namespace"])]
+
+
+def _resource(obj: Object) -> Resource | None:
+    group, _, _ = obj["apiVersion"].rpartition("/")
+    return BY_KIND.get((group, obj["kind"]))
+
+
+def _blocks(obj: Object, uid: str) -> bool:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
+
+
+def _disown(obj: Object, uid: str) -> None:
+    owners = [owner for owner in obj["metadata"].get("ownerReferences") or () if owner["uid"] != uid]
+    if owners:
+        obj["metadata"]["ownerReferences"] = owners
+    else:
+        obj["metadata"].pop("ownerReferences", None)
+
+
+def _has_dependents(resource: Resource) -> bool:
+    return resource.kind in ("Job", "JobSet")

@@ -1,0 +1,279 @@
+"""The Job controller: as many pods as wanted, counted when they end, and when the Job counts as done or failed."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from practice.clock import seconds_of, stamp
+from practice.controllers.base import Controller
+from practice.controllers.job_failure import matching_failure
+from practice.controllers.job_pods import (
+    TRACKING,
+    JobPods,
+    build_pod,
+    counts_only_failed,
+    finished_at,
+    format_indexes,
+    index_of,
+    is_ready,
+    missing_indexes,
+    parse_indexes,
+    restart_counts,
+    wait_after_failure,
+)
+from practice.controllers.objects import condition, controlled, deleting, drop_finalizer, is_true, key_of, owner_key
+from practice.objects.refusal import ApiError
+from practice.objects.resources import JOBS, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.base import ControlPlane
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+_RETRY_SECONDS, _RETRY_MOST = 1.0, 60.0
+
+
+class Jobs(Controller):
+    """Ports the Job controller of Kubernetes 1.36: Indexed and not, suspend, backoff limit, failure policy, TTL."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._refused: dict[Key, tuple[float, float]] = {}
+        """Jobs whose pod was refused: the last pause, in seconds, and when they may try again."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow Jobs and their pods."""
+        return {JOBS: lambda obj: [key_of(obj)], PODS: lambda obj: owner_key(obj, JOBS)}
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one Job."""
+        job = self.storage.find(JOBS, *key)
+        if job is None:
+            self._refused.pop(key, None)
+            self._release_orphans(key)
+            return
+        pods = controlled(self.storage.list(PODS, key[0]), job)
+        if is_true(job, "Complete") or is_true(job, "Failed"):
+            self._release(pods)
+            self._expire(job)
+            return
+        draft = copy.deepcopy(job)
+        draft.setdefault("status", {})
+        counted = _count(draft, JobPods.of(draft, pods))
+        self._progress(draft, JobPods.of(draft, pods))
+        if draft["status"] != job.get("status"):
+            self.storage.update(JOBS, draft, subresource="status")
+        self._release(counted)
+        self._tell(draft, job)
+
+    def _progress(self, job: Object, pods: JobPods) -> None:
+        """Create and delete pods, and write the status that follows."""
+        spec, status = job["spec"], job["status"]
+        if not status.get("startTime") and not spec.get("suspend"):
+            status["startTime"] = stamp(self.clock.now())
+        active = len(pods.active)
+        if not (condition(job, "FailureTarget") or condition(job, "SuccessCriteriaMet")):
+            self._decide(job, pods)
+        if condition(job, "FailureTarget") or condition(job, "SuccessCriteriaMet"):
+            for pod in pods.active:
+                self._delete_pod(job, pod)
+            gone, pods.ready = active, 0
+            active = 0
+        elif spec.get("suspend"):
+            gone = self._remove(job, pods.active)
+            active, pods.ready = 0, 0
+            self._note_suspension(job, suspended=True)
+        else:
+            gone, active = self._fill(job, pods)
+            self._note_suspension(job, suspended=False)
+        terminating = pods.terminating + gone
+        status.update(active=active, ready=pods.ready, terminating=terminating)
+        status["uncountedTerminatedPods"] = {}
+        for name in ("active", "failed", "succeeded"):
+            if not status.get(name):
+                status.pop(name, None)
+        self._finish(job, active + terminating)
+
+    def _decide(self, job: Object, pods: JobPods) -> None:
+        """Set FailureTarget or SuccessCriteriaMet when their time has come."""
+        spec, status, now = job["spec"], job["status"], self.clock.now()
+        limit = spec.get("backoffLimit", 6)
+        on_failure = spec["template"]["spec"].get("restartPolicy") == "OnFailure"
+        restarted = restart_counts(pods.active) if on_failure else 0
+        text = matching_failure(spec.get("podFailurePolicy"), pods.failed)
+        if text:
+            self._set(job, "FailureTarget", "PodFailurePolicy", text)
+        elif status.get("failed", 0) > limit or (restarted > 0 and restarted >= limit):
+            self._set(job, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        elif spec.get("activeDeadlineSeconds") is not None and not spec.get("suspend"):
+            left = seconds_of(status["startTime"]) + spec["activeDeadlineSeconds"] - now
+            if left > 0:
+                self.look_again(key_of(job), left)
+            else:
+                text = "Job was active longer than specified deadline"
+                self._set(job, "FailureTarget", "DeadlineExceeded", text)
+        completions = spec.get("completions")
+        succeeded = status.get("succeeded", 0)
+        done = succeeded >= completions if completions is not None else succeeded > 0
+        if done and not pods.active and not condition(job, "FailureTarget"):
+            text = "Reached expected number of succeeded pods"
+            self._set(job, "SuccessCriteriaMet", "CompletionsReached", text)
+
+    def _fill(self, job: Object, pods: JobPods) -> tuple[int, int]:
+        """Create missing pods or delete surplus ones; return how many go and how many are active."""
+        spec, status = job["spec"], job["status"]
+        wanted = spec.get("parallelism", 1)
+        if spec.get("completions") is not None:
+            wanted = min(wanted, spec["completions"] - status.get("succeeded", 0))
+        surplus = len(pods.active) - max(wanted, 0)
+        if surplus > 0:
+            extra = sorted(pods.active, key=index_of)[-surplus:]
+            pods.ready -= sum(is_ready(pod) for pod in extra)
+            return self._remove(job, extra), len(pods.active) - surplus
+        missing = -surplus
+        if counts_only_failed(job):
+            missing -= pods.terminating
+        wait = wait_after_failure(*self._failures(job), self.clock.now()) if missing > 0 else 0.0
+        if wait > 0:
+            self.look_again(key_of(job), wait)
+        if wait > 0 or missing <= 0 or deleting(job):
+            return 0, len(pods.active)
+        indexes: list[int | None] = [None] * missing
+        if spec.get("completionMode") == "Indexed":
+            done = parse_indexes(status.get("completedIndexes", ""))
+            indexes = [*missing_indexes(job, pods, done)[:missing]]
+        return 0, len(pods.active) + self._create(job, indexes)
+
+    def _create(self, job: Object, indexes: list[int | None]) -> int:
+        """Create these pods; return how many there are when one is refused: then it tries again, ever more seldom."""
+        key = key_of(job)
+        left = self._refused.get(key, (0.0, 0.0))[1] - self.clock.now()
+        if left > 0:
+            self.look_again(key, left)
+            return 0
+        for made, index in enumerate(indexes):
+            try:
+                pod = self.storage.create(PODS, build_pod(job, index))
+            except ApiError as error:
+                text = f"Error creating: {error.message}"
+                self.record(job, "Warning", "FailedCreate", text, source="job-controller")
+                pause = min(2 * self._refused.get(key, (_RETRY_SECONDS / 2, 0.0))[0], _RETRY_MOST)
+                self._refused[key] = pause, self.clock.now() + pause
+                self.look_again(key, pause)
+                return made
+            self._say(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+        self._refused.pop(key, None)
+        return len(indexes)
+
+    def _failures(self, job: Object) -> tuple[int, float]:
+        """Return failures in a row since the last success, and when the last was."""
+        pods = controlled(self.storage.list(PODS, job["metadata"]["namespace"]), job)
+        ended = sorted((finished_at(pod), pod["status"]["phase"]) for pod in pods if finished_at(pod))
+        row = 0
+        for _, phase in reversed(ended):
+            if phase == "Succeeded":
+                break
+            row += 1
+        return row, ended[-1][0] if ended else 0.0
+
+    def _remove(self, job: Object, pods: list[Object]) -> int:
+        """Delete pods without letting them count as failures."""
+        for pod in pods:
+            self._release([pod])
+            self._delete_pod(job, pod)
+        return len(pods)
+
+    def _delete_pod(self, job: Object, pod: Object) -> None:
+        with suppress(ApiError):  # gone already
+            self.storage.delete(PODS, *key_of(pod))
+            self._say(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+
+    def _note_suspension(self, job: Object, *, suspended: bool) -> None:
+        found = condition(job, "Suspended")
+        if (found is not None and found["status"] == ("True" if suspended else "False")) or (
+            found is None and not suspended
+        ):
+            return
+        reason = "JobSuspended" if suspended else "JobResumed"
+        self._set(job, "Suspended", reason, "Job suspended" if suspended else "Job resumed", status=suspended)
+        if suspended:
+            job["status"].pop("startTime", None)
+        else:
+            job["status"]["startTime"] = stamp(self.clock.now())
+
+    def _finish(self, job: Object, left: int) -> None:
+        """Turn the target into the end, once no pod is left."""
+        if left:
+            return
+        for target, final in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
+            found = condition(job, target)
+            if found is not None and condition(job, final) is None:
+                self._set(job, final, found["reason"], found["message"])
+                if final == "Complete":
+                    job["status"]["completionTime"] = stamp(self.clock.now())
+
+    def _set(self, job: Object, kind: str, reason: str, message: str, *, status: bool = True) -> None:
+        moment = stamp(self.clock.now())
+        new = {
+            "type": kind,
+            "status": "True" if status else "False",
+            "lastProbeTime": moment,
+            "lastTransitionTime": moment,
+            "reason": reason,
+            "message": message,
+        }
+        conditions = job["status"].setdefault("conditions", [])
+        job["status"]["conditions"] = [item for item in conditions if item.get("type") != kind] + [new]
+
+    def _tell(self, new: Object, old: Object) -> None:
+        before, after = condition(old, "Suspended"), condition(new, "Suspended")
+        if after is not None and (before is None or before["status"] != after["status"]):
+            self._say(new, "Suspended" if after["status"] == "True" else "Resumed", after["message"])
+        if is_true(new, "Complete"):
+            self._say(new, "Completed", "Job completed")
+        failure = condition(new, "Failed")
+        if failure is not None:
+            self.record(new, "Warning", failure["reason"], failure["message"], source="job-controller")
+
+    def _say(self, job: Object, reason: str, message: str) -> None:
+        self.record(job, "Normal", reason, message, source="job-controller")
+
+    def _release(self, pods: list[Object]) -> None:
+        """Let go of pods that are counted: take the tracking finalizer off."""
+        for pod in pods:
+            if TRACKING in (pod["metadata"].get("finalizers") or ()):
+                self.storage.modify(PODS, *key_of(pod), lambda obj: drop_finalizer(obj, TRACKING))
+
+    def _release_orphans(self, key: Key) -> None:
+        for pod in self.storage.list(PODS, key[0]):
+            if key in owner_key(pod, JOBS) and self.storage.find(JOBS, *key) is None:
+                self._release([pod])
+
+    def _expire(self, job: Object) -> None:
+        keep = job["spec"].get("ttlSecondsAfterFinished")
+        if keep is None or deleting(job):
+            return
+        ended = condition(job, "Complete") or condition(job, "Failed")
+        left = seconds_of(ended["lastTransitionTime"]) + keep - self.clock.now() if ended else 0.0
+        if left > 0:
+            self.look_again(key_of(job), left)
+        else:
+            self.storage.delete(JOBS, *key_of(job))
+
+
+def _count(job: Object, pods: JobPods) -> list[Object]:
+    """Add newly ended pods to the counters of a draft, and return them."""
+    status = job["status"]
+    if job["spec"].get("completionMode") == "Indexed":
+        done = parse_indexes(status.get("completedIndexes", "")) | {index_of(pod) for pod in pods.succeeded}
+        if done:
+            status["completedIndexes"] = format_indexes(done)
+        status["succeeded"] = len(done)
+    else:
+        status["succeeded"] = status.get("succeeded", 0) + len(pods.succeeded)
+    status["failed"] = status.get("failed", 0) + len(pods.failed)
+    return [*pods.succeeded, *pods.failed]

@@ -1,0 +1,267 @@
+"""The JobSet controller: Jobs for every replica, restarts by its failure policy, and when it counts as done."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from practice.clock import seconds_of
+from practice.controllers.base import Controller
+from practice.controllers.jobset_children import REPLICATED_JOB, build_job, build_service, job_name, restarts, subdomain
+from practice.controllers.jobset_status import ChildJobs, StatusDraft
+from practice.controllers.objects import condition, controlled, deleting, is_true, key_of, labels_of, owner_key
+from practice.objects.refusal import ApiError
+from practice.objects.resources import JOBS, JOBSETS, SERVICES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+
+class JobSets(Controller):
+    """Ports jobset v0.12: same order of steps, same words."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow JobSets, their Jobs and their Service."""
+        return {
+            JOBSETS: lambda obj: [key_of(obj)],
+            JOBS: lambda obj: owner_key(obj, JOBSETS),
+            SERVICES: lambda obj: owner_key(obj, JOBSETS),
+        }
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one JobSet."""
+        jobset = self.storage.find(JOBSETS, *key)
+        if jobset is None or deleting(jobset):
+            return
+        if (
+            jobset["spec"].get("managedBy", "jobset.sigs.k8s.io/jobset-controller")
+            != "jobset.sigs.k8s.io/jobset-controller"
+        ):
+            return
+        draft = StatusDraft(jobset, self.clock.now())
+        self._steps(draft)
+        if not draft.changed:
+            return
+        self.storage.update(JOBSETS, draft.jobset, subresource="status")
+        for kind, reason, message in draft.events:
+            self.record(jobset, kind, reason, message, source="jobset", action="Reconciling")
+
+    def _steps(self, draft: StatusDraft) -> None:
+        jobset = draft.jobset
+        jobs = ChildJobs.of(jobset, controlled(self.storage.list(JOBS, jobset["metadata"]["namespace"]), jobset))
+        counts = draft.count(jobs)
+        if is_true(jobset, "Completed") or is_true(jobset, "Failed"):
+            self._delete(jobs.active)
+            self._expire(jobset)
+            return
+        self._delete(jobs.previous)
+        suspended = bool(jobset["spec"].get("suspend"))
+        total = sum(job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"])
+        if not suspended and total == sum(row["ready"] + row["succeeded"] for row in counts):
+            draft.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
+        if jobs.failed:
+            apply_failure_policy(draft, jobs.failed)
+            return
+        if jobs.successful and _succeeded(jobset, jobs.successful):
+            draft.finish("Completed", "AllJobsCompleted", "jobset completed successfully")
+            return
+        self._create_service(jobset)
+        self._create_jobs(draft, jobs, counts)
+        if suspended:
+            self._suspend(draft, jobs.active)
+        else:
+            self._resume(draft, jobs.active, counts)
+
+    def _delete(self, jobs: list[Object]) -> None:
+        for job in jobs:
+            if not deleting(job):
+                self.storage.delete(JOBS, *key_of(job), propagation="Foreground")
+
+    def _expire(self, jobset: Object) -> None:
+        keep = jobset["spec"].get("ttlSecondsAfterFinished")
+        if keep is None:
+            return
+        finished = condition(jobset, "Completed") or condition(jobset, "Failed")
+        left = seconds_of(finished["lastTransitionTime"]) + keep - self.clock.now() if finished else 0.0
+        if left > 0:
+            self.look_again(key_of(jobset), left)
+        else:
+            self.storage.delete(JOBSETS, *key_of(jobset), propagation="Foreground")
+
+    def _create_service(self, jobset: Object) -> None:
+        if not jobset["spec"].get("network", {}).get("enableDNSHostnames", True):
+            return
+        if self.storage.find(SERVICES, jobset["metadata"]["namespace"], subdomain(jobset)) is None:
+            self.storage.create(SERVICES, build_service(jobset))
+
+    def _create_jobs(self, draft: StatusDraft, jobs: ChildJobs, counts: list[Object]) -> None:
+        jobset, spec = draft.jobset, draft.jobset["spec"]
+        in_order = _in_order(jobset) and not spec.get("suspend")
+        policy = (spec.get("failurePolicy") or {}).get("restartStrategy")
+        waits = policy == "BlockingRecreate" and bool(jobs.previous)
+        taken = jobs.names()
+        for replicated in spec["replicatedJobs"]:
+            if not _may_start(jobset, replicated, counts):
+                continue
+            if in_order and _started(replicated, counts):
+                continue
+            for index in range(0 if waits else replicated.get("replicas", 1)):
+                if job_name(jobset, replicated, index) not in taken:
+                    self._create_job(jobset, build_job(jobset, replicated, index))
+            if in_order:
+                _in_progress(draft)
+                return
+        if in_order:
+            text = "in order startup policy has completed"
+            draft.set("StartupPolicyCompleted", True, "InOrderStartupPolicyCompleted", text)
+
+    def _create_job(self, jobset: Object, job: Object) -> None:
+        try:
+            self.storage.create(JOBS, job)
+        except ApiError as error:
+            text = f'job "{job["metadata"]["name"]}" creation failed with error: {error.message}'
+            self.record(jobset, "Warning", "JobCreationFailed", text, source="jobset", action="Reconciling")
+            raise
+
+    def _suspend(self, draft: StatusDraft, active: list[Object]) -> None:
+        for job in active:
+            if not job["spec"].get("suspend"):
+                self.storage.modify(JOBS, *key_of(job), lambda obj: obj["spec"].update(suspend=True))
+        draft.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
+        draft.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
+
+    def _resume(self, draft: StatusDraft, active: list[Object], counts: list[Object]) -> None:
+        jobset = draft.jobset
+        for replicated in jobset["spec"]["replicatedJobs"]:
+            if not _may_start(jobset, replicated, counts):
+                continue
+            if _in_order(jobset) and _started(replicated, counts):
+                continue
+            for job in active:
+                if labels_of(job).get(REPLICATED_JOB) == replicated["name"] and job["spec"].get("suspend"):
+                    self._resume_job(job, replicated["template"]["spec"]["template"])
+            if _in_order(jobset):
+                _in_progress(draft)
+                return
+        draft.set("Suspended", False, "ResumeJobs", "jobset is resumed")
+
+    def _resume_job(self, job: Object, template: Object) -> None:
+        if job.get("status", {}).get("startTime"):
+            self.storage.modify(JOBS, *key_of(job), lambda obj: obj["status"].pop("startTime"), subresource="status")
+
+        def resume(obj: Object) -> None:
+            obj["spec"]["suspend"] = False
+            merge_template(obj["spec"]["template"], template)
+
+        self.storage.modify(JOBS, *key_of(job), resume)
+
+
+def merge_template(into: Object, template: Object) -> None:
+    """Bring what may change while suspended (Kueue's additions) from the JobSet's pod template into a Job's."""
+    meta = into.setdefault("metadata", {})
+    for name in ("labels", "annotations"):
+        meta[name] = {**(meta.get(name) or {}), **(template.get("metadata", {}).get(name) or {})}
+    spec = into["spec"]
+    if template["spec"].get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **template["spec"]["nodeSelector"]}
+    for name in ("tolerations", "schedulingGates"):
+        more = [item for item in template["spec"].get(name) or () if item not in (spec.get(name) or ())]
+        if more:
+            spec[name] = [*(spec.get(name) or ()), *more]
+
+
+def apply_failure_policy(draft: StatusDraft, failed: list[Object]) -> None:
+    """Fail the JobSet or restart it, as its failure policy says for the Job that failed first."""
+    policy = draft.jobset["spec"].get("failurePolicy")
+    if policy is None:
+        first = _first_failed(failed)
+        draft.finish("Failed", "FailedJobs", _naming("jobset failed due to one or more job failures", first))
+        return
+    rule, job = _matching_rule(policy.get("rules") or (), failed)
+    action = rule["action"] if rule else "RestartJobSet"
+    counted = draft.status.get("restartsCountTowardsMax", 0)
+    if action == "FailJobSet":
+        text = _naming("applying FailJobSet failure policy action", job)
+        draft.finish("Failed", "FailJobSetFailurePolicyAction", text)
+        return
+    if action == "RestartJobSet" and counted >= policy.get("maxRestarts", 0):
+        text = _naming("jobset failed due to reaching max number of restarts", job)
+        draft.finish("Failed", "ReachedMaxRestarts", text)
+        return
+    text = _naming(f"applying {action} failure policy action", job)
+    draft.status["restarts"] = restarts(draft.jobset) + 1
+    if action == "RestartJobSet":
+        draft.status["restartsCountTowardsMax"] = counted + 1
+    draft.changed = True
+    reason = f"FailurePolicy_{rule['name']}" if rule else "DefaultFailurePolicy"
+    draft.set("RestartingJobSet", True, reason, text, event="Warning")
+    draft.events.append(("Warning", f"{action}FailurePolicyAction", text))
+
+
+def _naming(text: str, job: Object) -> str:
+    return f"{text} (first failed job: {job['metadata']['name']})"
+
+
+def _first_failed(failed: list[Object]) -> Object:
+    return min(failed, key=lambda job: (condition(job, "Failed") or {}).get("lastTransitionTime", ""))
+
+
+def _matching_rule(rules: Iterable[Object], failed: list[Object]) -> tuple[Object | None, Object]:
+    for rule in rules:
+        matching = [job for job in failed if _applies(rule, job)]
+        if matching:
+            return rule, _first_failed(matching)
+    return None, _first_failed(failed)
+
+
+def _applies(rule: Object, job: Object) -> bool:
+    failure = condition(job, "Failed") or {}
+    reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
+    targets = rule.get("targetReplicatedJobs")
+    if reasons and failure.get("reason") not in reasons:
+        return False
+    if patterns and not any(re.search(pattern, failure.get("message", "")) for pattern in patterns):
+        return False
+    return not targets or labels_of(job).get(REPLICATED_JOB) in targets
+
+
+def _succeeded(jobset: Object, successful: list[Object]) -> bool:
+    policy = jobset["spec"].get("successPolicy") or {}
+    targets = policy.get("targetReplicatedJobs") or [job["name"] for job in jobset["spec"]["replicatedJobs"]]
+    done: int = sum(labels_of(job).get(REPLICATED_JOB) in targets for job in successful)
+    if policy.get("operator", "All") == "Any":
+        return done >= 1
+    wanted: int = sum(job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"] if job["name"] in targets)
+    return done >= wanted
+
+
+def _in_order(jobset: Object) -> bool:
+    return (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
+
+
+def _in_progress(draft: StatusDraft) -> None:
+    text = "in order startup policy is in progress"
+    draft.set("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
+
+
+def _started(replicated: Object, counts: list[Object]) -> bool:
+    row = next(row for row in counts if row["name"] == replicated["name"])
+    return bool(replicated.get("replicas", 1) == row["failed"] + row["ready"] + row["succeeded"])
+
+
+def _may_start(jobset: Object, replicated: Object, counts: list[Object]) -> bool:
+    rows = {row["name"]: row for row in counts}
+    replicas = {job["name"]: job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"]}
+    for before in replicated.get("dependsOn") or ():
+        row = rows.get(before["name"])
+        if row is None:
+            return False
+        reached = row["succeeded"]
+        if before["status"] == "Ready":
+            reached += row["failed"] + row["ready"]
+        if reached != replicas[before["name"]]:
+            return False
+    return True

@@ -1,0 +1,128 @@
+"""What a JobSet makes: its Jobs with their names, labels and pod templates, and the headless Service of their names."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import TYPE_CHECKING
+
+from practice.controllers.objects import annotations_of, reference
+
+if TYPE_CHECKING:
+    from practice.controllers.objects import Object
+
+PREFIX = "jobset.sigs.k8s.io/"
+RESTARTS = PREFIX + "restart-attempt"
+REPLICATED_JOB = PREFIX + "replicatedjob-name"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+def job_name(jobset: Object, replicated: Object, index: int) -> str:
+    """Return the name of one Job of a JobSet."""
+    return f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
+
+
+def subdomain(jobset: Object) -> str:
+    """Return the name of the headless Service, which ends the host names of the pods."""
+    given: str = jobset["spec"].get("network", {}).get("subdomain") or jobset["metadata"]["name"]
+    return given
+
+
+def restarts(jobset: Object) -> int:
+    """Return how often the JobSet was restarted."""
+    return int(jobset.get("status", {}).get("restarts", 0))
+
+
+def build_job(jobset: Object, replicated: Object, index: int) -> Object:
+    """Return one Job of a JobSet, not yet stored."""
+    template = copy.deepcopy(replicated["template"])
+    meta = template.get("metadata") or {}
+    marks = _marks(jobset, replicated, index)
+    exclusive = annotations_of(jobset).get(EXCLUSIVE) or (meta.get("annotations") or {}).get(EXCLUSIVE)
+    extra = {EXCLUSIVE: exclusive} if exclusive else {}
+    spec = template["spec"]
+    pod = spec["template"]
+    pod_meta = pod.setdefault("metadata", {})
+    pod_meta["labels"] = {**(pod_meta.get("labels") or {}), **marks}
+    pod_meta["annotations"] = {**(pod_meta.get("annotations") or {}), **marks, **extra}
+    if jobset["spec"].get("network", {}).get("enableDNSHostnames", True):
+        pod["spec"]["subdomain"] = subdomain(jobset)
+    spec["suspend"] = bool(jobset["spec"].get("suspend"))
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(jobset, replicated, index),
+            "namespace": jobset["metadata"]["namespace"],
+            "labels": {**(meta.get("labels") or {}), **marks},
+            "annotations": {**(meta.get("annotations") or {}), **marks, **extra},
+            "ownerReferences": [reference(jobset)],
+        },
+        "spec": spec,
+    }
+
+
+def build_service(jobset: Object) -> Object:
+    """Return the headless Service of a JobSet, not yet stored."""
+    ready = jobset["spec"].get("network", {}).get("publishNotReadyAddresses", True)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": subdomain(jobset),
+            "namespace": jobset["metadata"]["namespace"],
+            "ownerReferences": [reference(jobset)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "clusterIPs": ["None"],
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "selector": {PREFIX + "jobset-name": jobset["metadata"]["name"]},
+            "publishNotReadyAddresses": ready,
+        },
+    }
+
+
+def coordinator(jobset: Object) -> str:
+    """Return the host name of the coordinator pod, empty when the JobSet names none."""
+    chosen = jobset["spec"].get("coordinator")
+    if not chosen:
+        return ""
+    name, job, pod = jobset["metadata"]["name"], chosen.get("jobIndex", 0), chosen.get("podIndex", 0)
+    return f"{name}-{chosen['replicatedJob']}-{job}-{pod}.{subdomain(jobset)}"
+
+
+def _marks(jobset: Object, replicated: Object, index: int) -> dict[str, str]:
+    """Return the labels, which are also annotations, of a Job and its pods."""
+    meta, spec = jobset["metadata"], jobset["spec"]
+    name = job_name(jobset, replicated, index)
+    group = replicated.get("groupName", "default")
+    all_jobs = spec["replicatedJobs"]
+    in_group = [job for job in all_jobs if job.get("groupName", "default") == group]
+    marks = {
+        "jobset-name": meta["name"],
+        "jobset-uid": meta["uid"],
+        "replicatedjob-name": replicated["name"],
+        "restart-attempt": str(restarts(jobset)),
+        "replicatedjob-replicas": str(replicated.get("replicas", 1)),
+        "global-replicas": str(sum(job.get("replicas", 1) for job in all_jobs)),
+        "job-index": str(index),
+        "job-key": hashlib.sha1(f"{meta['namespace']}/{name}".encode(), usedforsecurity=False).hexdigest(),
+        "job-global-index": str(_before(all_jobs, replicated) + index),
+        "group-name": group,
+        "group-replicas": str(sum(job.get("replicas", 1) for job in in_group)),
+        "job-group-index": str(_before(in_group, replicated) + index),
+    }
+    if spec.get("coordinator"):
+        marks["coordinator"] = coordinator(jobset)
+    return {PREFIX + key: value for key, value in marks.items()}
+
+
+def _before(jobs: list[Object], replicated: Object) -> int:
+    total = 0
+    for job in jobs:
+        if job["name"] == replicated["name"]:
+            break
+        total += job.get("replicas", 1)
+    return total

@@ -1,0 +1,144 @@
+"""The kubelets of all nodes: they run the pods that are bound to their nodes, and answer for logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.clock import seconds_of
+from practice.controllers.base import Controller
+from practice.controllers.objects import annotations_of, deleting, key_of
+from practice.controllers.pod_host import PodHost
+from practice.controllers.pod_run import PodRun
+from practice.node.buckets import Buckets
+from practice.node.registries import Registries
+from practice.objects.refusal import bad_request
+from practice.objects.resources import NODES, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.base import ControlPlane
+    from practice.controllers.container_run import ContainerRun
+    from practice.controllers.objects import Key, Object
+    from practice.node.logs import Log
+    from practice.objects.resources import Resource
+
+_CLEAR_SECONDS = 1.0
+"""Between the last word about a deleted pod and its end: volumes are unmounted, its cgroup is taken away."""
+DRIVE = "a4-lab/"
+"""Annotations by which a test drives a pod, the same as on the real control plane of the lab:
+outcome, exit-code, reason, and log (the lines its container prints)."""
+
+
+class Kubelets(Controller):
+    """One object for all nodes: nothing here depends on which node it is."""
+
+    def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
+        super().__init__(plane)
+        self._runs: dict[str, PodRun] = {}
+        """By the uid of the pod."""
+        self.registries = Registries()
+        self.buckets = Buckets()
+        self._host = PodHost(plane, self.registries, self.buckets, seed)
+        self._printed: dict[str, int] = {}
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow pods that have a node."""
+        return {PODS: lambda pod: [key_of(pod)] if pod["spec"].get("nodeName") else []}
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one pod."""
+        pod = self.storage.find(PODS, *key)
+        if pod is None:
+            for left in [run for run in self._runs.values() if run.key == key]:
+                left.stop(0.0)  # it was deleted without grace
+                self._runs.pop(left.pod["metadata"]["uid"], None)
+            return
+        uid = pod["metadata"]["uid"]
+        run = self._runs.get(uid)
+        if deleting(pod):
+            self._stop(pod, run)
+        elif run is None and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            if self.storage.find(NODES, "", pod["spec"]["nodeName"]) is not None:
+                self._runs[uid] = run = PodRun(self._host, pod, self._gone)
+                run.begin()
+        elif run is not None:
+            self._drive(pod, run)
+
+    def _stop(self, pod: Object, run: PodRun | None) -> None:
+        if run is not None and run.stopping:
+            return  # it is removed once it has ended
+        if run is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
+            self._remove(pod)
+            return
+        left = seconds_of(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
+        run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
+
+    def _gone(self, run: PodRun) -> None:
+        """All containers of a deleted pod have ended: say how, and let it go a moment later."""
+        if self._of(run) is not None:
+            run.report()
+            self.clock.after(_CLEAR_SECONDS, lambda: self._let_go(run))
+
+    def _of(self, run: PodRun) -> Object | None:
+        pod = self.storage.find(PODS, *run.key)
+        return pod if pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"] else None
+
+    def _let_go(self, run: PodRun) -> None:
+        pod = self._of(run)
+        if pod is not None:
+            self._remove(pod)
+
+    def _remove(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        if meta.get("finalizers") and meta.get("deletionGracePeriodSeconds") == 0:
+            return
+        self.storage.remove(PODS, *key_of(pod))
+        if self.storage.find(PODS, *key_of(pod)) is None:
+            self._runs.pop(meta["uid"], None)
+
+    def _drive(self, pod: Object, run: PodRun) -> None:
+        """Do what a test's annotations ask for."""
+        notes = annotations_of(pod)
+        text = notes.get(f"{DRIVE}log", "")
+        seen = self._printed.get(pod["metadata"]["uid"], 0)
+        log = run.main[0].log
+        if log is not None and len(text) > seen:
+            *lines, part = text[seen:].split("\n")
+            for line in lines:
+                log.add(self.clock.now(), line)
+            if part:
+                log.draw(self.clock.now(), part)
+            self._printed[pod["metadata"]["uid"]] = len(text)
+        outcome = notes.get(f"{DRIVE}outcome")
+        if outcome in ("Succeeded", "Failed") and not run.forced_phase and run.phase() == "Running":
+            run.force(outcome, int(notes.get(f"{DRIVE}exit-code", "0")), notes.get(f"{DRIVE}reason", ""))
+
+    # what the API server asks of the kubelets
+
+    def container(self, namespace: str, pod: str, container: str) -> ContainerRun:
+        """Return a container of a pod; ApiError when there is none of that name."""
+        found = self.storage.get(PODS, namespace, pod)
+        run = self._runs.get(found["metadata"]["uid"])
+        one = run.container(container) if run is not None else None
+        if one is None:
+            waits = [
+                spec["name"] for kind in ("containers", "initContainers") for spec in found["spec"].get(kind) or ()
+            ]
+            if container in waits or not container:
+                name = container or waits[0]
+                raise bad_request(f'container "{name}" in pod "{pod}" is waiting to start: ContainerCreating')
+            raise bad_request(f"container {container} is not valid for pod {pod}")
+        return one
+
+    def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+        """Return what a container printed, or printed the time before."""
+        run = self.container(namespace, pod, container)
+        found = run.previous if previous else run.log
+        if found is not None:
+            return found
+        if previous:
+            raise bad_request(f'previous terminated container "{run.name}" in pod "{pod}" not found')
+        reason = run.state.get("waiting", {}).get("reason", "ContainerCreating")
+        word = f'container "{run.name}" in pod "{pod}" is waiting to start: '
+        raise bad_request(word + reason)

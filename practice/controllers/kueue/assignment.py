@@ -1,0 +1,65 @@
+"""A topologyAssignment as the API has it: places compressed into slices with prefix, roots and suffix."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from practice.controllers.objects import Object
+
+Place = tuple[tuple[str, ...], int]
+"""The values of each level, and the pods there."""
+
+
+def encode(levels: Sequence[str], places: Sequence[Place]) -> Object:
+    """Return places as one slice."""
+    counts = [pods for _, pods in places]
+    columns = list(zip(*(values for values, _ in places), strict=True))
+    same = len(set(counts)) == 1
+    one: Object = {
+        "domainCount": len(places),
+        "valuesPerLevel": [_column(column) for column in columns],
+        "podCounts": {"universal": counts[0]} if same else {"individual": counts},
+    }
+    return {"levels": list(levels), "slices": [one]}
+
+
+def domains_of(assignment: Object) -> Iterator[Place]:
+    """Yield the places of an assignment."""
+    for one in assignment.get("slices") or ():
+        counts = one["podCounts"]
+        for at in range(one["domainCount"]):
+            values = tuple(_value(level, at) for level in one["valuesPerLevel"])
+            yield values, counts["universal"] if "universal" in counts else counts["individual"][at]
+
+
+def _value(level: Object, at: int) -> str:
+    if "universal" in level:
+        return str(level["universal"])
+    parts = level["individual"]
+    return f"{parts.get('prefix', '')}{parts['roots'][at]}{parts.get('suffix', '')}"
+
+
+def _column(values: Sequence[str]) -> Object:
+    if len(set(values)) == 1:
+        return {"universal": values[0]}
+    prefix = _common(values)
+    suffix = _common([value[::-1] for value in values])[::-1]
+    shortest = min(len(value) for value in values)
+    prefix = prefix[: max(shortest - len(suffix), 0)]
+    parts: Object = {}
+    if prefix:
+        parts["prefix"] = prefix
+    if suffix:
+        parts["suffix"] = suffix
+    parts["roots"] = [value[len(prefix) : len(value) - len(suffix)] for value in values]
+    return {"individual": parts}
+
+
+def _common(values: Sequence[str]) -> str:
+    return "".join(
+        letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*values, strict=False))
+    )

@@ -1,0 +1,269 @@
+"""Jobs and JobSets under Kueue: a Workload for each, started when it is admitted, stopped when it is evicted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.controllers.base import Controller
+from practice.controllers.kueue import admission_status as status
+from practice.controllers.kueue.info import has_quota, local_queue_of
+from practice.controllers.kueue.podsets import (
+    admitted_info,
+    build_workload,
+    merge_info,
+    queue_name,
+    restore,
+    same_shape,
+    templates,
+)
+from practice.controllers.kueue.words import IN_USE
+from practice.controllers.objects import (
+    condition,
+    controlled,
+    controller_of,
+    deleting,
+    drop_finalizer,
+    is_true,
+    key_of,
+    owner_key,
+)
+from practice.objects.resources import JOBS, JOBSETS, WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.base import ControlPlane
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+    from practice.objects.storage import Storage
+
+
+_EVICTION_SECONDS = 1.0
+"""An eviction takes this long at least: two queues that take from each other do so at a human pace."""
+
+
+class ManagedJobs(Controller):
+    """Ports the job framework of Kueue 0.18 for one kind: JobSets, or Jobs that nothing else owns."""
+
+    def __init__(self, plane: ControlPlane, resource: Resource) -> None:
+        super().__init__(plane)
+        self.resource = resource
+        self._leaving: dict[str, bool] = {}
+        """Evicted Workloads that hold quota still, by uid: whether they have taken their time."""
+        self.source = "jobset.x-k8s.io/jobset-kueue-controller" if resource is JOBSETS else "batch/job-kueue-controller"
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow the jobs and their Workloads."""
+        return {self.resource: lambda obj: [key_of(obj)], WORKLOADS: lambda obj: owner_key(obj, self.resource)}
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one job."""
+        job = self.storage.find(self.resource, *key)
+        if job is None or deleting(job):
+            self._finalize(key)
+            return
+        if self.resource is JOBS and self._child(job):
+            return
+        if not queue_name(job):
+            return
+        workload = self._one_workload(job)
+        if workload is not None and is_true(workload, "Finished"):
+            self._let_go(workload)
+            return
+        if workload is not None and deleting(workload):
+            self._stop(job, workload, "Workload is deleted")
+            self._let_go(workload)
+            return
+        if self._finish(job, workload):
+            return
+        if workload is None:
+            if not _active(job):
+                created = self.storage.create(WORKLOADS, build_workload(job, self.storage))
+                self._say(job, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
+            return
+        self._give_back(job, workload)
+        self._run_or_stop(job, self.storage.get(WORKLOADS, *key_of(workload)))
+
+    def _run_or_stop(self, job: Object, workload: Object) -> None:
+        evicted = condition(workload, "Evicted")
+        suspended = bool(job["spec"].get("suspend"))
+        if evicted is not None and evicted["status"] == "True":
+            self._stop(job, workload, evicted["message"])
+            if not has_quota(workload) or not self._has_taken_its_time(workload, key_of(job)):
+                return
+            if not _active(self.storage.get(self.resource, *key_of(job))):
+                del self._leaving[workload["metadata"]["uid"]]
+                self._clear(workload, evicted)
+        elif suspended and is_true(workload, "Admitted"):
+            self._start(job, workload)
+        elif suspended and queue_name(job) != local_queue_of(workload):
+            name = queue_name(job)
+            self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: draft["spec"].update(queueName=name))
+        elif not suspended and not is_true(workload, "Admitted"):
+            self._stop(job, workload, "Not admitted by cluster queue")
+
+    def _has_taken_its_time(self, workload: Object, job: Key) -> bool:
+        uid = workload["metadata"]["uid"]
+
+        def over() -> None:
+            self._leaving[uid] = True
+            self.look_again(job)
+
+        if uid not in self._leaving:
+            self._leaving[uid] = False
+            self.clock.after(_EVICTION_SECONDS, over)
+        return self._leaving[uid]
+
+    def _clear(self, workload: Object, evicted: Object) -> None:
+        """Free the quota of an evicted Workload whose pods are gone."""
+        now, reason, text = self.clock.now(), evicted["reason"], evicted["message"]
+
+        def change(draft: Object) -> None:
+            back = reason in ("Preempted", "NodeFailures")
+            status.requeued(draft, reason, text, back, now)
+            status.unreserve(draft, "Pending", text, now)
+
+        self.storage.modify(WORKLOADS, *key_of(workload), change, subresource="status")
+
+    def _one_workload(self, job: Object) -> Object | None:
+        """Return the Workload that fits the job; others are changed or deleted."""
+        found = controlled(self.storage.list(WORKLOADS, job["metadata"]["namespace"]), job)
+        matching = [item for item in found if same_shape(item, job)]
+        rest = [item for item in found if item not in matching[:1]]
+        suspended = bool(job["spec"].get("suspend"))
+        if not matching and rest and suspended and not has_quota(rest[0]):
+            return self._update(job, rest[0])
+        if not matching and not suspended and _outcome(job) is None:
+            text = "Missing Workload; unable to restore pod templates"
+            if len(rest) == 1:
+                text = "No matching Workload; restoring pod templates according to existent Workload"
+            self._stop(job, rest[0] if len(rest) == 1 else None, text)
+        for item in rest:
+            self.storage.delete(WORKLOADS, *key_of(item))
+            self._let_go(item)
+            self._say(job, "DeletedWorkload", f"Deleted not matching Workload: {'/'.join(key_of(item))}")
+        return matching[0] if matching else None
+
+    def _update(self, job: Object, workload: Object) -> Object:
+        wanted = build_workload(job, self.storage)["spec"]
+        updated = self.storage.modify(
+            WORKLOADS, *key_of(workload), lambda draft: draft["spec"].update(podSets=wanted["podSets"])
+        )
+        name = "/".join(key_of(workload))
+        self._say(job, "UpdatedWorkload", f"Updated not matching Workload for suspended job: {name}")
+        return updated
+
+    def _finish(self, job: Object, workload: Object | None) -> bool:
+        outcome = _outcome(job)
+        if outcome is None:
+            return False
+        if workload is not None:
+            now = self.clock.now()
+            reason, text = ("Succeeded" if outcome[0] else "Failed"), outcome[1]
+            key = key_of(workload)
+            self.storage.modify(
+                WORKLOADS, *key, lambda draft: status.finish(draft, reason, text, now), subresource="status"
+            )
+            self._say(job, "FinishedWorkload", f"Workload '{'/'.join(key)}' is declared finished")
+        return True
+
+    def _start(self, job: Object, workload: Object) -> None:
+        info = admitted_info(workload, self.storage)
+
+        def change(draft: Object) -> None:
+            draft["spec"]["suspend"] = False
+            for (_, template, _, _), add in zip(templates(draft), info, strict=True):
+                merge_info(template, add)
+
+        self.storage.modify(self.resource, *key_of(job), change)
+        name = workload["status"]["admission"]["clusterQueue"]
+        self._say(job, "Started", f"Admitted by clusterQueue {name}")
+
+    def _stop(self, job: Object, workload: Object | None, text: str) -> None:
+        if job["spec"].get("suspend"):
+            return
+
+        def change(draft: Object) -> None:
+            draft["spec"]["suspend"] = True
+            if workload is not None:
+                for (_, template, _, _), pod_set in zip(templates(draft), workload["spec"]["podSets"], strict=False):
+                    restore(template, pod_set)
+
+        if self.resource is JOBS and job.get("status", {}).get("startTime"):
+            # the real one suspends first, and touches the template only when the start time is gone
+            self.storage.modify(
+                JOBS, *key_of(job), lambda draft: draft["status"].pop("startTime"), subresource="status"
+            )
+        self.storage.modify(self.resource, *key_of(job), change)
+        self._say(job, "Stopped", text)
+
+    def _give_back(self, job: Object, workload: Object) -> None:
+        """Tell how many pods of each pod set are done and need no quota any more."""
+        rows = job.get("status", {}).get("replicatedJobsStatus") or () if self.resource is JOBSETS else ()
+        done = {row["name"]: row["succeeded"] for row in rows if row.get("succeeded")}
+        given = []
+        for name, _, count, ranks in templates(job):
+            if name in done:
+                per_job = count // max(ranks.get("subGroupCount", 1), 1)
+                given.append({"name": name, "count": min(done[name] * per_job, count)})
+        if given != (workload.get("status", {}).get("reclaimablePods") or []):
+            self.storage.modify(
+                WORKLOADS,
+                *key_of(workload),
+                lambda draft: draft.setdefault("status", {}).update(reclaimablePods=given),
+                subresource="status",
+            )
+
+    def _child(self, job: Object) -> bool:
+        """Whether a Job belongs to something Kueue manages; such a one must not run before its owner is admitted."""
+        owner = controller_of(job)
+        if owner is None or owner["kind"] != "JobSet":
+            return False
+        jobset = self.storage.find(JOBSETS, job["metadata"]["namespace"], owner["name"])
+        if jobset is not None and queue_name(jobset) and not job["spec"].get("suspend") and _outcome(job) is None:
+            found = controlled(self.storage.list(WORKLOADS, job["metadata"]["namespace"]), jobset)
+            if not any(is_true(item, "Admitted") or is_true(item, "Finished") for item in found):
+                self.storage.modify(JOBS, *key_of(job), lambda draft: draft["spec"].update(suspend=True))
+                self._say(job, "Suspended", "Kueue managed child job suspended")
+        return True
+
+    def _finalize(self, key: Key) -> None:
+        for workload in self.storage.list(WORKLOADS, key[0]):
+            if key in owner_key(workload, self.resource):
+                release_orphan(self.storage, workload, self.clock.now())
+
+    def _let_go(self, workload: Object) -> None:
+        if IN_USE in (workload["metadata"].get("finalizers") or ()) and self.storage.find(WORKLOADS, *key_of(workload)):
+            self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: drop_finalizer(draft, IN_USE))
+
+    def _say(self, job: Object, reason: str, message: str) -> None:
+        self.record(job, "Normal", reason, message, source=self.source, action=reason)
+
+
+def release_orphan(storage: Storage, workload: Object, now: float) -> None:
+    """Declare a Workload without owner finished, so that its quota is free; let it go once it is being deleted."""
+    key = key_of(workload)
+    if not deleting(workload) and not is_true(workload, "Finished"):
+        text = "The workload's owner no longer exists"
+        storage.modify(
+            WORKLOADS, *key, lambda draft: status.finish(draft, "OwnerNotFound", text, now), subresource="status"
+        )
+    elif IN_USE in (workload["metadata"].get("finalizers") or ()) and deleting(workload):
+        storage.modify(WORKLOADS, *key, lambda draft: drop_finalizer(draft, IN_USE))
+
+
+def _outcome(job: Object) -> tuple[bool, str] | None:
+    """Return whether a finished job succeeded, and its last words."""
+    for kind, good in (("Completed", True), ("Complete", True), ("Failed", False)):
+        found = condition(job, kind)
+        if found is not None and found["status"] == "True":
+            return good, str(found["message"])
+    return None
+
+
+def _active(job: Object) -> bool:
+    """Whether pods of the job are still there."""
+    if job["kind"] == "Job":
+        return bool(job.get("status", {}).get("active"))
+    rows = job.get("status", {}).get("replicatedJobsStatus") or ()
+    return any(row.get("active") for row in rows)

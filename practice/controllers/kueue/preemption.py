@@ -1,0 +1,248 @@
+"""Which Workloads would have to go so that another fits: classical preemption, in the queue and within the cohort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from practice.controllers.kueue.choice import Mode
+from practice.controllers.kueue.flavors import borrowing_height
+from practice.controllers.kueue.info import queue_time
+from practice.controllers.kueue.placement import place
+from practice.controllers.objects import condition, is_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from practice.controllers.kueue.choice import Choice
+    from practice.controllers.kueue.info import FlavorResource, Quantities, WorkloadInfo
+    from practice.controllers.kueue.snapshot import QueueNode, QuotaNode, Snapshot
+
+HUMAN_REASONS = {
+    "InClusterQueue": "prioritization in the ClusterQueue",
+    "InCohortReclamation": "reclamation within the cohort",
+    "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A Workload that would be evicted, and as what."""
+
+    workload: WorkloadInfo
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    workload: WorkloadInfo
+    top: QuotaNode | None
+    """The lowest cohort that holds both queues; None in the same queue."""
+    hierarchical: bool
+    while_borrowing: bool
+    """May be evicted even when the preemptor then borrows."""
+
+    @property
+    def reason(self) -> str:
+        if self.top is None:
+            return "InClusterQueue"
+        if self.while_borrowing and not self.hierarchical:
+            return "InCohortReclaimWhileBorrowing"
+        return "InCohortReclamation"
+
+
+class Preemption:
+    """Searches targets for one Workload on one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, workload: WorkloadInfo) -> None:
+        self._snapshot = snapshot
+        self._workload = workload
+        self._queue = snapshot.queues[workload.cluster_queue]
+
+    def targets(self, choice: Choice) -> list[Target]:
+        """Return the Workloads to evict for a choice of flavors; none when that would not help."""
+        needed = {
+            (flavor, resource)
+            for one in choice.pod_sets
+            if one.mode is not Mode.FIT
+            for resource, flavor in one.flavors.items()
+        }
+        return self._search(needed, choice.usage(), choice)
+
+    def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
+        """Return whether preemption could free an amount, and how high it would borrow then."""
+        found = self._search({at}, {at: value}, None)
+        if not found:
+            return Mode.NO_CANDIDATES, borrowing_height(self._queue, at, value)[0]
+        with self._snapshot.without([target.workload for target in found]):
+            height = borrowing_height(self._queue, at, value)[0]
+        own = any(target.workload.cluster_queue == self._queue.name for target in found)
+        return Mode.PREEMPT if own else Mode.RECLAIM, height
+
+    def _search(self, needed: set[FlavorResource], usage: Quantities, choice: Choice | None) -> list[Target]:
+        own, hierarchy, priority = self._candidates(needed, usage)
+        candidates = _evicted_first(hierarchy, priority, own)
+        forbidden = self._borrowing_policy() is None
+        under = all(self._nominal(at) > self._queue.used.get(at, 0) for at in needed)
+        attempts = [True, False]
+        if (not hierarchy and not priority) or (forbidden and not under):
+            attempts = [True]
+        elif forbidden and not hierarchy:
+            attempts = [False, True]
+        for borrow in attempts:
+            found = self._remove_until_fits(candidates, needed, usage, choice, borrow=borrow)
+            if found:
+                return found
+        return []
+
+    def _remove_until_fits(
+        self,
+        candidates: list[_Candidate],
+        needed: set[FlavorResource],
+        usage: Quantities,
+        choice: Choice | None,
+        *,
+        borrow: bool,
+    ) -> list[Target]:
+        removed: list[_Candidate] = []
+        try:
+            for candidate in candidates:
+                if not self._valid(candidate, needed, borrow=borrow):
+                    continue
+                self._snapshot.release(candidate.workload)
+                removed.append(candidate)
+                if self._fits(usage, choice, borrow=borrow):
+                    self._fill_back(removed, usage, choice, borrow=borrow)
+                    return [Target(item.workload, item.reason) for item in removed]
+            return []
+        finally:
+            for item in removed:
+                self._snapshot.hold(item.workload)
+
+    def _fill_back(self, removed: list[_Candidate], usage: Quantities, choice: Choice | None, *, borrow: bool) -> None:
+        """Spare the ones, from the last but one back, that need not go after all."""
+        for at in range(len(removed) - 2, -1, -1):
+            self._snapshot.hold(removed[at].workload)
+            if self._fits(usage, choice, borrow=borrow):
+                removed[at] = removed[-1]
+                removed.pop()
+            else:
+                self._snapshot.release(removed[at].workload)
+
+    def _fits(self, usage: Quantities, choice: Choice | None, *, borrow: bool) -> bool:
+        for at, value in usage.items():
+            if not borrow and self._queue.borrows_with(at, value):
+                return False
+            if value > self._queue.available(at):
+                return False
+        if choice is None or self._snapshot.topology is None:
+            return True
+        trees = self._snapshot.topology.trees
+        return not any(place(trees[one.tree], one.pod_set)[1] for one in choice.pod_sets if one.tree)
+
+    def _valid(self, candidate: _Candidate, needed: set[FlavorResource], *, borrow: bool) -> bool:
+        if candidate.top is None:
+            return True
+        if borrow and not candidate.hierarchical and not candidate.while_borrowing:
+            return False
+        queue = self._snapshot.queues[candidate.workload.cluster_queue]
+        if queue.within_nominal(needed):
+            return False
+        for node in queue.above():
+            if node is candidate.top:
+                break
+            if node.within_nominal(needed):
+                return False
+        return True
+
+    def _candidates(
+        self, needed: set[FlavorResource], usage: Quantities
+    ) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
+        """Return candidates of the same queue, those over which it has a right by hierarchy, and by priority."""
+        own = list(self._of_queue(self._queue, None, needed, hierarchical=False))
+        hierarchy: list[_Candidate] = []
+        priority: list[_Candidate] = []
+        if self._queue.parent is not None and self._queue.policy("reclaimWithinCohort") != "Never":
+            left = dict(usage)
+            advantage = _fits_in(self._queue, left)
+            below: QuotaNode = self._queue
+            for top in self._queue.above():
+                left = {at: max(0, value - below.local_free(at)) for at, value in left.items()}
+                into = hierarchy if advantage else priority
+                into += self._of_subtree(top, top, below, needed, hierarchical=advantage)
+                advantage = advantage or _fits_in(top, left)
+                below = top
+        for found in (own, hierarchy, priority):
+            found.sort(key=self._order)
+        return own, hierarchy, priority
+
+    def _of_subtree(
+        self, node: QuotaNode, top: QuotaNode, skip: QuotaNode, needed: set[FlavorResource], *, hierarchical: bool
+    ) -> Iterator[_Candidate]:
+        for child in node.children:
+            if child is skip or child is self._queue or child.within_nominal(needed):
+                continue
+            queue = self._snapshot.queues.get(child.name)
+            if queue is child:
+                yield from self._of_queue(queue, top, needed, hierarchical=hierarchical)
+            else:
+                yield from self._of_subtree(child, top, skip, needed, hierarchical=hierarchical)
+
+    def _of_queue(
+        self, queue: QueueNode, top: QuotaNode | None, needed: set[FlavorResource], *, hierarchical: bool
+    ) -> Iterator[_Candidate]:
+        name = "withinClusterQueue" if top is None else "reclaimWithinCohort"
+        policy = self._queue.policy(name)
+        for workload in queue.workloads.values():
+            if needed & set(workload.usage()) and self._may_go(workload, policy):
+                borrowing = self._while_borrowing(workload)
+                yield _Candidate(workload, top, hierarchical, borrowing)
+
+    def _may_go(self, candidate: WorkloadInfo, policy: str) -> bool:
+        if policy == "Any":
+            return True
+        if candidate.priority < self._workload.priority:
+            return policy != "Never"
+        newer = queue_time(candidate.obj) > queue_time(self._workload.obj)
+        return policy == "LowerOrNewerEqualPriority" and candidate.priority == self._workload.priority and newer
+
+    def _while_borrowing(self, candidate: WorkloadInfo) -> bool:
+        policy = self._borrowing_policy()
+        if policy is None or candidate.priority >= self._workload.priority:
+            return False
+        return policy < 0 or candidate.priority <= policy
+
+    def _borrowing_policy(self) -> int | None:
+        """Return the highest priority that may go while borrowing, -1 for any lower one, None for none."""
+        rule = (self._queue.obj["spec"].get("preemption") or {}).get("borrowWithinCohort") or {}
+        if rule.get("policy", "Never") == "Never":
+            return None
+        return int(rule.get("maxPriorityThreshold", -1))
+
+    def _nominal(self, at: FlavorResource) -> int:
+        quota = self._queue.quotas.get(at)
+        return quota.nominal if quota is not None else 0
+
+    def _order(self, candidate: _Candidate) -> tuple[bool, bool, int, list[int], str]:
+        """Other queues first, then lower priority, then what was admitted last."""
+        workload = candidate.workload
+        reserved = condition(workload.obj, "QuotaReserved")
+        since = reserved["lastTransitionTime"] if reserved else ""
+        newest_first = [-ord(letter) for letter in since]
+        own = workload.cluster_queue == self._queue.name
+        return (
+            not is_true(workload.obj, "Evicted"),
+            own,
+            workload.priority,
+            newest_first,
+            workload.obj["metadata"]["uid"],
+        )
+
+
+def _evicted_first(*lists: Iterable[_Candidate]) -> list[_Candidate]:
+    every = [candidate for found in lists for candidate in found]
+    return sorted(every, key=lambda candidate: not is_true(candidate.workload.obj, "Evicted"))
+
+
+def _fits_in(node: QuotaNode, usage: Quantities) -> bool:
+    return all(node.subtree.get(at, 0) >= node.used.get(at, 0) + value for at, value in usage.items())

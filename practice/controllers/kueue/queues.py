@@ -1,0 +1,111 @@
+"""The waiting Workloads, queue by queue, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.controllers.kueue.admission_status import requeue_at
+from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
+from practice.controllers.objects import condition, deleting, is_true, key_of
+from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
+
+if TYPE_CHECKING:
+    from practice.clock import Clock
+    from practice.controllers.kueue.info import WorkloadInfo
+    from practice.controllers.objects import Key, Object
+    from practice.objects.storage import Storage
+
+
+class Queues:
+    """Which Workloads wait where; the ones tried in vain rest until something changes."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._resting: dict[Key, str] = {}
+        """Key -> what it looked like when it was tried in vain."""
+        self._hopeless: dict[str, set[str]] = {}
+        """ClusterQueue -> shapes that do not fit; the same shape is not tried again."""
+        self._blocked: set[str] = set()
+        """ClusterQueues whose head must come first and cannot yet."""
+        self._sticky: set[Key] = set()
+        """Workloads that wait for the Workloads they evict: they stay first."""
+
+    def wake(self) -> None:
+        """Try everything again."""
+        self._resting.clear()
+        self._hopeless.clear()
+        self._blocked.clear()
+
+    def forget(self, key: Key) -> None:
+        """A Workload left the queue."""
+        self._resting.pop(key, None)
+        self._sticky.discard(key)
+
+    def cluster_queue(self, workload: Object) -> str:
+        """Return the ClusterQueue a Workload waits for; empty when its LocalQueue does not exist."""
+        queue = self._storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
+        return str(queue["spec"].get("clusterQueue", "")) if queue is not None else ""
+
+    def waiting(self, name: str) -> list[WorkloadInfo]:
+        """Return all Workloads that wait for a ClusterQueue, first to be tried first."""
+        found = [
+            read_workload(obj, name)
+            for obj in self._storage.list(WORKLOADS)
+            if self._waits(obj) and self.cluster_queue(obj) == name
+        ]
+        return sorted(found, key=lambda item: (item.key not in self._sticky, item.order()))
+
+    def heads(self) -> list[WorkloadInfo]:
+        """Return the Workload to try next of every active ClusterQueue."""
+        found = []
+        for queue in self._storage.list(CLUSTERQUEUES):
+            name = queue["metadata"]["name"]
+            if is_true(queue, "Active") and name not in self._blocked:
+                found += self._fresh(self.waiting(name), name)[:1]
+        return found
+
+    def rest(self, workload: WorkloadInfo, *, strict: bool, hopeless: bool, preempting: bool) -> None:
+        """Put a Workload aside that was tried in vain."""
+        if preempting:
+            self._sticky.add(workload.key)
+        if preempting or strict:
+            self._blocked.add(workload.cluster_queue)
+            return
+        self._resting[workload.key] = _look(workload.obj)
+        if hopeless:
+            self._hopeless.setdefault(workload.cluster_queue, set()).add(workload.shape())
+
+    def unblock(self, name: str) -> None:
+        """Something new waits in a ClusterQueue: look at its head again."""
+        self._blocked.discard(name)
+
+    def _fresh(self, waiting: list[WorkloadInfo], name: str) -> list[WorkloadInfo]:
+        hopeless = self._hopeless.get(name, set())
+        found = []
+        for item in waiting:
+            if self._resting.get(item.key) == _look(item.obj):
+                continue
+            if hopeless and item.shape() in hopeless:
+                self._resting[item.key] = _look(item.obj)
+                continue
+            found.append(item)
+        return found
+
+    def _waits(self, obj: Object) -> bool:
+        if has_quota(obj) or not is_active(obj) or is_true(obj, "Finished") or deleting(obj):
+            return False
+        again = condition(obj, "Requeued")
+        if again is not None and again["status"] == "False":
+            return False
+        if requeue_at(obj) > self._clock.now():
+            return False
+        queue = self._storage.find(LOCALQUEUES, obj["metadata"]["namespace"], local_queue_of(obj))
+        return queue is not None and queue["spec"].get("stopPolicy", "None") == "None"
+
+
+def _look(obj: Object) -> str:
+    """Return what, when it changes, makes a resting Workload worth another try."""
+    status = obj.get("status", {})
+    parts = [condition(obj, "Evicted"), condition(obj, "Requeued"), status.get("reclaimablePods")]
+    return f"{key_of(obj)} {obj['metadata'].get('generation')} {parts}"

@@ -1,0 +1,162 @@
+"""What ClusterQueues, LocalQueues and cohorts say of themselves: active or why not, used, borrowed, waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.controllers.base import Controller
+from practice.controllers.kueue.info import local_queue_of, read_workload
+from practice.controllers.kueue.snapshot import Snapshot
+from practice.controllers.objects import deleting, is_true, key_of, set_condition
+from practice.controllers.quantity import milli, words
+from practice.objects.resources import (
+    ADMISSIONCHECKS,
+    CLUSTERQUEUES,
+    LOCALQUEUES,
+    RESOURCEFLAVORS,
+    TOPOLOGIES,
+    WORKLOADS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.base import ControlPlane
+    from practice.controllers.kueue.info import Quantities, WorkloadInfo
+    from practice.controllers.kueue.queues import Queues
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+_ALL: Key = ("", "queues")
+
+
+class QueueStatus(Controller):
+    """Counts everything at once, whenever a Workload or a queue changes."""
+
+    def __init__(self, plane: ControlPlane, queues: Queues) -> None:
+        super().__init__(plane)
+        self._queues = queues
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow Workloads, queues, and what queues refer to."""
+        followed = (WORKLOADS, CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, ADMISSIONCHECKS)
+        return {resource: lambda _: [_ALL] for resource in followed}
+
+    def reconcile(self, key: Key) -> None:
+        """Write the status of every queue."""
+        snapshot = Snapshot(self.storage, None)
+        for name, node in snapshot.queues.items():
+            holding = list(node.workloads.values())
+            waiting = self._queues.waiting(name)
+            self._cluster_queue(node.obj, node.used, holding, len(waiting))
+            for queue in self.storage.list(LOCALQUEUES):
+                if queue["spec"].get("clusterQueue") == name:
+                    self._local_queue(queue, node.obj, holding, waiting)
+        for queue in self.storage.list(LOCALQUEUES):
+            if queue["spec"].get("clusterQueue") not in snapshot.queues:
+                self._local_queue(queue, None, [], [])
+
+    def _cluster_queue(self, queue: Object, used: Quantities, holding: list[WorkloadInfo], waiting: int) -> None:
+        admitted = [item for item in holding if is_true(item.obj, "Admitted")]
+        active, reason, text = self._activity(queue)
+        now = self.clock.now()
+
+        def change(draft: Object) -> None:
+            status = draft.setdefault("status", {})
+            status["flavorsReservation"] = _usage(queue, used, borrowed=True)
+            status["flavorsUsage"] = _usage(queue, _total(admitted), borrowed=True)
+            status["pendingWorkloads"] = waiting
+            status["reservingWorkloads"] = len(holding)
+            status["admittedWorkloads"] = len(admitted)
+            generation = draft["metadata"].get("generation")
+            set_condition(draft, "Active", active, reason, text, now, generation=generation)
+
+        self.storage.modify(CLUSTERQUEUES, *key_of(queue), change, subresource="status")
+
+    def _local_queue(
+        self, queue: Object, cluster: Object | None, holding: list[WorkloadInfo], waiting: list[WorkloadInfo]
+    ) -> None:
+        namespace, name = key_of(queue)
+        mine = [item for item in holding if _in(item, namespace, name)]
+        admitted = [item for item in mine if is_true(item.obj, "Admitted")]
+        stopped = queue["spec"].get("stopPolicy", "None") != "None"
+        now = self.clock.now()
+        active, reason, text = True, "Ready", "Can submit new workloads to localQueue"
+        if stopped:
+            active, reason, text = False, "Stopped", "LocalQueue is stopped"
+        elif cluster is None:
+            active, reason, text = False, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
+        elif not is_true(self.storage.get(CLUSTERQUEUES, *key_of(cluster)), "Active"):
+            active, reason, text = False, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue"
+
+        def change(draft: Object) -> None:
+            status = draft.setdefault("status", {})
+            status["pendingWorkloads"] = 0 if stopped else sum(_in(item, namespace, name) for item in waiting)
+            status["reservingWorkloads"] = len(mine)
+            status["admittedWorkloads"] = len(admitted)
+            status["flavorsReservation"] = _usage(cluster, _total(mine), borrowed=False)
+            status["flavorsUsage"] = _usage(cluster, _total(admitted), borrowed=False)
+            generation = draft["metadata"].get("generation")
+            set_condition(draft, "Active", active, reason, text, now, generation=generation)
+
+        self.storage.modify(LOCALQUEUES, namespace, name, change, subresource="status")
+
+    def _check_active(self, name: str) -> bool:
+        return is_true(self.storage.get(ADMISSIONCHECKS, "", name), "Active")
+
+    def _activity(self, queue: Object) -> tuple[bool, str, str]:
+        """Return whether a ClusterQueue admits anything, and the reason and sentence for it."""
+        if deleting(queue):
+            return False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"
+        spec = queue["spec"]
+        flavors = [flavor["name"] for group in spec.get("resourceGroups") or () for flavor in group["flavors"]]
+        checks = [item["name"] for item in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()]
+        faults: list[tuple[str, str]] = []
+        if spec.get("stopPolicy", "None") != "None":
+            faults.append(("Stopped", "is stopped"))
+        missing = [name for name in flavors if self.storage.find(RESOURCEFLAVORS, "", name) is None]
+        if missing:
+            faults.append(("FlavorNotFound", f"references missing ResourceFlavor(s): {','.join(missing)}"))
+        absent = [name for name in checks if self.storage.find(ADMISSIONCHECKS, "", name) is None]
+        if absent:
+            faults.append(("AdmissionCheckNotFound", f"references missing AdmissionCheck(s): {','.join(absent)}"))
+        idle = [name for name in checks if name not in absent and not self._check_active(name)]
+        if idle:
+            faults.append(("AdmissionCheckInactive", f"references inactive AdmissionCheck(s): {','.join(idle)}"))
+        for name in flavors:
+            flavor = self.storage.find(RESOURCEFLAVORS, "", name)
+            topology = (flavor.get("spec") or {}).get("topologyName") if flavor is not None else None
+            if topology and self.storage.find(TOPOLOGIES, "", topology) is None:
+                faults.append(("TopologyNotFound", f'there is no Topology "{topology}" for TAS flavor "{name}"'))
+        if faults:
+            return False, faults[0][0], f"Can't admit new workloads: {', '.join(text for _, text in faults)}."
+        return True, "Ready", "Can admit new workloads"
+
+
+def _in(workload: WorkloadInfo, namespace: str, queue: str) -> bool:
+    return workload.key[0] == namespace and local_queue_of(workload.obj) == queue
+
+
+def _total(workloads: list[WorkloadInfo]) -> Quantities:
+    total: Quantities = {}
+    for workload in workloads:
+        for at, value in read_workload(workload.obj).usage().items():
+            total[at] = total.get(at, 0) + value
+    return total
+
+
+def _usage(queue: Object | None, used: Quantities, *, borrowed: bool) -> list[Object]:
+    found = []
+    for group in (queue["spec"].get("resourceGroups") or ()) if queue is not None else ():
+        for flavor in group["flavors"]:
+            nominal = {item["name"]: item["nominalQuota"] for item in flavor["resources"]}
+            rows = []
+            for name in sorted(group["coveredResources"]):
+                total = used.get((flavor["name"], name), 0)
+                row = {"name": name, "total": words(total)}
+                if borrowed:
+                    above = total - milli(str(nominal.get(name, 0))) if queue and queue["spec"].get("cohortName") else 0
+                    row["borrowed"] = words(max(above, 0))
+                rows.append(row)
+            found.append({"name": flavor["name"], "resources": rows})
+    return found

@@ -1,0 +1,90 @@
+"""The topology ungater: pods of an admitted Workload get the node they are meant for, rank by rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.controllers.base import Controller
+from practice.controllers.kueue import words
+from practice.controllers.kueue.assignment import domains_of
+from practice.controllers.kueue.podsets import gates_of
+from practice.controllers.objects import annotations_of, deleting, is_true, key_of, labels_of
+from practice.objects.resources import PODS, WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+
+class TopologyUngater(Controller):
+    """Takes the topology gate off pods and writes the node selector of their place."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow gated pods and their Workloads."""
+        return {WORKLOADS: lambda obj: [key_of(obj)] if is_true(obj, "Admitted") else [], PODS: self._of_pod}
+
+    def _of_pod(self, pod: Object) -> list[Key]:
+        name = annotations_of(pod).get(words.WORKLOAD)
+        return [(pod["metadata"]["namespace"], name)] if name and words.TOPOLOGY_GATE in gates_of(pod) else []
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one Workload and its pods."""
+        workload = self.storage.find(WORKLOADS, *key)
+        if workload is None or not is_true(workload, "Admitted"):
+            return
+        pods = [pod for pod in self.storage.list(PODS, key[0]) if annotations_of(pod).get(words.WORKLOAD) == key[1]]
+        requests = {item["name"]: item.get("topologyRequest") or {} for item in workload["spec"]["podSets"]}
+        for assignment in workload["status"]["admission"]["podSetAssignments"]:
+            if assignment.get("topologyAssignment"):
+                name = assignment["name"]
+                mine = [pod for pod in pods if labels_of(pod).get(words.PODSET) == name and not _ended(pod)]
+                self._ungate(mine, assignment, requests[name])
+
+    def _ungate(self, pods: list[Object], assignment: Object, request: Object) -> None:
+        topology = assignment["topologyAssignment"]
+        places = [values for values, count in domains_of(topology) for _ in range(count)]
+        levels = topology["levels"]
+        gated = [pod for pod in pods if words.TOPOLOGY_GATE in gates_of(pod)]
+        ranks = [_rank(pod, request, assignment["count"]) for pod in pods]
+        ranked = (
+            None not in ranks and len(set(ranks)) == len(ranks) and all((rank or 0) < len(places) for rank in ranks)
+        )
+        if ranked:
+            order = dict(zip((key_of(pod) for pod in pods), ranks, strict=True))
+            for pod in gated:
+                self._place(pod, levels, places[order[key_of(pod)] or 0])
+            return
+        left = list(places)
+        for pod in pods:
+            there = tuple((pod["spec"].get("nodeSelector") or {}).get(level, "") for level in levels)
+            if pod not in gated and there in left:
+                left.remove(there)
+        for pod, values in zip(gated, left, strict=False):
+            self._place(pod, levels, values)
+
+    def _place(self, pod: Object, levels: list[str], values: tuple[str, ...]) -> None:
+        def change(draft: Object) -> None:
+            spec = draft["spec"]
+            gates = [gate for gate in spec.get("schedulingGates") or () if gate["name"] != words.TOPOLOGY_GATE]
+            spec.pop("schedulingGates", None)
+            if gates:
+                spec["schedulingGates"] = gates
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **dict(zip(levels, values, strict=True))}
+
+        self.storage.modify(PODS, *key_of(pod), change)
+
+
+def _rank(pod: Object, request: Object, count: int) -> int:
+    """Return the number of a pod within its pod set, -1 when its labels do not say."""
+    marks = labels_of(pod)
+    index = marks.get(request.get("podIndexLabel", ""))
+    group = marks.get(request["subGroupIndexLabel"]) if "subGroupIndexLabel" in request else "0"
+    if index is None or group is None:
+        return -1
+    return int(group) * (count // int(request.get("subGroupCount", 1))) + int(index)
+
+
+def _ended(pod: Object) -> bool:
+    return deleting(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")

@@ -1,0 +1,166 @@
+"""The Workload controller: what queues, their stop policies and deactivation mean for a Workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.clock import seconds_of
+from practice.controllers.base import Controller
+from practice.controllers.kueue import admission_status as status
+from practice.controllers.kueue.info import has_quota, is_active, local_queue_of
+from practice.controllers.kueue.jobs import release_orphan
+from practice.controllers.kueue.words import JOB_UID
+from practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
+from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+
+class Workloads(Controller):
+    """Ports the Workload reconciler of Kueue 0.18, as far as there are no admission checks."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow Workloads and the queues they are in."""
+        return {
+            WORKLOADS: lambda obj: [key_of(obj)],
+            LOCALQUEUES: self._in_local_queue,
+            CLUSTERQUEUES: lambda _: [key_of(obj) for obj in self.storage.list(WORKLOADS)],
+        }
+
+    def _in_local_queue(self, queue: Object) -> list[Key]:
+        name, namespace = queue["metadata"]["name"], queue["metadata"]["namespace"]
+        items = self.storage.list(WORKLOADS, namespace)
+        return [key_of(obj) for obj in items if local_queue_of(obj) == name]
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one Workload."""
+        workload = self.storage.find(WORKLOADS, *key)
+        if workload is None:
+            return
+        if not workload["metadata"].get("ownerReferences") and (deleting(workload) or JOB_UID in labels_of(workload)):
+            release_orphan(self.storage, workload, self.clock.now())
+            return
+        if is_true(workload, "Finished") or deleting(workload):
+            return
+        if not is_active(workload):
+            self._deactivate(workload)
+            return
+        if is_true(workload, "DeactivationTarget"):
+            self.storage.modify(WORKLOADS, *key, lambda draft: draft["spec"].update(active=False))
+            return
+        if self._requeue(workload):
+            return
+        if has_quota(workload):
+            self._check_queues(workload)
+            self._check_time(workload)
+        else:
+            self._explain(workload)
+
+    def _deactivate(self, workload: Object) -> None:
+        if is_true(workload, "Evicted") or not has_quota(workload):
+            if not is_true(workload, "Evicted"):
+                self._evict(workload, "Deactivated", "The workload is deactivated", quiet=True)
+            return
+        target = condition(workload, "DeactivationTarget")
+        text, cause = "The workload is deactivated", ""
+        if target is not None:
+            text, cause = f"{text} due to {target['message']}", target["reason"]
+        self._evict(workload, "Deactivated", text, cause=cause)
+
+    def _requeue(self, workload: Object) -> bool:
+        """Put a Workload back into its queue when what kept it out is over."""
+        again = condition(workload, "Requeued")
+        if again is None or again["status"] == "True":
+            return False
+        local, cluster = self._queues(workload)
+        reason = ""
+        if again["reason"].startswith("Deactivated"):
+            reason, text = "Reactivated", "The workload was reactivated"
+        elif again["reason"] == "LocalQueueStopped" and _running(local):
+            reason, text = "LocalQueueRestarted", "The LocalQueue was restarted after being stopped"
+        elif again["reason"] == "ClusterQueueStopped" and _running(cluster):
+            reason, text = "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"
+        elif again["reason"] in ("PodsReadyTimeout", "AdmissionCheck"):
+            reason, text = "BackoffFinished", "The workload backoff was finished"
+        if not reason:
+            return False
+        now = self.clock.now()
+        self._change(workload, lambda draft: status.requeued(draft, reason, text, True, now))
+        return True
+
+    def _check_queues(self, workload: Object) -> None:
+        """Evict when a queue is drained."""
+        if is_true(workload, "Evicted"):
+            return
+        for queue, kind in zip(self._queues(workload), ("LocalQueue", "ClusterQueue"), strict=True):
+            if queue is not None and queue["spec"].get("stopPolicy") == "HoldAndDrain":
+                self._evict(workload, f"{kind}Stopped", f"The {kind} is stopped")
+                return
+
+    def _check_time(self, workload: Object) -> None:
+        limit, admitted = workload["spec"].get("maximumExecutionTimeSeconds"), condition(workload, "Admitted")
+        if limit is None or admitted is None or admitted["status"] != "True":
+            return
+        past = workload["status"].get("accumulatedPastExecutionTimeSeconds", 0)
+        left = limit - past - (self.clock.now() - seconds_of(admitted["lastTransitionTime"]))
+        if left > 0:
+            self.look_again(key_of(workload), left)
+            return
+        now, text = self.clock.now(), "exceeding the maximum execution time"
+        reason = "MaximumExecutionTimeExceeded"
+        self._change(workload, lambda draft: status.mark(draft, "DeactivationTarget", True, reason, text, now))
+        self._say(workload, "Warning", reason, f"The maximum execution time ({limit}s) exceeded")
+
+    def _explain(self, workload: Object) -> None:
+        """Say why a Workload cannot even be tried."""
+        local, cluster = self._queues(workload)
+        name = local_queue_of(workload)
+        text = ""
+        if local is None:
+            text = f"LocalQueue {name} doesn't exist"
+        elif not _running(local):
+            text = f"LocalQueue {name} is inactive"
+        elif cluster is None:
+            text = f"ClusterQueue {local['spec']['clusterQueue']} doesn't exist"
+        elif not is_true(cluster, "Active"):
+            text = f"ClusterQueue {local['spec']['clusterQueue']} is inactive"
+        if text:
+            now = self.clock.now()
+            self._change(workload, lambda draft: status.unreserve(draft, "Inadmissible", text, now))
+
+    def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", quiet: bool = False) -> None:
+        now = self.clock.now()
+
+        def change(draft: Object) -> None:
+            conditions = draft.setdefault("status", {}).get("conditions") or []
+            draft["status"]["conditions"] = [item for item in conditions if item.get("type") != "DeactivationTarget"]
+            draft["status"].pop("requeueState", None)
+            status.evict(draft, reason, text, now, cause=cause)
+
+        self._change(workload, change)
+        if not quiet:
+            word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
+            self._say(workload, "Normal", word, text)
+
+    def _queues(self, workload: Object) -> tuple[Object | None, Object | None]:
+        local = self.storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
+        cluster = self.storage.find(CLUSTERQUEUES, "", local["spec"]["clusterQueue"]) if local is not None else None
+        return local, cluster
+
+    def _change(self, workload: Object, change: Callable[[Object], object]) -> None:
+        self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: _apply(change, draft), subresource="status")
+
+    def _say(self, workload: Object, kind: str, reason: str, message: str) -> None:
+        self.record(workload, kind, reason, message, source="kueue-workload-controller", action=reason)
+
+
+def _apply(change: Callable[[Object], object], draft: Object) -> None:
+    change(draft)
+
+
+def _running(queue: Object | None) -> bool:
+    return queue is not None and queue["spec"].get("stopPolicy", "None") == "None"

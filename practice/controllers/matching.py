@@ -1,0 +1,89 @@
+"""Whether a pod may stand on a node: taints and tolerations, node selectors and affinity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.controllers.objects import labels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from practice.controllers.objects import Object
+
+_SCHEDULING = ("NoSchedule", "NoExecute")
+
+
+def tolerates(tolerations: Iterable[Object], taint: Object) -> bool:
+    """Whether one of the tolerations matches the taint."""
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+            continue
+        if toleration.get("key") and toleration["key"] != taint["key"]:
+            continue
+        if toleration.get("operator", "Equal") == "Exists":
+            return True
+        if toleration.get("key") and toleration.get("value", "") == taint.get("value", ""):
+            return True
+    return False
+
+
+def untolerated(taints: Iterable[Object] | None, tolerations: Iterable[Object] | None) -> Object | None:
+    """Return the first taint that keeps a pod away."""
+    kept = list(tolerations or ())
+    for taint in taints or ():
+        if taint["effect"] in _SCHEDULING and not tolerates(kept, taint):
+            return taint
+    return None
+
+
+def taint_words(taint: Object) -> str:
+    """Return a taint as logs write it: ``key=value:NoSchedule``."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def selects(spec: Object, node: Object) -> bool:
+    """Whether the node selector and the required node affinity of a pod spec allow a node."""
+    marks = labels_of(node)
+    if any(marks.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if not required:
+        return True
+    return any(_term(term, node) for term in required.get("nodeSelectorTerms") or ())
+
+
+def requirement_holds(requirement: Object, marks: dict[str, str]) -> bool:
+    """Whether one match expression (In, NotIn, Exists, DoesNotExist, Gt, Lt) holds for labels."""
+    key, operator, values = requirement["key"], requirement["operator"], requirement.get("values") or []
+    value = marks.get(key)
+    if operator == "In":
+        return value in values
+    if operator == "NotIn":
+        return value not in values
+    if operator == "Exists":
+        return key in marks
+    if operator == "DoesNotExist":
+        return key not in marks
+    if value is None or not value.isdigit():
+        return False
+    return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+
+
+def selector_holds(selector: Object | None, marks: dict[str, str]) -> bool:
+    """Whether a label selector matches labels; None matches nothing, an empty one everything."""
+    if selector is None:
+        return False
+    if any(marks.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(requirement_holds(item, marks) for item in selector.get("matchExpressions") or ())
+
+
+def _term(term: Object, node: Object) -> bool:
+    fields = {"metadata.name": node["metadata"]["name"]}
+    return all(requirement_holds(item, labels_of(node)) for item in term.get("matchExpressions") or ()) and all(
+        requirement_holds(item, fields) for item in term.get("matchFields") or ()
+    )

@@ -1,0 +1,96 @@
+"""The node controllers: heartbeats, the taints that conditions bring, and pods that must leave a tainted node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.clock import stamp
+from practice.controllers.base import Controller
+from practice.controllers.matching import tolerates
+from practice.controllers.objects import condition, deleting, key_of
+from practice.objects.resources import NODES, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+_HEARTBEAT_SECONDS = 300.0
+_CORDON = "node.kubernetes.io/unschedulable"
+_NOT_READY = "node.kubernetes.io/not-ready"
+
+
+class Nodes(Controller):
+    """Keeps a node's taints in step with its wish and its Ready condition, and evicts what does not tolerate them."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow nodes, and pods that come to one."""
+        return {NODES: lambda obj: [key_of(obj)], PODS: self._home}
+
+    def _home(self, pod: Object) -> list[Key]:
+        node = self.storage.find(NODES, "", pod["spec"].get("nodeName") or "")
+        return [key_of(node)] if node is not None and _evicting(node) else []
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one node."""
+        node = self.storage.find(NODES, *key)
+        if node is None:
+            return
+        wanted = _wanted_taints(node, stamp(self.clock.now()))
+        if wanted != (node["spec"].get("taints") or []):
+            node = self.storage.modify(NODES, *key, lambda obj: _set_taints(obj, wanted))
+        for pod in self.storage.list(PODS) if _evicting(node) else ():
+            if pod["spec"].get("nodeName") == key[1] and not deleting(pod):
+                self._evict(pod, _evicting(node))
+
+    def _evict(self, pod: Object, taints: list[Object]) -> None:
+        tolerations = pod["spec"].get("tolerations") or []
+        for taint in taints:
+            matching = [item for item in tolerations if tolerates([item], taint)]
+            if not matching:
+                text = f"Marking for deletion Pod {'/'.join(key_of(pod))}"
+                self.record(pod, "Normal", "TaintManagerEviction", text, source="taint-eviction-controller")
+                self.storage.delete(PODS, *key_of(pod))
+                return
+
+    def beat(self) -> None:
+        """Renew the heartbeats of ready nodes, now and from time to time."""
+        moment = stamp(self.clock.now())
+        for node in self.storage.list(NODES):
+            ready = condition(node, "Ready")
+            if ready is not None and ready["status"] == "True":
+                self.storage.modify(NODES, *key_of(node), lambda obj: _heartbeat(obj, moment), subresource="status")
+        self.clock.after(_HEARTBEAT_SECONDS * self.clock.speed, self.beat)
+
+
+def _evicting(node: Object) -> list[Object]:
+    return [taint for taint in node["spec"].get("taints") or () if taint["effect"] == "NoExecute"]
+
+
+def _wanted_taints(node: Object, moment: str) -> list[Object]:
+    taints = list(node["spec"].get("taints") or ())
+    ready = condition(node, "Ready")
+    marks = {
+        (_CORDON, "NoSchedule"): bool(node["spec"].get("unschedulable")),
+        (_NOT_READY, "NoSchedule"): ready is not None and ready["status"] == "False",
+    }
+    for (key, effect), wanted in marks.items():
+        there = [taint for taint in taints if taint["key"] == key and taint["effect"] == effect]
+        if wanted and not there:
+            taints.append({"key": key, "effect": effect, "timeAdded": moment})
+        elif not wanted and there:
+            taints = [taint for taint in taints if taint not in there]
+    return taints
+
+
+def _set_taints(node: Object, taints: list[Object]) -> None:
+    if taints:
+        node["spec"]["taints"] = taints
+    else:
+        node["spec"].pop("taints", None)
+
+
+def _heartbeat(node: Object, moment: str) -> None:
+    for found in node["status"]["conditions"]:
+        found["lastHeartbeatTime"] = moment

@@ -1,0 +1,129 @@
+"""What every controller asks of an object: its labels, its owner, its conditions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from practice.clock import stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from practice.objects.resources import Resource
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace (empty for cluster objects) and name."""
+
+
+def key_of(obj: Object) -> Key:
+    """Return the namespace and name of an object."""
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    """Return the labels, for reading."""
+    found: dict[str, str] = obj["metadata"].get("labels") or {}
+    return found
+
+
+def annotations_of(obj: Object) -> dict[str, str]:
+    """Return the annotations, for reading."""
+    found: dict[str, str] = obj["metadata"].get("annotations") or {}
+    return found
+
+
+def reference(owner: Object) -> Object:
+    """Return the owner reference that makes ``owner`` the controller of an object."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def controller_of(obj: Object) -> Object | None:
+    """Return the owner reference of the controller of an object."""
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Object = owner
+            return found
+    return None
+
+
+def owned_by(obj: Object, owner: Object) -> bool:
+    """Whether ``owner`` controls ``obj``."""
+    found = controller_of(obj)
+    return found is not None and found["uid"] == owner["metadata"]["uid"]
+
+
+def controlled(items: Iterable[Object], owner: Object) -> list[Object]:
+    """Return the items that ``owner`` controls."""
+    return [item for item in items if owned_by(item, owner)]
+
+
+def owner_key(obj: Object, resource: Resource) -> list[Key]:
+    """Return the key of the controlling owner when it is of the given kind, for a queue."""
+    owner = controller_of(obj)
+    if owner is None or owner["kind"] != resource.kind:
+        return []
+    return [(obj["metadata"].get("namespace", ""), owner["name"])]
+
+
+def deleting(obj: Object) -> bool:
+    """Whether a deletion of the object has begun."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def condition(obj: Object, kind: str) -> Object | None:
+    """Return the condition of a type, wherever it stands in the list."""
+    for found in obj.get("status", {}).get("conditions") or ():
+        if found.get("type") == kind and "status" in found:
+            result: Object = found
+            return result
+    return None
+
+
+def is_true(obj: Object, kind: str) -> bool:
+    """Whether the condition of a type is there and True."""
+    found = condition(obj, kind)
+    return found is not None and found["status"] == "True"
+
+
+def set_condition(
+    obj: Object, kind: str, status: bool, reason: str, message: str, now: float, *, generation: int | None = None
+) -> bool:
+    """Write a condition into ``obj`` (a draft); its transition time moves only when the status does.
+
+    Returns whether anything changed.
+    """
+    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+    word = "True" if status else "False"
+    new: Object = {"type": kind, "status": word, "lastTransitionTime": stamp(now), "reason": reason, "message": message}
+    if generation is not None:
+        new["observedGeneration"] = generation
+    old = condition(obj, kind)
+    if old is None:
+        conditions.append(new)
+        return True
+    if old["status"] == word:
+        new["lastTransitionTime"] = old["lastTransitionTime"]
+    if old == new:
+        return False
+    old.clear()
+    old.update(new)
+    return True
+
+
+def drop_finalizer(obj: Object, finalizer: str) -> None:
+    """Take a finalizer off a draft."""
+    meta = obj["metadata"]
+    kept = [name for name in meta.get("finalizers") or () if name != finalizer]
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)

@@ -1,0 +1,82 @@
+"""What a node gives the pods that run on it: images, an address, a room they share, and the way to tell of them."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from practice.controllers.objects import key_of, labels_of
+from practice.objects.refusal import ApiError
+from practice.objects.resources import NODES, PODS
+from practice.programs.script import Room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.controllers.base import ControlPlane
+    from practice.controllers.objects import Key, Object
+    from practice.node.buckets import Buckets
+    from practice.node.registries import Registries
+
+_FIRST_PULL_SECONDS = 5.0
+
+
+class PodHost:
+    """One object for all nodes: the node of a pod is named by the pod."""
+
+    def __init__(self, plane: ControlPlane, registries: Registries, buckets: Buckets, seed: int = 0) -> None:
+        self.storage = plane.storage
+        self.clock = plane.clock
+        self.registries = registries
+        self.buckets = buckets
+        self._recorder = plane.recorder
+        self._seed = seed
+        self._rooms: dict[str, Room] = {}
+        self._pulled: set[tuple[str, str]] = set()
+        self._addresses = 10
+
+    def newest(self, pod: Object) -> Object:
+        """Return a pod as it is stored now, or as it was when it is gone."""
+        return self.storage.find(PODS, *key_of(pod)) or pod
+
+    def node_of(self, pod: Object) -> Object:
+        """Return the node of a pod, empty when it is gone."""
+        return self.storage.find(NODES, "", pod["spec"]["nodeName"]) or {}
+
+    def new_address(self) -> str:
+        """Return the address of a new pod."""
+        self._addresses += 1
+        return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
+
+    def has(self, node: str, image: str) -> bool:
+        """Whether a node has an image."""
+        return (node, image) in self._pulled
+
+    def pull_seconds(self, node: str, image: str) -> float:
+        """Return how long an image takes to pull, 0 when the node has it; from then on it has it."""
+        if self.has(node, image):
+            return 0.0
+        self._pulled.add((node, image))
+        return _FIRST_PULL_SECONDS + len(image) % 7 / 2
+
+    def room(self, pod: Object) -> Room:
+        """Return what the pods of the same attempt share."""
+        marks = labels_of(pod)
+        parts = [marks.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("jobset-uid", "restart-attempt")]
+        parts.append(marks.get("batch.kubernetes.io/controller-uid", "") or pod["metadata"]["uid"])
+        return self._rooms.setdefault("/".join(parts), Room())
+
+    def random_of(self, pod: Object, attempt: int) -> random.Random:
+        """Return the same randomness for the same rank of the same job, whatever its uid."""
+        return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
+
+    def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
+        """Tell an event about a pod."""
+        host = pod["spec"]["nodeName"]
+        self._recorder.record(pod, kind, reason, message, source="kubelet", host=host, field=field)
+
+    def write_status(self, key: Key, change: Callable[[Object], None]) -> None:
+        """Change the status of a pod that may be gone."""
+        with suppress(ApiError):  # gone in the meantime
+            self.storage.modify(PODS, *key, lambda pod: change(pod["status"]), subresource="status")

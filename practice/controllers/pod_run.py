@@ -1,0 +1,296 @@
+"""One pod on its node: the order in which its containers come up, restart and end, and the status that tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.clock import stamp
+from practice.controllers.container_run import ContainerRun
+from practice.controllers.objects import key_of
+from practice.programs.catalogue import choose
+from practice.programs.environment import MissingReferenceError, arguments, environment, missing_volume
+from practice.programs.script import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.controllers.objects import Object
+    from practice.controllers.pod_host import PodHost
+
+_SANDBOX_SECONDS = 0.9
+_CACHED_PULL_SECONDS = 0.4
+_REFUSED_SECONDS = 1.2
+_NEXT_LOOK_SECONDS = 2.0
+_RETRY_SECONDS = 2.0
+_BACKOFF_SECONDS = 10.0
+_BACKOFF_MOST = 300.0
+_STOP_SECONDS = 0.8
+_TERMINATED, _KILLED = 143, 137
+
+
+class PodRun:
+    """Brings one pod up and down."""
+
+    def __init__(self, host: PodHost, pod: Object, gone: Callable[[PodRun], None]) -> None:
+        """`gone` is told when all containers of a pod that was deleted have ended."""
+        self.key = key_of(pod)
+        self.pod = pod
+        self.init = [ContainerRun(spec, host.clock, self._init_ended) for spec in self._specs("initContainers")]
+        self.main = [ContainerRun(spec, host.clock, self._main_ended) for spec in self._specs("containers")]
+        self.address = host.new_address()
+        self.stopping = False
+        self.forced_phase = ""
+        self._host = host
+        self._gone = gone
+        self._clock = host.clock
+        self._started = stamp(self._clock.now())
+        self._sandbox = False
+        self._changed: dict[str, tuple[str, str]] = {}
+        self._pauses: dict[str, float] = {}
+        """Seconds until the next pull of a container's image that could not be pulled."""
+        for run in self.main if self.init else ():
+            run.wait("PodInitializing")
+        for run in self.init:
+            run.wait("PodInitializing")
+
+    def begin(self) -> None:
+        """Start from nothing."""
+        self.report()
+        self._clock.after(_SANDBOX_SECONDS, self._mount)
+
+    def container(self, name: str) -> ContainerRun | None:
+        """Return one container, or the only main one when no name is given."""
+        if not name:
+            return self.main[0]
+        return next((run for run in (*self.main, *self.init) if run.name == name), None)
+
+    def stop(self, grace: float) -> None:
+        """End all containers: politely, and after the grace period without asking."""
+        if self.stopping:
+            return
+        self.stopping = True
+        alive = [run for run in (*self.init, *self.main) if run.running]
+        for run in alive:
+            self._say("Killing", f"Stopping container {run.name}", run)
+        code, delay = (_TERMINATED, min(_STOP_SECONDS, grace)) if grace else (_KILLED, 0.0)
+
+        def kill() -> None:
+            for run in alive:
+                run.end(code)
+            self._gone(self)
+
+        self._clock.after(delay, kill)
+
+    def force(self, phase: str, code: int, reason: str) -> None:
+        """End all main containers from outside, as a test or a fault of the scene wants it."""
+        self.forced_phase = phase
+        for run in self.main:
+            run.end(code, reason)
+
+    def report(self) -> None:
+        """Write the pod's status."""
+        self._host.write_status(self.key, self._status)
+
+    def _specs(self, kind: str) -> list[Object]:
+        return [dict(spec) for spec in self.pod["spec"].get(kind) or ()]
+
+    def _say(self, reason: str, message: str, run: ContainerRun | None = None, *, kind: str = "Normal") -> None:
+        field = ""
+        if run is not None:
+            field = f"spec.{'initContainers' if run in self.init else 'containers'}{{{run.name}}}"
+        self._host.say(self.pod, kind, reason, message, field)
+
+    def _mount(self) -> None:
+        if self.stopping:
+            return
+        storage = self._host.storage
+        why = missing_volume(self.pod, storage) or self._host.buckets.why_not(self.pod, storage)
+        if why:
+            self._say("FailedMount", why, kind="Warning")
+            self._clock.after(_RETRY_SECONDS, self._mount)
+            return
+        self._sandbox = True
+        for run in self.init[:1] or self.main:
+            self._pull(run)
+        self.report()
+
+    def _pull(self, run: ContainerRun) -> None:
+        image, policy = str(run.spec.get("image", "")), run.spec.get("imagePullPolicy")
+        node = self.pod["spec"]["nodeName"]
+        if policy != "Always" and self._host.has(node, image):
+            self._say(
+                "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod', run
+            )
+            self._clock.after(0.1, lambda: self._create(run))
+            return
+        self._say("Pulling", f'Pulling image "{image}"', run)
+        if why := self._host.registries.why_not(image):
+            self._clock.after(_REFUSED_SECONDS, lambda: self._not_pulled(run, image, why))
+            return
+        seconds = self._host.pull_seconds(node, image)
+
+        def pulled() -> None:
+            took = f"{seconds or _CACHED_PULL_SECONDS:.3f}s"
+            size = 200_000_000 + len(image) * 7_654_321
+            text = (
+                f'Successfully pulled image "{image}" in {took} ({took} including waiting). Image size: {size} bytes.'
+            )
+            if not self.stopping:
+                self._say("Pulled", text, run)
+                self._create(run)
+
+        self._clock.after(seconds or _CACHED_PULL_SECONDS, pulled)
+
+    def _not_pulled(self, run: ContainerRun, image: str, why: str) -> None:
+        """Say so, and try again after pauses that grow."""
+        if self.stopping:
+            return
+        pause = self._pauses[run.name] = min(2 * self._pauses.get(run.name, _BACKOFF_SECONDS / 2), _BACKOFF_MOST)
+        self._say("Failed", f'Failed to pull image "{image}": {why}', run, kind="Warning")
+        self._say("Failed", "Error: ErrImagePull", run, kind="Warning")
+        run.wait("ErrImagePull", why)
+        self.report()
+
+        def back_off() -> None:
+            if self.stopping:
+                return
+            text = f'Back-off pulling image "{image}"'
+            self._say("BackOff", text, run)
+            self._say("Failed", "Error: ImagePullBackOff", run, kind="Warning")
+            run.wait("ImagePullBackOff", f"{text}: ErrImagePull: {why}")
+            self.report()
+            self._clock.after(pause - _NEXT_LOOK_SECONDS, lambda: None if self.stopping else self._pull(run))
+
+        self._clock.after(_NEXT_LOOK_SECONDS, back_off)
+
+    def _create(self, run: ContainerRun) -> None:
+        if self.stopping:
+            return
+        pod = self._host.newest(self.pod)
+        try:
+            env = environment(pod, run.spec, self._host.storage)
+        except MissingReferenceError as error:
+            run.wait("CreateContainerConfigError", str(error))
+            self._say("Failed", f"Error: {error}", run, kind="Warning")
+            self.report()
+            self._clock.after(_RETRY_SECONDS, lambda: self._create(run))
+            return
+        argv = arguments(run.spec, env)
+        notes = self.pod["metadata"].get("annotations") or {}
+        place = Place(
+            argv, env, pod, self._host.room(self.pod), self._host.random_of(self.pod, run.restarts),
+            self._clock.now, run.restarts, notes,
+        )  # fmt: skip
+        self._say("Created", "Container created", run)
+        self._say("Started", "Container started", run)
+        run.start(choose(argv, env, init=run in self.init), place)
+        self.report()
+
+    def _init_ended(self, run: ContainerRun) -> None:
+        if self.stopping:
+            return
+        at = self.init.index(run)
+        if run.exit_code == 0:
+            if at + 1 < len(self.init):
+                self._pull(self.init[at + 1])
+            else:
+                for main in self.main:
+                    main.wait("PodInitializing")
+                    self._pull(main)
+        elif self.pod["spec"].get("restartPolicy") != "Never":
+            self._restart_later(run)
+        self.report()
+
+    def _main_ended(self, run: ContainerRun) -> None:
+        if self.stopping:
+            return
+        if self._again(run):
+            self._restart_later(run)
+        self.report()
+
+    def _restart_later(self, run: ContainerRun) -> None:
+        """Start a container again; from the second time on with growing pauses."""
+        delay = min(_BACKOFF_SECONDS * 2 ** (run.restarts - 1), _BACKOFF_MOST) if run.restarts else 0.0
+        run.restart()
+        if not delay:
+            self._pull(run)
+            return
+        where = f"{self.key[1]}_{self.key[0]}({self.pod['metadata']['uid']})"
+        text = f"back-off {delay:.0f}s restarting failed container={run.name} pod={where}"
+        run.wait("CrashLoopBackOff", text)
+        self._say("BackOff", f"Back-off restarting failed container {run.name} in pod {where}", run, kind="Warning")
+        self._clock.after(delay, lambda: self._pull(run))
+
+    def _status(self, status: Object) -> None:
+        """Fill in the status of the pod, a draft."""
+        node = self._host.node_of(self.pod)
+        addresses = {item["type"]: item["address"] for item in node.get("status", {}).get("addresses") or ()}
+        status["phase"] = self.phase()
+        status["startTime"] = self._started
+        host = addresses.get("InternalIP", "10.128.0.2")
+        status["hostIP"], status["hostIPs"] = host, [{"ip": host}]
+        if self._sandbox:
+            address = host if self.pod["spec"].get("hostNetwork") else self.address
+            status["podIP"], status["podIPs"] = address, [{"ip": address}]
+        if self.init:
+            status["initContainerStatuses"] = [_done_is_ready(run) for run in self.init]
+        status["containerStatuses"] = [run.status() for run in self.main]
+        kept = [item for item in status.get("conditions") or () if item.get("type") not in self._conditions()]
+        status["conditions"] = [self._condition(*item) for item in self._conditions().items()] + kept
+
+    def phase(self) -> str:
+        """Return Pending, Running, Succeeded or Failed."""
+        codes = [None if self._again(run) else run.exit_code for run in self.main]
+        if any(code for code in [run.exit_code for run in self.init]) and self._never():
+            return "Failed"
+        if all(code is not None for code in codes):
+            return self.forced_phase or ("Failed" if any(codes) else "Succeeded")
+        begun = any(run.running or run.exit_code is not None or run.restarts for run in self.main)
+        return "Running" if begun else "Pending"
+
+    def _again(self, run: ContainerRun) -> bool:
+        """Whether a main container that ended is to start again in this pod."""
+        policy = self.pod["spec"].get("restartPolicy")
+        if self.forced_phase or self.stopping:
+            return False
+        return bool(policy == "Always" or (policy == "OnFailure" and run.exit_code))
+
+    def _never(self) -> bool:
+        return bool(self.pod["spec"].get("restartPolicy") == "Never")
+
+    def _conditions(self) -> dict[str, tuple[str, str]]:
+        """Return, for each condition the kubelet keeps, its status and reason."""
+        waiting = [run.name for run in self.init if run.exit_code != 0]
+        ready = all(run.running for run in self.main)
+        phase = self.phase()
+        over = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
+        initialized = ("True", "PodCompleted" if phase == "Succeeded" else "")
+        return {
+            "PodReadyToStartContainers": ("True" if self._sandbox and not self._over(phase) else "False", ""),
+            "Initialized": ("False", "ContainersNotInitialized") if waiting else initialized,
+            "Ready": ("True", "") if ready else ("False", over),
+            "ContainersReady": ("True", "") if ready else ("False", over),
+        }
+
+    def _over(self, phase: str) -> bool:
+        return phase in ("Succeeded", "Failed")
+
+    def _condition(self, kind: str, value: tuple[str, str]) -> Object:
+        status, reason = value
+        known = self._changed.get(kind)
+        if known is None or known[0] != status:
+            self._changed[kind] = known = (status, stamp(self._clock.now()))
+        found: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": known[1]}
+        if reason:
+            found["reason"] = reason
+        if reason == "ContainersNotReady":
+            unready = " ".join(run.name for run in self.main if not run.running)
+            found["message"] = f"containers with unready status: [{unready}]"
+        elif reason == "ContainersNotInitialized":
+            names = " ".join(run.name for run in self.init if run.exit_code != 0)
+            found["message"] = f"containers with incomplete status: [{names}]"
+        return found
+
+
+def _done_is_ready(run: ContainerRun) -> Object:
+    return {**run.status(), "ready": run.exit_code == 0, "started": run.running}

@@ -1,0 +1,42 @@
+"""The status of ResourceQuotas: how much of what they allow is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.admission.quotas import usage, written
+from practice.controllers.base import Controller
+from practice.controllers.objects import key_of
+from practice.controllers.quantity import amounts
+from practice.objects.resources import EVENTS, RESOURCEQUOTAS, RESOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+
+class Quotas(Controller):
+    """Counts again whenever something in the namespace of a quota changes."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow quotas, and what they may count."""
+        return {kind: self._beside for kind in RESOURCES if kind.namespaced and kind is not EVENTS}
+
+    def _beside(self, obj: Object) -> list[Key]:
+        return [key_of(quota) for quota in self.storage.list(RESOURCEQUOTAS, obj["metadata"]["namespace"])]
+
+    def reconcile(self, key: Key) -> None:
+        """Count for one quota."""
+        quota = self.storage.find(RESOURCEQUOTAS, *key)
+        if quota is None:
+            return
+        hard = amounts(quota["spec"].get("hard"))
+        status = {"hard": written(hard), "used": written(usage(self.storage, key[0], hard))}
+        if quota.get("status") != status:
+
+            def write(draft: Object) -> None:
+                draft["status"] = status
+
+            self.storage.modify(RESOURCEQUOTAS, *key, write, subresource="status")

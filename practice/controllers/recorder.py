@@ -1,0 +1,135 @@
+"""Events, in the two shapes real clusters have: counted ones (kubelet, Jobs) and series (scheduler, Kueue, JobSet)."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from practice.clock import micro_stamp, stamp
+from practice.objects.refusal import ApiError
+from practice.objects.resources import EVENTS
+
+if TYPE_CHECKING:
+    from practice.clock import Clock
+    from practice.controllers.objects import Object
+    from practice.objects.storage import Storage
+
+_KEPT_SECONDS = 3600.0
+"""An API server forgets events after an hour."""
+_SERIES = {"default-scheduler", "jobset", "kueue-admission", "kueue-workload-controller"}
+
+
+def _is_series(source: str) -> bool:
+    return source in _SERIES or source.endswith("-kueue-controller")
+
+
+class Recorder:
+    """Writes events beside the objects they are about, counts repeats, and forgets them after an hour."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._known: dict[tuple[str, ...], str] = {}
+        self._ages: deque[tuple[float, str, str, tuple[str, ...]]] = deque()
+        self._count = 0
+
+    def record(
+        self,
+        about: Object,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        source: str,
+        action: str = "",
+        host: str = "",
+        field: str = "",
+    ) -> None:
+        """Write one event (``kind`` Normal or Warning); ``source`` is the component that speaks."""
+        now = self._clock.now()
+        if now < self._clock.live_from - _KEPT_SECONDS:
+            return
+        self._forget(now)
+        same: tuple[str, ...] = (about["metadata"]["uid"], kind, reason, message, source, field)
+        if _is_series(source):  # these count a repeat only while the object is as it was
+            same += (str(about["metadata"].get("resourceVersion")),)
+        namespace = about["metadata"].get("namespace") or "default"
+        if same in self._known:
+            self._repeat(namespace, self._known[same], now)
+            return
+        self._count += 1
+        name = f"{about['metadata']['name']}.{int(now * 1e6) * 1000 + self._count % 1000:x}"
+        event = _new_event(about, namespace, name, kind, reason, message)
+        if field:
+            event["involvedObject"]["fieldPath"] = field
+        event |= _series(source, action or reason, now) if _is_series(source) else _counted(source, host, now)
+        with suppress(ApiError):  # the namespace is being deleted: the real recorder gives up on that, too
+            self._storage.create(EVENTS, event)
+            self._known[same] = name
+            self._ages.append((now, namespace, name, same))
+
+    def _repeat(self, namespace: str, name: str, now: float) -> None:
+        def count(event: Object) -> None:
+            if "count" in event:
+                event["count"] += 1
+                event["lastTimestamp"] = stamp(now)
+                return
+            series = event.setdefault("series", {"count": 1})
+            series["count"] += 1
+            series["lastObservedTime"] = micro_stamp(now)
+
+        if self._storage.find(EVENTS, namespace, name) is not None:
+            self._storage.modify(EVENTS, namespace, name, count)
+
+    def _forget(self, now: float) -> None:
+        while self._ages and self._ages[0][0] < now - _KEPT_SECONDS:
+            _, namespace, name, same = self._ages.popleft()
+            self._known.pop(same, None)
+            if self._storage.find(EVENTS, namespace, name) is not None:
+                self._storage.delete(EVENTS, namespace, name)
+
+
+def _series(source: str, action: str, now: float) -> Object:
+    return {
+        "eventTime": micro_stamp(now),
+        "reportingComponent": source,
+        "reportingInstance": f"{source}-practice",
+        "action": action,
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+    }
+
+
+def _counted(source: str, host: str, now: float) -> Object:
+    return {
+        "source": {"component": source} | ({"host": host} if host else {}),
+        "firstTimestamp": stamp(now),
+        "lastTimestamp": stamp(now),
+        "count": 1,
+        "eventTime": None,
+        "reportingComponent": source,
+        "reportingInstance": host,
+    }
+
+
+def _new_event(about: Object, namespace: str, name: str, kind: str, reason: str, message: str) -> Object:
+    meta = about["metadata"]
+    involved = {
+        "kind": about["kind"],
+        "namespace": meta.get("namespace"),
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "apiVersion": about["apiVersion"],
+        "resourceVersion": meta.get("resourceVersion"),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {key: value for key, value in involved.items() if value},
+        "reason": reason,
+        "message": message[:1024],
+        "type": kind,
+    }

@@ -1,0 +1,221 @@
+"""The scheduler: a node for every pod that may start, or the sentence that says why there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from practice.clock import stamp
+from practice.controllers.base import Controller
+from practice.controllers.matching import selector_holds, selects, untolerated
+from practice.controllers.objects import condition, deleting, key_of, labels_of
+from practice.controllers.quantity import Amounts, add, amounts, pod_requests
+from practice.objects.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+_UNRESOLVABLE = (
+    "node(s) were unschedulable",
+    "node(s) had untolerated taint(s)",
+    "node(s) didn't match Pod's node affinity/selector",
+    "node(s) didn't match pod affinity rules",
+)
+"""Reasons that evicting other pods would not change."""
+_PORTS = "node(s) didn't have free ports for the requested pod ports"
+_BEYOND = "\0"
+"""Behind "Insufficient X" where the machine would have too little even if it were empty."""
+_PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""Labels of its node that a pod gets when it is bound."""
+
+
+class Scheduler(Controller):
+    """Filters by unschedulable, taints, selector, affinity and resources; prefers the fullest node that fits."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow pods that wait, and whatever could make room for them."""
+        return {
+            PODS: self._waiting,
+            NODES: lambda _: self._all_waiting(),
+            PERSISTENTVOLUMECLAIMS: lambda _: self._all_waiting(),
+        }
+
+    def _waiting(self, pod: Object) -> list[Key]:
+        if pod["spec"].get("nodeName"):
+            gone = deleting(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
+            return self._all_waiting() if gone else []
+        return [key_of(pod)]
+
+    def _all_waiting(self) -> list[Key]:
+        return [key_of(pod) for pod in self.storage.list(PODS) if _may_be_placed(pod)]
+
+    def reconcile(self, key: Key) -> None:
+        """Place one pod, or say why not."""
+        pod = self.storage.find(PODS, *key)
+        if pod is None or not _may_be_placed(pod):
+            return
+        nodes = self.storage.list(NODES)
+        why = self._claims_missing(pod)
+        if why:
+            none = f"0/{len(nodes)} nodes are available:"
+            unhelpful = f"preemption: {none} {len(nodes)} Preemption is not helpful for scheduling."
+            self._refuse(pod, f"{none} {why}. {_after(unhelpful)}")
+            return
+        used, taken = self._used(), self._ports() if _host_ports(pod) else {}
+        reasons = {
+            node["metadata"]["name"]: self._reasons(pod, node, used, taken.get(node["metadata"]["name"], set()))
+            for node in nodes
+        }
+        fitting = [node for node in nodes if not reasons[node["metadata"]["name"]]]
+        if not fitting:
+            self._refuse(pod, _no_node(list(reasons.values())))
+            return
+        self._bind(pod, max(fitting, key=lambda node: (_gpus(used, node), node["metadata"]["name"])))
+
+    def _used(self) -> dict[str, Amounts]:
+        used: dict[str, Amounts] = {}
+        for pod in self.storage.list(PODS):
+            node = pod["spec"].get("nodeName")
+            if node and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                total = used.setdefault(node, {})
+                add(total, pod_requests(pod["spec"]))
+                add(total, {"pods": 1000})
+        return used
+
+    def _ports(self) -> dict[str, set[tuple[str, int]]]:
+        """Return the ports of each machine that are taken."""
+        taken: dict[str, set[tuple[str, int]]] = {}
+        for pod in self.storage.list(PODS):
+            node = pod["spec"].get("nodeName")
+            if node and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                taken.setdefault(node, set()).update(_host_ports(pod))
+        return taken
+
+    def _reasons(self, pod: Object, node: Object, used: dict[str, Amounts], ports: set[tuple[str, int]]) -> list[str]:
+        spec = node.get("spec") or {}
+        tolerations = pod["spec"].get("tolerations") or []
+        if spec.get("unschedulable") and not _tolerates_cordon(tolerations):
+            return [_UNRESOLVABLE[0]]
+        if untolerated(spec.get("taints"), tolerations):
+            return [_UNRESOLVABLE[1]]
+        if not selects(pod["spec"], node):
+            return [_UNRESOLVABLE[2]]
+        if ports & _host_ports(pod):
+            return [_PORTS]
+        room = amounts(node["status"].get("allocatable"))
+        taken = used.get(node["metadata"]["name"], {})
+        wanted = {**pod_requests(pod["spec"]), "pods": 1000}
+        short = [name for name, value in wanted.items() if value > room.get(name, 0) - taken.get(name, 0)]
+        if short:
+            beyond = {name for name in short if wanted[name] > room.get(name, 0)}
+            marked = ((name, _BEYOND if name in beyond else "") for name in sorted(short))
+            return [(f"Insufficient {name}" if name != "pods" else "Too many pods") + mark for name, mark in marked]
+        return [] if self._affinity_holds(pod, node) else [_UNRESOLVABLE[3]]
+
+    def _affinity_holds(self, pod: Object, node: Object) -> bool:
+        affinity = pod["spec"].get("affinity") or {}
+        rule = "requiredDuringSchedulingIgnoredDuringExecution"
+        near = (affinity.get("podAffinity") or {}).get(rule) or ()
+        apart = (affinity.get("podAntiAffinity") or {}).get(rule) or ()
+        if not near and not apart:
+            return True
+        others = [item for item in self.storage.list(PODS) if item["spec"].get("nodeName") and not deleting(item)]
+        places = {item["metadata"]["name"]: labels_of(item) for item in self.storage.list(NODES)}
+        here = labels_of(node)
+
+        def beside(term: Object) -> list[bool]:
+            matching = [item for item in others if selector_holds(term.get("labelSelector"), labels_of(item))]
+            top = term["topologyKey"]
+            return [places.get(item["spec"]["nodeName"], {}).get(top) == here.get(top) for item in matching]
+
+        first = all(selector_holds(term.get("labelSelector"), labels_of(pod)) for term in near)
+        return all(any(found := beside(term)) or (not found and first) for term in near) and not any(
+            any(beside(term)) for term in apart
+        )
+
+    def _claims_missing(self, pod: Object) -> str:
+        for volume in pod["spec"].get("volumes") or ():
+            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if not claim:
+                continue
+            found = self.storage.find(PERSISTENTVOLUMECLAIMS, pod["metadata"]["namespace"], claim)
+            if found is None:
+                return f'persistentvolumeclaim "{claim}" not found'
+            if found.get("status", {}).get("phase") != "Bound":
+                return "pod has unbound immediate PersistentVolumeClaims"
+        return ""
+
+    def _refuse(self, pod: Object, message: str) -> None:
+        found = condition(pod, "PodScheduled")
+        if found is None or found.get("message") != message:
+            self.storage.modify(
+                PODS, *key_of(pod), lambda obj: self._note(obj, "False", "Unschedulable", message), subresource="status"
+            )
+            self.record(pod, "Warning", "FailedScheduling", message, source="default-scheduler", action="Scheduling")
+
+    def _bind(self, pod: Object, node: Object) -> None:
+        name = node["metadata"]["name"]
+        key = key_of(pod)
+        places = {label: labels_of(node)[label] for label in _PLACES if label in labels_of(node)}
+
+        def bind(obj: Object) -> None:
+            obj["spec"]["nodeName"] = name
+            obj["metadata"].setdefault("labels", {}).update(places)
+
+        self.storage.modify(PODS, *key, bind, subresource="binding")
+        self.storage.modify(PODS, *key, lambda obj: self._note(obj, "True"), subresource="status")
+        text = f"Successfully assigned {key[0]}/{key[1]} to {name}"
+        self.record(pod, "Normal", "Scheduled", text, source="default-scheduler", action="Binding")
+
+    def _note(self, pod: Object, status: str, reason: str = "", message: str = "") -> None:
+        conditions = pod["status"].setdefault("conditions", [])
+        new = {"type": "PodScheduled", "status": status, "lastProbeTime": None, "reason": reason, "message": message}
+        new = {name: value for name, value in new.items() if value != ""}
+        new["lastTransitionTime"] = stamp(self.clock.now())
+        pod["status"]["conditions"] = [item for item in conditions if item.get("type") != "PodScheduled"] + [new]
+
+
+def _may_be_placed(pod: Object) -> bool:
+    spec = pod["spec"]
+    return not (spec.get("nodeName") or spec.get("schedulingGates") or deleting(pod)) and (
+        spec.get("schedulerName", "default-scheduler") == "default-scheduler"
+    )
+
+
+def _tolerates_cordon(tolerations: list[Object]) -> bool:
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    return untolerated([taint], tolerations) is None
+
+
+def _host_ports(pod: Object) -> set[tuple[str, int]]:
+    """The ports of its machine that a pod takes, on all addresses."""
+    ports = [port for each in pod["spec"].get("containers") or () for port in each.get("ports") or ()]
+    return {(port.get("protocol", "TCP"), port["hostPort"]) for port in ports if port.get("hostPort")}
+
+
+def _gpus(used: dict[str, Amounts], node: Object) -> int:
+    return used.get(node["metadata"]["name"], {}).get("nvidia.com/gpu", 0)
+
+
+def _after(preemption: str) -> str:
+    return f"no new claims to deallocate, {preemption}"
+
+
+def _no_node(reasons: list[list[str]]) -> str:
+    """Return the sentence of the scheduler for the reasons of all nodes."""
+    total = len(reasons)
+    if not total:
+        return "no nodes available to schedule pods"
+    histogram = Counter(reason.removesuffix(_BEYOND) for node in reasons for reason in node)
+    hopeless = sum(any(reason in _UNRESOLVABLE or reason.endswith(_BEYOND) for reason in node) for node in reasons)
+    helped = Counter({"Preemption is not helpful for scheduling": hopeless})
+    helped["No preemption victims found for incoming pod"] = total - hopeless
+    preemption = f"preemption: 0/{total} nodes are available: {_histogram(helped)}."
+    return f"0/{total} nodes are available: {_histogram(histogram)}. {_after(preemption)}"
+
+
+def _histogram(reasons: Counter[str]) -> str:
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items() if count))

@@ -1,0 +1,138 @@
+"""Volume claims: bound to the volume they name, or to one that their storage class makes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from practice.controllers.base import Controller
+from practice.controllers.objects import deleting, key_of
+from practice.objects.refusal import ApiError
+from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from practice.controllers.objects import Key, Object
+    from practice.objects.resources import Resource
+
+_MAKING_SECONDS = 4.0
+_SOURCE = "persistentvolume-controller"
+_NONE = "no persistent volumes available for this claim and no storage class is set"
+
+
+class Volumes(Controller):
+    """The part of the volume controller that makes claims usable."""
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow claims, and volumes by the claim they are kept for."""
+        return {PERSISTENTVOLUMECLAIMS: lambda obj: [key_of(obj)], PERSISTENTVOLUMES: self._kept_for}
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one claim, or (keys without a namespace) one volume."""
+        if not key[0]:
+            self._volume(key)
+            return
+        claim = self.storage.find(PERSISTENTVOLUMECLAIMS, *key)
+        if claim is None or deleting(claim) or claim.get("status", {}).get("phase") == "Bound":
+            return
+        self._phase(PERSISTENTVOLUMECLAIMS, claim, "Pending")
+        volume = self._volume_for(claim)
+        if volume is not None:
+            self._bind(claim, volume)
+        elif not claim["spec"].get("volumeName"):
+            self._make(claim)
+
+    def _kept_for(self, volume: Object) -> list[Key]:
+        kept = volume["spec"].get("claimRef") or {}
+        return [key_of(volume), (kept.get("namespace", ""), kept.get("name", ""))] if kept else [key_of(volume)]
+
+    def _volume(self, key: Key) -> None:
+        """Say whether a volume is free, taken, or left behind."""
+        volume = self.storage.find(PERSISTENTVOLUMES, *key)
+        if volume is None:
+            return
+        kept = volume["spec"].get("claimRef") or {}
+        if not kept.get("uid"):
+            self._phase(PERSISTENTVOLUMES, volume, "Available")
+            return
+        claim = self.storage.find(PERSISTENTVOLUMECLAIMS, kept["namespace"], kept["name"])
+        taken = claim is not None and claim["metadata"]["uid"] == kept["uid"]
+        self._phase(PERSISTENTVOLUMES, volume, "Bound" if taken else "Released")
+
+    def _volume_for(self, claim: Object) -> Object | None:
+        key = key_of(claim)
+        for volume in self.storage.list(PERSISTENTVOLUMES):
+            kept = volume["spec"].get("claimRef") or {}
+            wanted = claim["spec"].get("volumeName") in (None, "", volume["metadata"]["name"])
+            if wanted and not kept.get("uid") and (kept.get("namespace"), kept.get("name")) == key:
+                return volume
+        return None
+
+    def _make(self, claim: Object) -> None:
+        name = claim["spec"].get("storageClassName")
+        if not name:
+            self.record(claim, "Normal", "FailedBinding", _NONE, source=_SOURCE)
+            return
+        if self.storage.find(STORAGECLASSES, "", name) is None:
+            text = f'storageclass.storage.k8s.io "{name}" not found'
+            self.record(claim, "Warning", "ProvisioningFailed", text, source=_SOURCE)
+            return
+        volume = f"pvc-{claim['metadata']['uid']}"
+        if self.storage.find(PERSISTENTVOLUMES, "", volume) is not None:
+            return
+
+        def made() -> None:
+            with suppress(ApiError):  # made in the meantime
+                self.storage.create(PERSISTENTVOLUMES, _volume(volume, claim))
+                text = f"Successfully provisioned volume {volume}"
+                self.record(claim, "Normal", "ProvisioningSucceeded", text, source=_SOURCE)
+
+        self.clock.after(_MAKING_SECONDS, made)
+
+    def _bind(self, claim: Object, volume: Object) -> None:
+        spec, meta = volume["spec"], claim["metadata"]
+        kept = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+        }
+        self.storage.modify(PERSISTENTVOLUMES, *key_of(volume), lambda draft: draft["spec"].update(claimRef=kept))
+
+        def name_volume(draft: Object) -> None:
+            draft["spec"]["volumeName"] = volume["metadata"]["name"]
+            draft["metadata"].setdefault("annotations", {})["pv.kubernetes.io/bind-completed"] = "yes"
+
+        def bound(draft: Object) -> None:
+            status = {"phase": "Bound", "accessModes": spec.get("accessModes"), "capacity": spec.get("capacity")}
+            draft["status"] = {key: value for key, value in status.items() if value}
+
+        self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), name_volume)
+        self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), bound, subresource="status")
+
+    def _phase(self, resource: Resource, obj: Object, phase: str) -> None:
+        if obj.get("status", {}).get("phase") != phase:
+
+            def change(draft: Object) -> None:
+                draft.setdefault("status", {})["phase"] = phase
+
+            self.storage.modify(resource, *key_of(obj), change, subresource="status")
+
+
+def _volume(name: str, claim: Object) -> Object:
+    spec, meta = claim["spec"], claim["metadata"]
+    asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
+            "capacity": {"storage": asked},
+            "claimRef": {"namespace": meta["namespace"], "name": meta["name"]},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": spec["storageClassName"],
+        },
+    }

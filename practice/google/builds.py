@@ -1,0 +1,267 @@
+"""google.devtools.cloudbuild.v1: builds that read their source, print a log, push images, fail and are cancelled."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.cloud.devtools import cloudbuild_v1 as api
+
+from practice.google.cloud import PROJECT, REGION, missing
+from practice.google.dockerfile import Printed, printed
+from practice.google.logs import Ledger
+from practice.google.longrunning import told
+from practice.google.registry import ADDRESS, Shelf
+from practice.google.serving import Method, RefusalError
+from practice.google.vault import Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from google.longrunning.operations_pb2 import Operation
+
+    from practice.clock import Timer
+    from practice.google.cloud import LongWork, PracticeGoogle
+
+STATUS: Any = api.Build.Status
+SPOKEN = "/google.devtools.cloudbuild.v1.CloudBuild"
+KIND = "CREATE_BUILD"
+_SUBSTITUTION = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*|PROJECT_ID|BUILD_ID|LOCATION)\}?")
+_IMAGE_BYTES = 15_100_000_000
+_DOCKER = "gcr.io/cloud-builders/docker"
+HOUR = 3600.0
+
+
+class Yard:
+    """All builds, latest first."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        self.world = world
+        self.ledger, self.shelf, self.vault = world.part(Ledger), world.part(Shelf), world.part(Vault)
+        self.builds: dict[tuple[str, str, str], api.Build] = {}
+        self._timers: dict[str, Timer] = {}
+        self._works: dict[str, LongWork] = {}
+        states = STATUS
+        image = f"{ADDRESS}/unified-testbed-pytorch"
+        self._past("testbed", f"{ADDRESS}/testbed:nemo25.04-gib1.0.6-A4", 12 * 24 * HOUR, 1410, states.SUCCESS)
+        self._past("unified-testbed", f"{image}:25.06-py3", 3 * 24 * HOUR, 1122, states.SUCCESS)
+        self._past("unified-testbed", f"{image}:25.12-py3", 5 * HOUR, 96, states.FAILURE,
+                   "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown")  # fmt: skip
+        self._past("own", f"{ADDRESS}/own:latest", 4 * HOUR, 310, states.CANCELLED)
+
+    def _past(self, name: str, image: str, ago: float, took: float, status: Any, why: str = "") -> None:
+        """A build of earlier, with a short log."""
+        start = self.world.opening - ago
+        number = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image}{status.name}"))
+        base, _, tag = image.rpartition(":")
+        substitutions = {"_ARTIFACT_REGISTRY": ADDRESS, "_IMAGE_NAME": base.rpartition("/")[2], "_IMAGE_TAG": tag}
+        made = api.Build(
+            name=f"projects/{PROJECT}/locations/{REGION}/builds/{number}", id=number, project_id=PROJECT, status=status,
+            create_time=_time(start - 3), start_time=_time(start), finish_time=_time(start + took), images=[image],
+            substitutions=substitutions, timeout=timedelta(hours=2), status_detail=why,
+            log_url=f"https://console.cloud.google.com/cloud-build/builds;region={REGION}/{number}?project=1001",
+            options=api.BuildOptions(machine_type="E2_HIGHCPU_32", logging="CLOUD_LOGGING_ONLY"),
+        )  # fmt: skip
+        if status is STATUS.SUCCESS:
+            made.results = api.Results(images=[api.BuiltImage(name=image, digest=self._digest(image))])
+        self.builds[PROJECT, REGION, number] = made
+        begun = ((0, f'starting build "{number}"'), (2, "FETCHSOURCE"), (5, "BUILD"), (6, f"Step 1/6 : FROM {name}"))
+        for at, text in begun:
+            self.ledger.add(PROJECT, number, text, start + at)
+        if why:
+            self.ledger.add(PROJECT, number, f"ERROR: {why}", start + took - 1)
+        words = {"SUCCESS": "DONE", "CANCELLED": "CANCELLED"}.get(status.name, "ERROR")
+        self.ledger.add(PROJECT, number, words, start + took)
+
+    def _digest(self, image: str) -> str:
+        base, _, tag = image.rpartition(":")
+        for each in self.shelf.images.values():
+            if each.uri.startswith(f"{base}@") and tag in each.tags:
+                return str(each.uri.partition("@")[2])
+        return ""
+
+    def find(self, name: str, project: str, number: str) -> api.Build:
+        """The build of a request that names it whole, or by project and id."""
+        parts = name.split("/")
+        key = (parts[1], parts[3], parts[5]) if len(parts) == 6 else (project, "global", number)
+        if key not in self.builds:
+            raise missing(f"build {key[2]}")
+        return self.builds[key]
+
+    def begin(self, project: str, location: str, asked: api.Build) -> LongWork:
+        """Take a build on."""
+        number = str(uuid.uuid4())
+        made = api.Build(asked)
+        made.id, made.project_id = number, project
+        made.name = f"projects/{project}/locations/{location}/builds/{number}"
+        made.status = STATUS.QUEUED
+        made.create_time = _time(self.world.clock.now())
+        made.log_url = f"https://console.cloud.google.com/cloud-build/builds;region={location}/{number}?project=1001"
+        _substitute(made)
+        modes = api.BuildOptions.LoggingMode
+        if made.options.logging in {modes.GCS_ONLY, modes.LEGACY, modes.LOGGING_UNSPECIFIED} and not made.logs_bucket:
+            made.logs_bucket = "gs://1001.cloudbuild-logs.googleusercontent.com"
+        self.builds[project, location, number] = made
+        work = self.world.work(KIND, f"projects/{project}/locations/{location}/", 10**9, lambda: made,
+                               api.BuildOperationMetadata(build=made))  # fmt: skip
+        self._works[number] = work
+        self._later(number, 2.0, lambda: self._run(made))
+        return work
+
+    def _later(self, number: str, seconds: float, call: Callable[[], None]) -> None:
+        self._timers[number] = self.world.clock.after(seconds, call)
+
+    def _run(self, build: api.Build) -> None:
+        build.status = STATUS.WORKING
+        build.start_time = _time(self.world.clock.now())
+        lines = list(self._script(build))
+        if why := self.world.failing.get(KIND, ""):
+            lines = [*lines[: len(lines) // 2], Printed(f"ERROR: {why}", 0.5, why)]
+        self._say(build, iter(lines), build.timeout.total_seconds())
+
+    def _say(self, build: api.Build, lines: Iterator[Printed], left: float) -> None:
+        """The next line, and so on, while there are practice seconds left."""
+        line = next(lines, None)
+        if line is None:
+            self._end(build, STATUS.SUCCESS)
+            return
+
+        def come() -> None:
+            if line.seconds > left:
+                self._print(build, "TIMEOUT")
+                self._print(build, "ERROR: context deadline exceeded")
+                self._end(build, STATUS.TIMEOUT, "The build timed out.")
+                return
+            self._print(build, line.text)
+            if line.fails:
+                self._print(build, "ERROR")
+                why = f'build step 0 "{_DOCKER}" failed: step exited with non-zero status: 1'
+                self._print(build, f"ERROR: {why}")
+                self._end(build, STATUS.FAILURE, line.fails)
+                return
+            self._say(build, lines, left - line.seconds)
+
+        self._later(build.id, line.seconds, come)
+
+    def _script(self, build: api.Build) -> Iterator[Printed]:
+        source = build.source.storage_source
+        place = f"gs://{source.bucket}/{source.object_}"
+        yield Printed(f'starting build "{build.id}"', 0.2)
+        yield Printed("FETCHSOURCE", 0.5)
+        held = self.vault.buckets.get(source.bucket)
+        thing = held.things.get(source.object_) if held else None
+        if thing is None:
+            yield Printed(f"could not resolve source: {place} does not exist", 0.5, f"{place} does not exist")
+            return
+        yield Printed(f"Fetching storage object: {place}#{thing.generation}", 0.5)
+        yield Printed(f"Copying {place}#{thing.generation}... [1 files][{len(thing.content) / 1024:6.1f} KiB]", 0.5)
+        yield Printed("BUILD", 0.2)
+        yield Printed(f"Already have image (with digest): {_DOCKER}", 0.2)
+        for step in build.steps:
+            tag = next((each.partition("=")[2] for each in step.args if each.startswith("--tag=")), "")
+            yield from printed(thing.content, list(step.args), tag)
+        yield Printed("PUSH", 0.2)
+        for image in build.images:
+            yield Printed(f"Pushing {image}", 0.5)
+            yield Printed(f"The push refers to repository [{image.rpartition(':')[0]}]", 1.0)
+            try:
+                digest = self.shelf.push(image, _IMAGE_BYTES, self.world.clock.now())
+            except KeyError:
+                why = f'name unknown: Repository "{image.split("/")[2] if image.count("/") > 1 else image}" not found'
+                yield Printed(why, 1.0, why)
+                return
+            build.results.images.append(api.BuiltImage(name=image, digest=digest))
+            yield Printed(f"{image.rpartition(':')[2]}: digest: {digest} size: 12871", 3.0)
+        yield Printed("DONE", 0.3)
+
+    def _print(self, build: api.Build, text: str) -> None:
+        now = self.world.clock.now()
+        modes = api.BuildOptions.LoggingMode
+        if build.options.logging not in {modes.GCS_ONLY, modes.NONE}:
+            self.ledger.add(build.project_id, build.id, text, now)
+        if build.logs_bucket:
+            bucket = build.logs_bucket.removeprefix("gs://")
+            held = self.vault.buckets.get(bucket)
+            if held is not None:
+                name = f"log-{build.id}.txt"
+                before = held.things[name].content if name in held.things else b""
+                self.vault.put(bucket, name, before + text.encode() + b"\n", "text/plain")
+
+    def _end(self, build: api.Build, status: Any, why: str = "") -> None:
+        build.status, build.status_detail = status, why
+        build.finish_time = _time(self.world.clock.now())
+        self._works[build.id].result = build
+        self._works[build.id].done = True
+        self._timers.pop(build.id, None)
+
+    def cancel(self, build: api.Build) -> api.Build:
+        """End it."""
+        if build.id not in self._timers:
+            raise RefusalError(grpc.StatusCode.FAILED_PRECONDITION, "generic::failed_precondition: build is finished")
+        self._timers[build.id].cancel()
+        self._print(build, "CANCELLED")
+        self._print(build, "ERROR: context canceled")
+        self._end(build, STATUS.CANCELLED)
+        return build
+
+
+def _substitute(build: api.Build) -> None:
+    """Fill the variables in; INVALID_ARGUMENT for one that has no value, or that nothing uses."""
+    values = dict(build.substitutions)
+    known = {**values, "PROJECT_ID": build.project_id, "BUILD_ID": build.id, "LOCATION": build.name.split("/")[3]}
+    used: set[str] = set()
+
+    def value(found: re.Match[str]) -> str:
+        used.add(found[1])
+        if found[1] not in known:
+            words = f'invalid build: key in the template "{found[1]}" is not matched in the substitution data'
+            raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, words)
+        return known[found[1]]
+
+    for step in build.steps:
+        step.args = [_SUBSTITUTION.sub(value, each) for each in step.args]
+    build.images = [_SUBSTITUTION.sub(value, each) for each in build.images]
+    unused = set(values) - used
+    strict = build.options.substitution_option == api.BuildOptions.SubstitutionOption.MUST_MATCH
+    if unused and strict and not build.options.automap_substitutions:
+        words = f'invalid build: key in the substitution data "{min(unused)}" is not matched in the template'
+        raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, words)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    yard = world.part(Yard)
+
+    def place_of(parent: str, project: str) -> tuple[str, str]:
+        parts = parent.split("/")
+        return (parts[1], parts[3]) if len(parts) == 4 else (project, "global")
+
+    async def create(request: api.CreateBuildRequest) -> Operation:
+        return told(yard.begin(*place_of(request.parent, request.project_id), request.build))
+
+    async def listed(request: api.ListBuildsRequest) -> api.ListBuildsResponse:
+        project, location = place_of(request.parent, request.project_id)
+        found = [each for (owner, place, _), each in yard.builds.items() if (owner, place) == (project, location)]
+        found.sort(key=lambda each: each.create_time, reverse=True)
+        page, token = world.paged(found, request.page_size, request.page_token)
+        return api.ListBuildsResponse(builds=page, next_page_token=token)
+
+    async def one(request: api.GetBuildRequest) -> api.Build:
+        return yard.find(request.name, request.project_id, request.id)
+
+    async def cancel(request: api.CancelBuildRequest) -> api.Build:
+        return yard.cancel(yard.find(request.name, request.project_id, request.id))
+
+    return {
+        f"{SPOKEN}/CreateBuild": Method(api.CreateBuildRequest, create),
+        f"{SPOKEN}/ListBuilds": Method(api.ListBuildsRequest, listed),
+        f"{SPOKEN}/GetBuild": Method(api.GetBuildRequest, one),
+        f"{SPOKEN}/CancelBuild": Method(api.CancelBuildRequest, cancel),
+    }

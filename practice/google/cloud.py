@@ -1,0 +1,212 @@
+"""What all of practice Google's services share: projects, what is enabled in them, time, long operations, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from practice.google.serving import RefusalError
+from practice.node.buckets import Buckets
+from practice.node.registries import Registries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.clock import Clock
+    from practice.objects.storage import Storage
+
+PROJECT, REGION, ZONE, CLUSTER = "practice", "us-central1", "us-central1-b", "practice"
+"""Where the practice cluster itself lies."""
+SHARED, LOCKED, DISABLED = "practice-shared", "practice-locked", "practice-new"
+"""A project with clusters in trouble, one that may not be looked into, one whose services are not enabled."""
+CONTAINER, USAGE, PROJECTS = (
+    "container.googleapis.com",
+    "serviceusage.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+)
+_USUAL = (CONTAINER, USAGE, PROJECTS, "compute.googleapis.com", "cloudbuild.googleapis.com",
+          "artifactregistry.googleapis.com", "storage.googleapis.com", "file.googleapis.com",
+          "logging.googleapis.com", "monitoring.googleapis.com")  # fmt: skip
+_PACKAGES = {
+    "google.container.v1": CONTAINER,
+    "google.api.serviceusage.v1": USAGE,
+    "google.cloud.resourcemanager.v3": PROJECTS,
+    "google.devtools.cloudbuild.v1": "cloudbuild.googleapis.com",
+    "google.devtools.artifactregistry.v1": "artifactregistry.googleapis.com",
+    "google.cloud.lustre.v1": "lustre.googleapis.com",
+    "google.cloud.filestore.v1": "file.googleapis.com",
+    "google.logging.v2": "logging.googleapis.com",
+    "google.storage.v1": "storage.googleapis.com",
+}
+PartT = TypeVar("PartT")
+_NEVER_DISABLED = (USAGE, PROJECTS)
+_NAMED = re.compile(r"\bprojects/([^/]+)")
+
+
+@dataclass(slots=True)
+class Fault:
+    """An answer to give instead of the right one, so many times."""
+
+    method: str
+    """Part of the method's full name: "ListClusters", "ClusterManager/"."""
+    code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
+    message: str = "an injected fault"
+    project: str = ""
+    """Only for requests about this project."""
+    times: int = 1
+    delay: float = 0.0
+    """Seconds of real time before the answer; with `code` OK the right answer follows."""
+
+
+@dataclass(slots=True)
+class PracticeProject:
+    """A project: its number, its services."""
+
+    id: str
+    name: str
+    number: str
+    enabled: set[str] = field(default_factory=lambda: set(_USUAL))
+    readable: bool = True
+    lacking: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
+    """Permissions that whoever asks does not have in it."""
+    bindings: dict[str, tuple[str, ...]] = field(
+        default_factory=lambda: {
+            "roles/owner": ("user:owner@example.com",),
+            "roles/artifactregistry.reader": ("serviceAccount:1001-compute@developer.gserviceaccount.com",),
+        }
+    )
+    """Role -> who has it in the whole project."""
+
+
+@dataclass(slots=True)
+class LongWork:
+    """A long operation (google.longrunning) under way: what it gives in the end."""
+
+    name: str
+    metadata: Any
+    result: Any = None
+    error: tuple[int, str] | None = None
+    """A gRPC status number and words."""
+    done: bool = False
+
+
+class PracticeGoogle:
+    """One world of practice Google; `server` and `authority` (PEM) are those of the practice cluster."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        *,
+        server: str = "",
+        authority: bytes = b"",
+        registries: Registries | None = None,
+        buckets: Buckets | None = None,
+    ) -> None:
+        self.storage, self.clock = storage, clock
+        self.registries = registries or Registries()
+        """What nodes can pull, and builds push into."""
+        self.buckets = buckets or Buckets()
+        """What nodes know of the buckets, which they mount."""
+        self.server, self.authority = server, authority
+        self.opening = clock.now()
+        self.page = 50
+        """The most that one page of a list holds."""
+        self.crowd = 0
+        """Clusters that the shared project has beside its own, for lists that are long."""
+        self.faults: list[Fault] = []
+        self.failing: dict[str, str] = {}
+        """Kind of an operation ("SET_NODE_POOL_SIZE", "CREATE_BUILD" ...) -> the error it ends with, half-way."""
+        self.calls: list[tuple[str, Any]] = []
+        """The last requests, for tests of what is asked."""
+        self.projects = {
+            each.id: each
+            for each in (
+                PracticeProject(PROJECT, "Practice", "1001", enabled={*_USUAL, "lustre.googleapis.com"}),
+                PracticeProject(SHARED, "Practice, shared by others", "1002"),
+                PracticeProject(LOCKED, "Practice, not yours", "1003", readable=False),
+                PracticeProject(DISABLED, "Practice, just made", "1004", enabled={USAGE, PROJECTS}),
+            )
+        }
+        self.works: dict[str, LongWork] = {}
+        self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
+        """Of a pool's machines: how many there should be, are being repaired, are being made."""
+        self._parts: dict[object, Any] = {}
+        self._counted = 0
+
+    def part(self, kind: Callable[[PracticeGoogle], PartT]) -> PartT:
+        """What one service remembers, made with this world when it is first asked for."""
+        if kind not in self._parts:
+            self._parts[kind] = kind(self)
+        found: PartT = self._parts[kind]
+        return found
+
+    def number(self) -> int:
+        """A number that was not given before."""
+        self._counted += 1
+        return self._counted
+
+    async def first(self, method: str, request: Any) -> None:
+        """Every call passes here: faults that were asked for, projects that are closed, services that are off."""
+        self.calls = [*self.calls[-199:], (method, request)]
+        project = project_of(request)
+        for fault in self.faults:
+            if fault.times > 0 and fault.method in method and fault.project in ("", project):
+                fault.times -= 1
+                await asyncio.sleep(fault.delay)
+                if fault.code is not grpc.StatusCode.OK:
+                    raise RefusalError(fault.code, fault.message)
+        package = method.strip("/").rpartition("/")[0].rpartition(".")[0]
+        if project:
+            self.admit(project, _PACKAGES.get(package, ""))
+
+    def admit(self, project: str, service: str) -> PracticeProject:
+        """The project, by id or number; a refusal where Google would not answer about it."""
+        found = next((each for each in self.projects.values() if project in (each.id, each.number)), None)
+        if found is None or not found.readable:
+            words = f"Permission denied on resource project {project} (or it may not exist)."
+            raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words)
+        if service and service not in found.enabled and service not in _NEVER_DISABLED:
+            words = f"{service} API has not been used in project {found.id} before or it is disabled."
+            raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words, service=service)
+        return found
+
+    def paged(self, found: list[Any], size: int, token: str) -> tuple[list[Any], str]:
+        """One page of a list and the token of the next, as the services do."""
+        start = int(token or 0)
+        end = start + min(size or self.page, self.page)
+        return found[start:end], str(end) if end < len(found) else ""
+
+    def work(self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None) -> LongWork:
+        """Begin a long operation of that name; after so many practice seconds `result` gives its answer."""
+        begun = LongWork(f"{prefix}operations/{kind.lower()}-{self.number()}", metadata)
+        self.works[begun.name] = begun
+
+        def end() -> None:
+            if kind in self.failing:
+                begun.error = (grpc.StatusCode.INTERNAL.value[0], self.failing[kind])
+            elif begun.error is None:
+                begun.result = result()
+            begun.done = True
+
+        self.clock.after(seconds, end)
+        return begun
+
+
+def project_of(request: Any) -> str:
+    """The project that a request names; "" if none."""
+    for field_name in ("parent", "name", "project_id", "project"):
+        text = getattr(request, field_name, None)
+        if isinstance(text, str) and text:
+            found = _NAMED.search(text)
+            return found[1] if found else text if field_name.startswith("project") and "/" not in text else ""
+    return ""
+
+
+def missing(what: str) -> RefusalError:
+    """The refusal that says: there is no such thing."""
+    return RefusalError(grpc.StatusCode.NOT_FOUND, f"Not found: {what}.")

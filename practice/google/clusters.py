@@ -1,0 +1,120 @@
+"""google.container.v1.ClusterManager: clusters, pools and operations, true to the machines of the practice cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.cloud import container_v1 as api
+
+from practice.google.cloud import REGION, SHARED, missing
+from practice.google.pool_work import PoolWork
+from practice.google.serving import Method, RefusalError
+
+if TYPE_CHECKING:
+    from practice.google.cloud import PracticeGoogle
+
+SPOKEN = "/google.container.v1.ClusterManager"
+_PATH = re.compile(
+    r"projects/([^/]+)/(?:locations|zones)/([^/]+)(?:/(clusters|operations)/([^/]+))?(?:/nodePools/([^/]+))?$"
+)
+
+
+class _Manager:
+    """The service's methods."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        self.world = world
+        self.work = world.part(PoolWork)
+
+    async def list_clusters(self, request: api.ListClustersRequest) -> api.ListClustersResponse:
+        project, location, *_ = _parts(request.parent)
+        found = [
+            each
+            for (owner, where, _), each in self.work.clusters.items()
+            if owner == project and location in ("-", where)
+        ]
+        if project == SHARED:
+            found += [api.Cluster(name=f"crowd-{n:05}", location=REGION) for n in range(self.world.crowd)]
+        return api.ListClustersResponse(clusters=found)
+
+    async def get_cluster(self, request: api.GetClusterRequest) -> api.Cluster:
+        return self.work.cluster(*_named(request.name))
+
+    async def list_pools(self, request: api.ListNodePoolsRequest) -> api.ListNodePoolsResponse:
+        return api.ListNodePoolsResponse(node_pools=self.work.cluster(*_named(request.parent)).node_pools)
+
+    async def get_pool(self, request: api.GetNodePoolRequest) -> api.NodePool:
+        return self.work.pool(self.work.cluster(*_named(request.name)), _parts(request.name)[4])
+
+    async def list_operations(self, request: api.ListOperationsRequest) -> api.ListOperationsResponse:
+        project, location, *_ = _parts(request.parent)
+        found = [
+            each
+            for (owner, _), each in self.work.operations.items()
+            if owner == project and location in ("-", each.location)
+        ]
+        return api.ListOperationsResponse(operations=found)
+
+    async def get_operation(self, request: api.GetOperationRequest) -> api.Operation:
+        project, _, _, name, _ = _parts(request.name)
+        try:
+            return self.work.operations[project, name]
+        except KeyError:
+            raise missing(request.name) from None
+
+    async def resize(self, request: api.SetNodePoolSizeRequest) -> api.Operation:
+        cluster, pool = self._free(request)
+        return self.work.resize(_parts(request.name)[0], cluster, pool, request.node_count)
+
+    async def scale(self, request: api.SetNodePoolAutoscalingRequest) -> api.Operation:
+        cluster, pool = self._free(request)
+        wish = request.autoscaling
+        if wish.total_min_node_count > wish.total_max_node_count:
+            words = "Autoscaling: total_min_node_count cannot be larger than total_max_node_count."
+            raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, words)
+        return self.work.scale(_parts(request.name)[0], cluster, pool, wish)
+
+    async def update(self, request: api.UpdateClusterRequest) -> api.Operation:
+        project, location, name = _named(request.name)
+        cluster = self.work.cluster(project, location, name)
+        self.work.check_free(project, cluster)
+        return self.work.update(project, cluster, request.update)
+
+    def _free(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
+        """The cluster and pool of a request; a refusal while something else is done to the cluster."""
+        project, location, name = _named(request.name)
+        cluster = self.work.cluster(project, location, name)
+        pool = self.work.pool(cluster, _parts(request.name)[4])
+        self.work.check_free(project, cluster)
+        return cluster, pool
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    manager = _Manager(world)
+    return {
+        f"{SPOKEN}/ListClusters": Method(api.ListClustersRequest, manager.list_clusters),
+        f"{SPOKEN}/GetCluster": Method(api.GetClusterRequest, manager.get_cluster),
+        f"{SPOKEN}/ListNodePools": Method(api.ListNodePoolsRequest, manager.list_pools),
+        f"{SPOKEN}/GetNodePool": Method(api.GetNodePoolRequest, manager.get_pool),
+        f"{SPOKEN}/ListOperations": Method(api.ListOperationsRequest, manager.list_operations),
+        f"{SPOKEN}/GetOperation": Method(api.GetOperationRequest, manager.get_operation),
+        f"{SPOKEN}/SetNodePoolSize": Method(api.SetNodePoolSizeRequest, manager.resize),
+        f"{SPOKEN}/SetNodePoolAutoscaling": Method(api.SetNodePoolAutoscalingRequest, manager.scale),
+        f"{SPOKEN}/UpdateCluster": Method(api.UpdateClusterRequest, manager.update),
+    }
+
+
+def _parts(path: str) -> tuple[str, str, str, str, str]:
+    found = _PATH.search(path)
+    if found is None:
+        raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"Invalid resource name {path!r}.")
+    project, location, kind, name, pool = found.groups(default="")
+    return project, location, kind, name, pool
+
+
+def _named(path: str) -> tuple[str, str, str]:
+    project, location, _, name, _ = _parts(path)
+    return project, location, name

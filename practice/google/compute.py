@@ -1,0 +1,28 @@
+"""Compute Engine's REST API, as far as the console asks: how many machines an instance group should have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from practice.google.cloud import CLUSTER
+
+if TYPE_CHECKING:
+    from practice.google.cloud import PracticeGoogle
+
+
+def routes(world: PracticeGoogle) -> list[web.RouteDef]:
+    """Its routes."""
+
+    async def group(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        pool = name.removeprefix(f"gke-{CLUSTER}-").removesuffix("-grp")
+        counted = world.count_group(pool) if world.count_group else None
+        if counted is None:
+            return web.json_response({"error": {"code": 404, "message": f"{name} was not found"}}, status=404)
+        target, repairing, creating = counted
+        doing = {"none": target - repairing - creating, "recreating": repairing, "creating": creating}
+        return web.json_response({"name": name, "targetSize": target, "currentActions": doing})
+
+    return [web.get("/compute/v1/projects/{project}/zones/{zone}/instanceGroupManagers/{name}", group)]

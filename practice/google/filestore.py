@@ -1,0 +1,44 @@
+"""google.cloud.filestore.v1: the server that the scene's claim mounts, and a zonal one that fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import filestore_v1 as api
+
+from practice.google import instances
+from practice.google.cloud import PROJECT
+
+if TYPE_CHECKING:
+    from practice.google.cloud import PracticeGoogle
+    from practice.google.serving import Method
+
+SPOKEN = "/google.cloud.filestore.v1.CloudFilestoreManager"
+
+
+class Servers:
+    """All of them, by name."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        kinds, states = api.Instance.Tier, api.Instance.State
+        found = (
+            _server("us-central1", "shared", kinds.REGIONAL, states.READY, "share", 10240, "10.128.15.200"),
+            _server("us-central1-b", "zonal-old", kinds.ZONAL, states.ERROR, "nfslarge", 1024, ""),
+        )
+        self.servers = {each.name: each for each in found}
+
+
+def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, address: str) -> api.Instance:
+    return api.Instance(
+        name=f"projects/{PROJECT}/locations/{place}/instances/{name}",
+        tier=tier,
+        state=state,
+        status_message="" if address else "The reserved range is used up.",
+        file_shares=[api.FileShareConfig(name=share, capacity_gb=gib)],
+        networks=[api.NetworkConfig(network="practice-net", ip_addresses=[address] if address else [])],
+    )
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    return instances.methods(world, SPOKEN, api, world.part(Servers).servers)

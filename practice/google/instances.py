@@ -1,0 +1,35 @@
+"""Instances of a managed file system: Lustre and Filestore list theirs and give one in the same words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from practice.google.cloud import missing
+from practice.google.serving import Method
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from practice.google.cloud import PracticeGoogle
+
+
+def methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
+    """ListInstances and GetInstance of a service, whose messages are in `api`, over the instances by their names."""
+
+    async def listed(request: Any) -> Any:
+        _, project, _, location = request.parent.split("/")
+        prefix = f"projects/{project}/locations/" + ("" if location == "-" else f"{location}/")
+        found = [each for name, each in known.items() if name.startswith(prefix)]
+        page, token = world.paged(found, request.page_size, request.page_token)
+        return api.ListInstancesResponse(instances=page, next_page_token=token)
+
+    async def one(request: Any) -> Any:
+        if request.name not in known:
+            raise missing(request.name)
+        return known[request.name]
+
+    return {
+        f"{service}/ListInstances": Method(api.ListInstancesRequest, listed),
+        f"{service}/GetInstance": Method(api.GetInstanceRequest, one),
+    }

@@ -1,0 +1,48 @@
+"""google.cloud.lustre.v1: the instance that the scene's claim mounts, one that is being made, and one elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import lustre_v1 as api
+
+from practice.google import instances
+from practice.google.cloud import PROJECT
+
+if TYPE_CHECKING:
+    from practice.google.cloud import PracticeGoogle
+    from practice.google.serving import Method
+
+SPOKEN = "/google.cloud.lustre.v1.Lustre"
+NETWORK = f"projects/{PROJECT}/global/networks/practice-net"
+
+
+class Instances:
+    """All of them, by name."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        states = api.Instance.State
+        found = (
+            _instance("us-central1-a", "lustre", states.ACTIVE, "lustre", "10.128.15.210", 18000),
+            _instance("us-central1-b", "scratch", states.CREATING, "scratch", "", 9000),
+            _instance("europe-west4-a", "archive", states.ACTIVE, "archive", "10.164.0.9", 36000),
+        )
+        self.instances = {each.name: each for each in found}
+
+
+def _instance(zone: str, name: str, state: Any, filesystem: str, address: str, gib: int) -> api.Instance:
+    return api.Instance(
+        name=f"projects/{PROJECT}/locations/{zone}/instances/{name}",
+        filesystem=filesystem,
+        capacity_gib=gib,
+        network=NETWORK,
+        state=state,
+        mount_point=f"{address}@tcp:/{filesystem}" if address else "",
+        per_unit_storage_throughput=1000,
+        gke_support_enabled=True,
+    )
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    return instances.methods(world, SPOKEN, api, world.part(Instances).instances)

@@ -1,0 +1,295 @@
+"""What is done to practice pools: machines that come and go one after the other, as an operation tells."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.cloud import container_v1 as api
+
+from practice.clock import stamp
+from practice.google.cloud import CLUSTER, PROJECT, REGION, missing
+from practice.google.pools import VERSION, clusters, nodes_of
+from practice.google.serving import RefusalError
+from practice.objects.refusal import ApiError, Object
+from practice.objects.resources import NODES, PODS
+from practice.scene.gke import FILESTORE, install
+from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, another_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.google.cloud import PracticeGoogle
+
+# Google's stubs call the members of a nested enumeration numbers.
+_DONE: Any = api.Operation.Status.DONE
+_RUNNING: Any = api.NodePool.Status.RUNNING
+_RECONCILING: Any = api.NodePool.Status.RECONCILING
+_WITH_ERROR: Any = api.NodePool.Status.RUNNING_WITH_ERROR
+_STEP = 8.0
+"""Practice seconds between one machine and the next."""
+_STARTS = 40.0
+"""Practice seconds until a new machine is ready."""
+_QUICK = 12.0
+"""Practice seconds of an operation that touches no machine."""
+_CAPACITY = {
+    RESERVED_POOL: (16, "Reservation practice-a4 does not have sufficient capacity for the requested resources."),
+    SPOT_POOL: (8, "GCE_STOCKOUT: The zone us-central1-b does not have enough resources available."),
+}
+"""How many machines of a pool can be had, and what is said of the next one."""
+_DAY = 86400.0
+_UPGRADE = 240.0
+"""Practice seconds in which one machine is upgraded."""
+
+
+@dataclass(slots=True)
+class _Doing:
+    """A resize under way."""
+
+    cluster: api.Cluster
+    pool: api.NodePool
+    target: int
+    done: int = 0
+    total: int = 0
+
+
+class PoolWork:
+    """Clusters, their pools, and the operations on them; machines are nodes of the practice cluster."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        self.world = world
+        self.clusters = clusters(world)
+        self.operations: dict[tuple[str, str], api.Operation] = {}
+        self._past()
+        world.count_group = self.count_group
+
+    def count_group(self, pool: str) -> tuple[int, int, int] | None:
+        """Machines that a pool of the practice cluster should have, that are repaired, that are made; None: no pool."""
+        own = self.cluster(PROJECT, REGION, CLUSTER)
+        found = next((each for each in own.node_pools if each.name == pool), None)
+        if found is None:
+            return None
+        names = nodes_of(self.world.storage, pool)
+        away = sum(not self._is_ready(name) for name in names)
+        repairs = "REPAIR" in "".join(
+            each.operation_type.name for each in self.operations.values()
+            if each.status != _DONE and each.target_link.endswith(f"/{pool}")
+        )  # fmt: skip
+        made = max(0, found.initial_node_count - len(names)) if found.status == _RECONCILING else 0
+        return found.initial_node_count, away if repairs else 0, made + (0 if repairs else away)
+
+    def cluster(self, project: str, location: str, name: str) -> api.Cluster:
+        """One cluster; refused if there is none."""
+        try:
+            return self.clusters[project, location, name]
+        except KeyError:
+            raise missing(f"projects/{project}/locations/{location}/clusters/{name}") from None
+
+    @staticmethod
+    def pool(cluster: api.Cluster, name: str) -> api.NodePool:
+        """One pool of a cluster; refused if there is none."""
+        found = next((each for each in cluster.node_pools if each.name == name), None)
+        if found is None:
+            raise missing(f"node pool {name} of cluster {cluster.name}")
+        return found
+
+    def check_free(self, project: str, cluster: api.Cluster) -> None:
+        """Refuse while another operation that was asked for is under way."""
+        for (owner, name), each in self.operations.items():
+            mine = owner == project and f"/clusters/{cluster.name}" in each.target_link
+            if mine and each.status != _DONE and "AUTO" not in each.operation_type.name:
+                words = f"Cluster is running incompatible operation {name}."
+                raise RefusalError(grpc.StatusCode.FAILED_PRECONDITION, words)
+
+    # operations
+
+    def begin(
+        self, project: str, cluster: api.Cluster, kind: str, pool: str = "", *, total: int | None = None, ago: float = 0
+    ) -> api.Operation:
+        """An operation under way."""
+        target = f"https://container.googleapis.com/v1/projects/{project}/locations/{cluster.location}"
+        target += f"/clusters/{cluster.name}" + (f"/nodePools/{pool}" if pool else "")
+        name = f"operation-{int(self.world.clock.now() * 1000)}-{self.world.number():08x}"
+        begun = api.Operation(
+            name=name,
+            location=cluster.location,
+            operation_type=getattr(api.Operation.Type, kind),
+            status=api.Operation.Status.RUNNING,
+            target_link=target,
+            start_time=stamp(self.world.clock.now() - ago),
+        )
+        if total is not None:
+            self.count(begun, 0, total)
+        self.operations[project, name] = begun
+        return begun
+
+    @staticmethod
+    def count(operation: api.Operation, done: int, total: int) -> None:
+        """So many of its nodes are done."""
+        counted = {"NODES_DONE": done, "NODES_TOTAL": total}
+        metrics = [api.OperationProgress.Metric(name=name, int_value=value) for name, value in counted.items()]
+        operation.progress = api.OperationProgress(metrics=metrics)
+
+    def end(self, operation: api.Operation, error: str = "") -> None:
+        """It has ended, well or not."""
+        operation.status = _DONE
+        operation.end_time = stamp(self.world.clock.now())
+        if error:
+            operation.status_message = error
+            operation.error = {"code": grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "message": error}
+
+    def resize(self, project: str, cluster: api.Cluster, pool: api.NodePool, target: int) -> api.Operation:
+        """Have that many machines, one after the other; ends half-way where no more are to be had."""
+        now = len(nodes_of(self.world.storage, pool.name))
+        doing = _Doing(cluster, pool, target, 0, abs(target - now))
+        operation = self.begin(project, cluster, "SET_NODE_POOL_SIZE", pool.name, total=doing.total)
+        pool.initial_node_count = target
+        pool.status, pool.status_message = _RECONCILING, ""
+        self.world.clock.after(_STEP, lambda: self._step(operation, doing))
+        return operation
+
+    def _step(self, operation: api.Operation, doing: _Doing) -> None:
+        pool = doing.pool
+        names = nodes_of(self.world.storage, pool.name)
+        most, words = _CAPACITY.get(pool.name, (1000, ""))
+        failing = self.world.failing.get("SET_NODE_POOL_SIZE", "")
+        if failing and doing.done * 2 >= doing.total:
+            most, words = len(names), failing
+        if len(names) == doing.target:
+            pool.status = _RUNNING
+            self.end(operation)
+            return
+        if len(names) < doing.target and len(names) >= most:
+            pool.status, pool.status_message = _WITH_ERROR, words
+            self.end(operation, words)
+            return
+        if len(names) < doing.target:
+            self._add(pool.name)
+        else:
+            self._remove(names)
+        doing.done += 1
+        doing.cluster.current_node_count = len(self.world.storage.list(NODES))
+        self.count(operation, doing.done, doing.total)
+        self.world.clock.after(_STEP, lambda: self._step(operation, doing))
+
+    def scale(
+        self, project: str, cluster: api.Cluster, pool: api.NodePool, wish: api.NodePoolAutoscaling
+    ) -> api.Operation:
+        """Set the limits of autoscaling."""
+
+        def done() -> None:
+            pool.autoscaling = wish
+
+        return self._quick(project, cluster, "UPDATE_CLUSTER", pool.name, done)
+
+    def update(self, project: str, cluster: api.Cluster, wish: api.ClusterUpdate) -> api.Operation:
+        """Switch on add-ons."""
+
+        def done() -> None:
+            given = api.AddonsConfig.pb(wish.desired_addons_config)
+            api.AddonsConfig.pb(cluster.addons_config).MergeFrom(given)
+            if cluster.addons_config.gcp_filestore_csi_driver_config.enabled:
+                install(self.world.storage, FILESTORE)
+
+        return self._quick(project, cluster, "UPDATE_CLUSTER", "", done)
+
+    def _quick(
+        self, project: str, cluster: api.Cluster, kind: str, pool: str, done: Callable[[], None]
+    ) -> api.Operation:
+        operation = self.begin(project, cluster, kind, pool)
+
+        def end() -> None:
+            error = self.world.failing.get(kind, "")
+            if not error:
+                done()
+            self.end(operation, error)
+
+        self.world.clock.after(_QUICK, end)
+        return operation
+
+    # machines
+
+    def _add(self, pool: str) -> None:
+        storage, clock = self.world.storage, self.world.clock
+        node = another_node(pool, nodes_of(storage, pool), clock.now())
+        name = node["metadata"]["name"]
+        storage.create(NODES, node, keep_status=True)
+        clock.after(_STARTS, lambda: self._ready(name))
+
+    def _ready(self, name: str) -> None:
+        moment = stamp(self.world.clock.now())
+
+        def ready(node: Object) -> None:
+            found = next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
+            found |= {"status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+            found["lastTransitionTime"] = found["lastHeartbeatTime"] = moment
+
+        with suppress(ApiError):  # it may be gone again
+            self.world.storage.modify(NODES, "", name, ready, subresource="status")
+
+    def _remove(self, names: list[str]) -> None:
+        """Take away an idle machine, else the last one with its pods."""
+        storage = self.world.storage
+        busy = {
+            pod["spec"].get("nodeName")
+            for pod in storage.list(PODS)
+            if pod["status"].get("phase") in ("Pending", "Running")
+        }
+        name = max(names, key=lambda each: (each not in busy, each))
+        for pod in storage.list(PODS):
+            if pod["spec"].get("nodeName") == name:
+                with suppress(ApiError):  # gone in the meantime
+                    storage.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        storage.delete(NODES, "", name)
+
+    # before the opening
+
+    def _past(self) -> None:
+        """What had happened when the scene opens, and the repair that is under way."""
+        own = self.cluster(PROJECT, REGION, CLUSTER)
+        for kind, pool, ago, lasted, error in (
+            ("UPGRADE_MASTER", "", 2 * _DAY, 1500.0, ""),
+            ("UPGRADE_NODES", RESERVED_POOL, 1.9 * _DAY, 9000.0, ""),
+            ("SET_NODE_POOL_SIZE", SPOT_POOL, 0.8 * _DAY, 700.0, _CAPACITY[SPOT_POOL][1]),
+        ):
+            old = self.begin(PROJECT, own, kind, pool, ago=ago)
+            self.end(old, error)
+            old.end_time = stamp(self.world.clock.now() - ago + lasted)
+        starting = [name for name in nodes_of(self.world.storage, SPOT_POOL) if not self._is_ready(name)]
+        if starting:
+            repair = self.begin(PROJECT, own, "AUTO_REPAIR_NODES", SPOT_POOL, total=len(starting), ago=100)
+            self._look_after(repair, starting)
+
+        system = self.pool(own, SYSTEM_POOL)
+        names = nodes_of(self.world.storage, SYSTEM_POOL)
+        if system.version != VERSION and len(names) > 1:
+            upgrade = self.begin(PROJECT, own, "AUTO_UPGRADE_NODES", SYSTEM_POOL, total=len(names), ago=_UPGRADE)
+            system.status = _RECONCILING
+            self._upgrade(upgrade, system, 1)
+
+    def _upgrade(self, upgrade: api.Operation, pool: api.NodePool, done: int) -> None:
+        """One machine after the other gets the new version."""
+        total = len(nodes_of(self.world.storage, pool.name))
+        self.count(upgrade, min(done, total), total)
+        if done >= total:
+            pool.version, pool.status = VERSION, _RUNNING
+            self.end(upgrade)
+        else:
+            self.world.clock.after(_UPGRADE, lambda: self._upgrade(upgrade, pool, done + 1))
+
+    def _look_after(self, repair: api.Operation, names: list[str]) -> None:
+        """A repair ends when its machines are ready."""
+        done = sum(self._is_ready(name) for name in names)
+        self.count(repair, done, len(names))
+        if done == len(names):
+            self.end(repair)
+        else:
+            self.world.clock.after(_STEP, lambda: self._look_after(repair, names))
+
+    def _is_ready(self, name: str) -> bool:
+        node = self.world.storage.find(NODES, "", name)
+        return node is None or any(
+            each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"]
+        )

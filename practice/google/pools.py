@@ -1,0 +1,223 @@
+"""The clusters and node pools of practice Google as its API shows them at the opening."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from google.cloud import container_v1 as api
+
+from practice.api.discovery import VERSION as SERVER_VERSION
+from practice.clock import stamp
+from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE
+from practice.objects.resources import NODES
+from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
+
+if TYPE_CHECKING:
+    from practice.google.cloud import PracticeGoogle
+    from practice.objects.storage import Storage
+
+VERSION = "1.35.1-gke.1396002"
+MASTER = SERVER_VERSION["gitVersion"].removeprefix("v")
+POOL_LABEL = "cloud.google.com/gke-nodepool"
+_DAY = 86400.0
+_B200 = api.AcceleratorConfig(accelerator_type="nvidia-b200", accelerator_count=8)
+_GPU_TAINT = api.NodeTaint(key="nvidia.com/gpu", value="present", effect=api.NodeTaint.Effect.NO_SCHEDULE)
+_QUEUED_TAINT = api.NodeTaint(key="cloud.google.com/gke-queued", value="true", effect=api.NodeTaint.Effect.NO_SCHEDULE)
+
+
+def nodes_of(storage: Storage, pool: str) -> list[str]:
+    """Names of a pool's nodes, in order."""
+    found = (node["metadata"] for node in storage.list(NODES))
+    return sorted(meta["name"] for meta in found if meta.get("labels", {}).get(POOL_LABEL) == pool)
+
+
+def clusters(world: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:
+    """(project, location, name) -> cluster."""
+    found = [
+        (PROJECT, _own(world)),
+        (SHARED, _private(world)),
+        (SHARED, _broken(world)),
+    ]
+    return {(project, each.location, each.name): each for project, each in found}
+
+
+def _own(world: PracticeGoogle) -> api.Cluster:
+    address = world.server.removeprefix("https://")
+    return api.Cluster(
+        **_base(CLUSTER, REGION, world.opening - 41 * _DAY),
+        status=api.Cluster.Status.RUNNING,
+        endpoint=address,
+        current_node_count=len(world.storage.list(NODES)),
+        master_auth=api.MasterAuth(cluster_ca_certificate=base64.b64encode(world.authority).decode()),
+        network="practice-net",
+        subnetwork="practice-sub",
+        network_config=api.NetworkConfig(
+            network=f"projects/{PROJECT}/global/networks/practice-net",
+            subnetwork=f"projects/{PROJECT}/regions/{REGION}/subnetworks/practice-sub",
+            enable_multi_networking=True,
+            datapath_provider=api.DatapathProvider.ADVANCED_DATAPATH,
+        ),
+        workload_identity_config=api.WorkloadIdentityConfig(workload_pool=f"{PROJECT}.svc.id.goog"),
+        addons_config=api.AddonsConfig(
+            gcs_fuse_csi_driver_config=api.GcsFuseCsiDriverConfig(enabled=True),
+            gcp_filestore_csi_driver_config=api.GcpFilestoreCsiDriverConfig(enabled=False),
+            lustre_csi_driver_config=api.LustreCsiDriverConfig(enabled=True),
+        ),
+        monitoring_config=api.MonitoringConfig(
+            component_config=api.MonitoringComponentConfig(
+                enable_components=[api.MonitoringComponentConfig.Component.SYSTEM_COMPONENTS,
+                                   api.MonitoringComponentConfig.Component.DCGM]
+            )
+        ),
+        maintenance_policy=_maintenance(world.opening),
+        node_pools=[_reserved(world), _spot(world), _flex(), _system(world)],
+    )  # fmt: skip
+
+
+def _base(name: str, location: str, created: float) -> dict[str, object]:
+    return {
+        "name": name,
+        "location": location,
+        "create_time": stamp(created),
+        "current_master_version": MASTER,
+        "release_channel": api.ReleaseChannel(channel=api.ReleaseChannel.Channel.REGULAR),
+        "self_link": f"https://container.googleapis.com/v1/projects/-/locations/{location}/clusters/{name}",
+    }
+
+
+def _maintenance(opening: float) -> api.MaintenancePolicy:
+    midnight = opening - opening % _DAY
+    weekend = api.RecurringTimeWindow(
+        window=api.TimeWindow(start_time=stamp(midnight + 2 * 3600), end_time=stamp(midnight + 8 * 3600)),
+        recurrence="FREQ=WEEKLY;BYDAY=SA,SU",
+    )
+    frozen = api.TimeWindow(
+        start_time=stamp(opening + 5 * _DAY),
+        end_time=stamp(opening + 12 * _DAY),
+        maintenance_exclusion_options=api.MaintenanceExclusionOptions(
+            scope=api.MaintenanceExclusionOptions.Scope.NO_MINOR_OR_NODE_UPGRADES
+        ),
+    )
+    return api.MaintenancePolicy(
+        window=api.MaintenanceWindow(recurring_window=weekend, maintenance_exclusions={"big-run": frozen})
+    )
+
+
+def pool(name: str, machine: str, size: int, *, version: str = VERSION, **more: object) -> api.NodePool:
+    """A pool in one zone; `more` are fields of the message."""
+    config = more.pop("config", None) or api.NodeConfig()
+    assert isinstance(config, api.NodeConfig)
+    config.machine_type = machine
+    config.workload_metadata_config = api.WorkloadMetadataConfig(mode=api.WorkloadMetadataConfig.Mode.GKE_METADATA)
+    group = f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/{ZONE}/instanceGroupManagers"
+    return api.NodePool(
+        name=name,
+        config=config,
+        initial_node_count=size,
+        locations=[ZONE],
+        version=version,
+        status=api.NodePool.Status.RUNNING,
+        instance_group_urls=[f"{group}/gke-{CLUSTER}-{name}-grp"],
+        upgrade_settings=api.NodePool.UpgradeSettings(max_surge=0, max_unavailable=1),
+        **more,
+    )
+
+
+def _networks() -> api.NodeNetworkConfig:
+    names = ["gvnic-1", *(f"rdma-{at}" for at in range(8))]
+    return api.NodeNetworkConfig(
+        additional_node_network_configs=[
+            api.AdditionalNodeNetworkConfig(network=f"practice-{name}", subnetwork=f"practice-{name}-sub")
+            for name in names
+        ]
+    )
+
+
+def _a4(reservation: str = "", **more: object) -> api.NodeConfig:
+    kinds = api.ReservationAffinity.Type
+    key = "compute.googleapis.com/reservation-name"
+    affinity = (
+        api.ReservationAffinity(consume_reservation_type=kinds.SPECIFIC_RESERVATION, key=key, values=[reservation])
+        if reservation
+        else api.ReservationAffinity(consume_reservation_type=kinds.NO_RESERVATION)
+    )
+    ssd = api.EphemeralStorageLocalSsdConfig(local_ssd_count=32)
+    fields = {"taints": [_GPU_TAINT], **more}
+    return api.NodeConfig(
+        accelerators=[_B200], reservation_affinity=affinity, ephemeral_storage_local_ssd_config=ssd, **fields
+    )
+
+
+def _reserved(world: PracticeGoogle) -> api.NodePool:
+    return pool(
+        RESERVED_POOL,
+        "a4-highgpu-8g",
+        len(nodes_of(world.storage, RESERVED_POOL)),
+        config=_a4("practice-a4"),
+        network_config=_networks(),
+        management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
+        placement_policy=api.NodePool.PlacementPolicy(type_=api.NodePool.PlacementPolicy.Type.COMPACT),
+    )
+
+
+def _spot(world: PracticeGoogle) -> api.NodePool:
+    return pool(
+        SPOT_POOL,
+        "a4-highgpu-8g",
+        len(nodes_of(world.storage, SPOT_POOL)),
+        config=_a4(spot=True),
+        network_config=_networks(),
+        management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
+        autoscaling=api.NodePoolAutoscaling(enabled=True, total_min_node_count=2, total_max_node_count=8),
+    )
+
+
+def _flex() -> api.NodePool:
+    return pool(
+        FLEX_POOL,
+        "a4-highgpu-8g",
+        0,
+        config=_a4(flex_start=True, taints=[_GPU_TAINT, _QUEUED_TAINT]),
+        network_config=_networks(),
+        management=api.NodeManagement(auto_repair=False, auto_upgrade=True),
+        autoscaling=api.NodePoolAutoscaling(enabled=True, total_min_node_count=0, total_max_node_count=8),
+        queued_provisioning=api.NodePool.QueuedProvisioning(enabled=True),
+    )
+
+
+def _system(world: PracticeGoogle) -> api.NodePool:
+    return pool(
+        SYSTEM_POOL,
+        "e2-standard-8",
+        len(nodes_of(world.storage, SYSTEM_POOL)),
+        version="1.34.6-gke.1112000",
+        management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
+        status_message="",
+    )
+
+
+def _private(world: PracticeGoogle) -> api.Cluster:
+    ends = api.ControlPlaneEndpointsConfig(
+        ip_endpoints_config=api.ControlPlaneEndpointsConfig.IPEndpointsConfig(
+            enabled=True, enable_public_endpoint=False, private_endpoint="10.128.0.2"
+        )
+    )
+    return api.Cluster(
+        **_base("research-private", "europe-west4", world.opening - 200 * _DAY),
+        status=api.Cluster.Status.RECONCILING,
+        endpoint="10.128.0.2",
+        current_node_count=12,
+        private_cluster_config=api.PrivateClusterConfig(enable_private_nodes=True, enable_private_endpoint=True),
+        control_plane_endpoints_config=ends,
+        master_auth=api.MasterAuth(cluster_ca_certificate=base64.b64encode(world.authority).decode()),
+    )
+
+
+def _broken(world: PracticeGoogle) -> api.Cluster:
+    words = "Retry budget exhausted: the service account of the nodes does not exist any more."
+    return api.Cluster(
+        **_base("sandbox", "us-east5-a", world.opening - 3 * _DAY),
+        status=api.Cluster.Status.ERROR,
+        conditions=[api.StatusCondition(message=words, canonical_code=9)],
+    )

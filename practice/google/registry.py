@@ -1,0 +1,136 @@
+"""google.devtools.artifactregistry.v1: repositories, and the images that builds push into them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from google.cloud import artifactregistry_v1 as api
+from google.iam.v1.iam_policy_pb2 import GetIamPolicyRequest
+from google.iam.v1.policy_pb2 import Binding, Policy
+
+from console.google.builds import repository_parts
+from practice.google.cloud import PROJECT, REGION, missing
+from practice.google.longrunning import told
+from practice.google.serving import Method, RefusalError
+from practice.node.registries import STOCK
+
+if TYPE_CHECKING:
+    from google.longrunning.operations_pb2 import Operation
+
+    from practice.google.cloud import PracticeGoogle
+
+SPOKEN = "/google.devtools.artifactregistry.v1.ArtifactRegistry"
+ADDRESS = f"{REGION}-docker.pkg.dev/{PROJECT}/a4"
+"""The repository that is there from the start."""
+_CREATING = 4.0
+"""Practice seconds that making a repository takes."""
+DAY = 86400.0
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+"""What a repository may be called."""
+ThingT = TypeVar("ThingT")
+
+
+class Shelf:
+    """Repositories and images, by name."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        self.world = world
+        self.repositories: dict[str, api.Repository] = {}
+        self.images: dict[str, api.DockerImage] = {}
+        self.bindings: dict[str, dict[str, tuple[str, ...]]] = {}
+        """By repository: role -> members."""
+        kinds = api.Repository.Format
+        for project, place, name, kind in (
+            (PROJECT, REGION, "a4", kinds.DOCKER),
+            (PROJECT, REGION, "wheels", kinds.PYTHON),
+            (PROJECT, REGION, "images", kinds.DOCKER),
+            (PROJECT, "us", "mirror", kinds.DOCKER),
+        ):
+            path = f"projects/{project}/locations/{place}/repositories/{name}"
+            self.repositories[path] = api.Repository(name=path, format_=kind, size_bytes=0)
+        for image, size, days in STOCK:
+            self.push(image, size, world.opening - days * DAY)
+
+    def push(self, reference: str, size: int, moment: float) -> str:
+        """An image comes in under a tag, which leaves the image that had it; its digest. KeyError: no repository."""
+        base, _, tag = reference.rpartition(":")
+        address, _, name = base.rpartition("/")
+        parts = repository_parts(address)
+        if parts is None:
+            raise KeyError(address)
+        project, place, repository = parts
+        path = f"projects/{project}/locations/{place}/repositories/{repository}"
+        digest = f"sha256:{hashlib.sha256(f'{reference}{moment}'.encode()).hexdigest()}"
+        self.repositories[path].size_bytes += size
+        for each in self.images.values():
+            if each.uri.startswith(f"{base}@") and tag in each.tags:
+                each.tags = [kept for kept in each.tags if kept != tag]
+        when = datetime.fromtimestamp(moment, UTC)
+        self.images[f"{path}/dockerImages/{name}@{digest}"] = api.DockerImage(
+            name=f"{path}/dockerImages/{name}@{digest}", uri=f"{base}@{digest}", tags=[tag], image_size_bytes=size,
+            upload_time=when, build_time=when, media_type="application/vnd.docker.distribution.manifest.v2+json",
+        )  # fmt: skip
+        self.world.registries.push(reference, digest)
+        return digest
+
+
+def _found(things: dict[str, ThingT], name: str) -> ThingT:
+    if name not in things:
+        raise missing(name)
+    return things[name]
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    shelf = world.part(Shelf)
+
+    async def repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:
+        found = [each for path, each in shelf.repositories.items() if path.startswith(f"{request.parent}/")]
+        page, token = world.paged(found, request.page_size, request.page_token)
+        return api.ListRepositoriesResponse(repositories=page, next_page_token=token)
+
+    async def repository(request: api.GetRepositoryRequest) -> api.Repository:
+        return _found(shelf.repositories, request.name)
+
+    async def create(request: api.CreateRepositoryRequest) -> Operation:
+        path = f"{request.parent}/repositories/{request.repository_id}"
+        if not _NAME.fullmatch(request.repository_id):
+            raise RefusalError(
+                grpc.StatusCode.INVALID_ARGUMENT, "the repository id may hold lowercase letters, numbers, and hyphens"
+            )
+        if path in shelf.repositories:
+            raise RefusalError(grpc.StatusCode.ALREADY_EXISTS, "the repository already exists")
+        made = api.Repository(name=path, format_=request.repository.format_)
+
+        def end() -> api.Repository:
+            shelf.repositories[path] = made
+            return made
+
+        return told(world.work("CREATE_REPOSITORY", f"{request.parent}/", _CREATING, end, api.OperationMetadata()))
+
+    async def images(request: api.ListDockerImagesRequest) -> api.ListDockerImagesResponse:
+        _found(shelf.repositories, request.parent)
+        found = [each for path, each in shelf.images.items() if path.startswith(f"{request.parent}/")]
+        page, token = world.paged(found, request.page_size, request.page_token)
+        return api.ListDockerImagesResponse(docker_images=page, next_page_token=token)
+
+    async def image(request: api.GetDockerImageRequest) -> api.DockerImage:
+        return _found(shelf.images, request.name)
+
+    async def policy(request: GetIamPolicyRequest) -> Policy:
+        _found(shelf.repositories, request.resource)
+        bindings = shelf.bindings.get(request.resource, {})
+        return Policy(bindings=[Binding(role=role, members=names) for role, names in bindings.items()])
+
+    return {
+        f"{SPOKEN}/GetIamPolicy": Method(GetIamPolicyRequest, policy),
+        f"{SPOKEN}/ListRepositories": Method(api.ListRepositoriesRequest, repositories),
+        f"{SPOKEN}/GetRepository": Method(api.GetRepositoryRequest, repository),
+        f"{SPOKEN}/CreateRepository": Method(api.CreateRepositoryRequest, create),
+        f"{SPOKEN}/ListDockerImages": Method(api.ListDockerImagesRequest, images),
+        f"{SPOKEN}/GetDockerImage": Method(api.GetDockerImageRequest, image),
+    }

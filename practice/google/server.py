@@ -1,0 +1,86 @@
+"""Practice Google put together: all its services behind one gRPC port, and one HTTP port for those without gRPC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs, web
+
+from practice.google import (
+    builds,
+    clusters,
+    compute,
+    filestore,
+    images,
+    logs,
+    longrunning,
+    lustre,
+    networks,
+    projects,
+    registry,
+    storage,
+)
+from practice.google.serving import NO_LOGIN, Method, is_login, serve
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+    from grpc import aio
+
+    from practice.google.cloud import PracticeGoogle
+
+_GRPC = (longrunning, projects, clusters, builds, registry, logs, lustre, filestore)
+"""Modules with `methods(world)`: full name of the method -> Method."""
+_HTTP = (compute, networks, storage, images)
+"""Modules with `routes(world)`: what aiohttp's router takes."""
+
+
+class GoogleServer:
+    """Serves one world of practice Google on two loopback ports, from `start` to `stop`, to those who have the token.
+
+    Other users of this machine reach its loopback ports, and so do web pages in a browser on it, under any host name.
+    """
+
+    def __init__(self, world: PracticeGoogle, token: str) -> None:
+        self.world = world
+        self.token = token
+        self.grpc = ""
+        """"127.0.0.1:4000"."""
+        self.http = ""
+        """"http://127.0.0.1:4001"."""
+        self._server: aio.Server | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        methods: dict[str, Method] = {}
+        for module in _GRPC:
+            methods |= module.methods(self.world)
+        self._server, self.grpc = await serve(methods, self.world.first, self.token)
+        application = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._known])
+        for module in _HTTP:
+            application.add_routes(module.routes(self.world))
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.http = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    @web.middleware
+    async def _known(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer only requests that are meant for this address, and only with the token."""
+        if request.host != self.http.removeprefix("http://"):
+            return _refused(403, f"{request.host} is not served here")
+        if not is_login(request.headers.get(hdrs.AUTHORIZATION, ""), self.token):
+            return _refused(401, NO_LOGIN)
+        return await handler(request)
+
+    async def stop(self) -> None:
+        """Listen no longer."""
+        if self._server is not None:
+            await self._server.stop(0)
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._server = self._runner = None
+
+
+def _refused(status: int, words: str) -> web.Response:
+    return web.json_response({"error": {"code": status, "message": words}}, status=status)

@@ -1,0 +1,108 @@
+"""What is in the buckets of practice Google: result trees, checkpoints, logs, and what is put there."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from google_crc32c import value as crc32c
+
+from practice.google.cloud import PROJECT, SHARED
+from practice.node import buckets
+
+if TYPE_CHECKING:
+    from practice.google.cloud import PracticeGoogle
+
+BUCKET, FAR = buckets.OWN, buckets.FAR
+"""A bucket beside the cluster, and one in another region."""
+DATASETS = buckets.DATASETS
+RUN = "pretrain-mcore-qwen3-moe-megatron-A3B-lr-1e-5-minlr-1e-6-bs-1-gbs-64-seqlen-1024"
+_OUTPUT = "logs/output_mcore_qwen3_pretrain"
+DAY = 86400.0
+
+
+@dataclass(slots=True)
+class Thing:
+    """An object."""
+
+    content: bytes
+    kind: str
+    generation: int
+    updated: float
+
+    @property
+    def crc32c(self) -> str:
+        """Base64, as the API has it."""
+        return base64.b64encode(crc32c(self.content).to_bytes(4, "big")).decode()
+
+
+@dataclass(slots=True)
+class Holder:
+    """A bucket."""
+
+    name: str
+    project: str
+    location: str
+    location_type: str
+    created: float
+    things: dict[str, Thing] = field(default_factory=dict)
+    bindings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    """Role and members."""
+
+
+class Vault:
+    """All buckets."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        self.world = world
+        self.damaged: set[str] = set()
+        """Objects whose next bytes come with an error in them."""
+        self.uploads: dict[str, tuple[str, str, str, bytearray, int | None]] = {}
+        """Uploads under way: bucket, name, kind, what has come, the generation that must be there."""
+        now = world.opening
+        known = world.buckets.bindings
+        self.buckets = {
+            each.name: each
+            for each in (
+                Holder(BUCKET, PROJECT, "US-CENTRAL1", "region", now - 90 * DAY, bindings=known[BUCKET]),
+                Holder(
+                    buckets.DATASETS, PROJECT, "US", "multi-region", now - 200 * DAY, bindings=known[buckets.DATASETS]
+                ),
+                Holder(FAR, PROJECT, "EUROPE-WEST4", "region", now - 400 * DAY, bindings=known[FAR]),
+                Holder(buckets.SHARED, SHARED, "US-CENTRAL1", "region", now - 10 * DAY, bindings=known[buckets.SHARED]),
+            )
+        }
+        self._furnish()
+
+    def add(self, made: Holder) -> None:
+        """A bucket that somebody makes; nodes know it from then on."""
+        self.buckets[made.name] = made
+        self.world.buckets.bindings[made.name] = made.bindings
+
+    def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> Thing:
+        """Write an object."""
+        now = self.world.clock.now() if moment is None else moment
+        made = Thing(content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.number(), now)
+        self.buckets[bucket].things[name] = made
+        return made
+
+    def _furnish(self) -> None:
+        chance = random.Random(25)
+        now = self.world.opening
+        checkpoints = f"{_OUTPUT}/checkpoint/{RUN}"
+        for iteration in (500, 1000, 1500):
+            for rank in range(2):
+                name = f"{checkpoints}/iter_{iteration:07}/mp_rank_00_{rank:03}/model_optim_rng.pt"
+                self.put(BUCKET, name, chance.randbytes(300_000), moment=now - (2000 - iteration) * 10)
+        # The last one was being written when its job ended: the marker names the one before.
+        self.put(BUCKET, f"{checkpoints}/latest_checkpointed_iteration.txt", b"1000", "text/plain", now - 9000)
+        events = f"{_OUTPUT}/tensorboard/{RUN}_2026.11.20-09.12.44/events.out.tfevents.1795165964.qwen3-workload-0-1"
+        self.put(BUCKET, events, chance.randbytes(80_000), moment=now - 5000)
+        self.put(
+            BUCKET, f"{_OUTPUT}/log/qwen3.log", b"iteration 1000/ 10000 | lm loss: 2.104E+00\n" * 200, "text/plain"
+        )
+        for number in range(12):
+            self.put(BUCKET, f"datasets/mmap_qwen3_datasets_text_document-{number:02}.idx", chance.randbytes(2_000))
+        self.put(FAR, "old/checkpoint.tar", chance.randbytes(50_000), moment=now - 300 * DAY)

@@ -1,0 +1,88 @@
+"""The buckets of the world, as nodes know them: which there are, and who may look into them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.objects.resources import CSIDRIVERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from practice.objects.refusal import Object
+    from practice.objects.storage import Storage
+
+DRIVER = "gcsfuse.csi.storage.gke.io"
+OWN, DATASETS, FAR, SHARED = "practice-a4-runs", "practice-datasets", "practice-archive-eu", "practice-shared-results"
+"""A bucket beside the cluster, others of the project, and one of another project."""
+_PODS = "principal://iam.googleapis.com/projects/1001/locations/global/workloadIdentityPools/practice.svc.id.goog"
+_EVERYBODY = "allUsers"
+_PUBLIC = ("cloud-samples-data",)
+_LIST = "storage.objects.list"
+_LISTING = ("storage.admin", "storage.objectAdmin", "storage.objectUser", "storage.objectViewer")
+_INJECTED = "gke-gcsfuse/volumes"
+
+Bindings = list[tuple[str, tuple[str, ...]]]
+"""Role and members."""
+
+
+class Buckets:
+    """Name -> who may do what in it; practice Google adds those that are made."""
+
+    def __init__(self) -> None:
+        mine = f"{_PODS}/subject/ns/default/sa/default"
+        self.bindings: dict[str, Bindings] = {
+            OWN: [("roles/storage.objectAdmin", (mine,)), ("roles/storage.legacyBucketReader", (mine,))],
+            DATASETS: [],
+            FAR: [],
+            SHARED: [],
+            **{name: [("roles/storage.objectViewer", (_EVERYBODY,))] for name in _PUBLIC},
+        }
+
+    def why_not(self, pod: Object, storage: Storage) -> str:
+        """Why a bucket that a pod mounts cannot be, in the words of the kubelet; "" if all can."""
+        meta, spec = pod["metadata"], pod["spec"]
+        for volume in spec.get("volumes") or ():
+            source = volume.get("csi") or {}
+            if source.get("driver") != DRIVER:
+                continue
+            name = (source.get("volumeAttributes") or {}).get("bucketName", "")
+            why = _no_driver(storage) or self._refused(name, meta["namespace"], spec.get("serviceAccountName", ""))
+            if not why and (meta.get("annotations") or {}).get(_INJECTED) != "true":
+                why = _said("FailedPrecondition", "failed to find the sidecar container in Pod spec")
+            if why:
+                return f'MountVolume.SetUp failed for volume "{volume["name"]}" : {why}'
+        return ""
+
+    def _refused(self, name: str, namespace: str, account: str) -> str:
+        found = self.bindings.get(name)
+        if found is None and name != "_":  # which mounts all that the account may see
+            return _said("NotFound", f'failed to get GCS bucket "{name}": storage: bucket doesn\'t exist')
+        if found is None or _may_list(found, namespace, account):
+            return ""
+        words = (
+            f"googleapi: Error 403: Caller does not have {_LIST} access to the Google Cloud Storage bucket. "
+            f"Permission '{_LIST}' denied on resource (or it may not exist)., forbidden"
+        )
+        return _said("PermissionDenied", f'failed to get GCS bucket "{name}": {words}')
+
+
+def _no_driver(storage: Storage) -> str:
+    if storage.find(CSIDRIVERS, "", DRIVER) is not None:
+        return ""
+    missing = f"driver name {DRIVER} not found in the list of registered CSI drivers"
+    return f"kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {missing}"
+
+
+def _said(code: str, words: str) -> str:
+    return f"rpc error: code = {code} desc = {words}"
+
+
+def _may_list(bindings: Iterable[tuple[str, Sequence[str]]], namespace: str, account: str) -> bool:
+    ends = (f"/subject/ns/{namespace}/sa/{account}", f"/namespace/{namespace}")
+    return any(
+        member == _EVERYBODY or member.endswith(ends)
+        for role, members in bindings
+        if role.removeprefix("roles/") in _LISTING
+        for member in members
+    )

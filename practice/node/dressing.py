@@ -1,0 +1,98 @@
+"""What a pod of an A4 has and this machine has not, or has otherwise: its disks, its RDMA devices, MPI, files of gIB.
+
+Programs here answer as they would in the pod. Everything else in a shell of the pod is this machine's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console import assets
+from practice.node.disks import disks, mounts
+from practice.node.innards import NICS
+from practice.programs.recipes import workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.script import Place
+
+_GIB_FILE = "/usr/local/gib/scripts/set_nccl_env.sh"
+_HOST_FILE = "/etc/job-worker-services.txt"
+_GIB_SCRIPT = """# practice cluster: the variables that Google's documentation of A4 names; the real file sets more
+export NCCL_NET=gIB
+export NCCL_CROSS_NIC=0
+export NCCL_NET_GDR_LEVEL=PIX
+export NCCL_P2P_NET_CHUNKSIZE=131072
+export NCCL_NVLS_CHUNKSIZE=524288
+export NCCL_IB_ADAPTIVE_ROUTING=1
+export NCCL_IB_QPS_PER_CONNECTION=4
+export NCCL_IB_TC=52
+export NCCL_IB_FIFO_TC=84
+"""
+_READERS = ("cat", "head", "ls", "tail", "wc")
+_READ = """#!/bin/sh
+# Files that the pod has in other places than this machine.
+for word in "$@"; do
+    shift
+    case "$word" in
+        /*) if [ -e {root}"$word" ]; then word={root}"$word"; fi ;;
+    esac
+    set -- "$@" "$word"
+done
+exec {program} "$@"
+"""
+_DF = """#!/bin/sh
+# The pod's file systems: of those named, or of all.
+case "$*" in
+    *--help*|*--version*) exec /bin/df "$@" ;;
+esac
+exec awk -v here="$PWD" -f {script} {table} "$@"
+"""
+
+
+def programs(folder: Path, place: Place) -> dict[str, str]:
+    """Return the programs of the pod, by name."""
+    root = shlex.quote(str(folder / ".root"))
+    variables, (python, *words) = assets.module_environment(), assets.module_command("practice.node.typed")
+    typed = shlex.join([python, *words, str(folder / ".root"), str(place.gpus), str(place.rank)])
+    start = f"#!/bin/sh\nexport PYTHONPATH={shlex.quote(variables['PYTHONPATH'])}\nexec {typed}"
+    found = {name: _READ.format(root=root, program=f"/bin/{name}") for name in _READERS}
+    for name in ("mpirun", "mpiexec", "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "sendrecv_perf"):
+        found[name] = f'{start} {name} "$@"\n'
+    found["df"] = _DF.format(
+        script=shlex.quote(str(Path(__file__).parent.parent / "data" / "df.awk")),
+        table=shlex.quote(str(folder / ".bin" / "df.table")),
+    )  # fmt: skip
+    found["df.table"] = "".join("\t".join(map(str, each)) + "\n" for each in disks(place))
+    found["ibv_devices"] = "#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in _devices(place))
+    return found
+
+
+def write_root(folder: Path, place: Place) -> None:
+    """Write the files that only the pod has, below ``folder/.root``, and what it has mounted."""
+    root = folder / ".root"
+    if any(where == "/usr/local/gib" for *_, where in disks(place)):
+        _write(root, _GIB_FILE, _GIB_SCRIPT)
+    if place.rank == 0 and place.env.get("HOSTNAME_PREFIX"):
+        _write(root, _HOST_FILE, "".join(f"{name} slots={place.gpus}\n" for name in workers(place)))
+    for number in range(NICS if place.gpus == NICS else 0):
+        _write(root, f"/sys/class/infiniband/mlx5_{number}/ports/1/state", "4: ACTIVE\n")
+    _write(root, "/proc/mounts", mounts(place))
+
+
+def _write(root: Path, name: str, text: str) -> None:
+    path = root / name.removeprefix("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _devices(place: Place) -> Iterator[str]:
+    yield "    device          \t   node GUID"
+    yield "    ------          \t----------------"
+    for number in range(NICS if place.gpus == NICS else 0):
+        mark = hashlib.sha256(f"{place.env.get('HOSTNAME', '')} {number}".encode()).hexdigest()
+        yield f"    mlx5_{number}          \t{mark[:16]}"

@@ -1,0 +1,52 @@
+"""Keys of the pods' SSH servers: of their release, from the Secret that they mount, else one of the whole cluster."""
+
+from __future__ import annotations
+
+import base64
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from practice.objects.resources import PODS, SECRETS
+
+if TYPE_CHECKING:
+    from practice.objects.storage import Storage
+
+
+class HostKeys:
+    """Of all pods."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @cached_property
+    def _of_cluster(self) -> str:
+        key = ec.generate_private_key(ec.SECP256R1())
+        return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+
+    def private(self, namespace: str, pod: str) -> str:
+        """Host key of a pod, PEM."""
+        return self.mounted(namespace, pod).get("host_key") or self._of_cluster
+
+    def public(self, namespace: str, pod: str) -> str:
+        """Its public half, "type base64"."""
+        public = load_pem_private_key(self.private(namespace, pod).encode(), password=None).public_key()
+        return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+    def mounted(self, namespace: str, pod: str) -> dict[str, str]:
+        """Keys that a pod mounts at /a4/ssh."""
+        found = self._storage.get(PODS, namespace, pod)
+        for volume in found["spec"].get("volumes") or ():
+            if volume["name"] == "ssh" and "secret" in volume:
+                secret = self._storage.find(SECRETS, namespace, volume["secret"]["secretName"])
+                data = (secret or {}).get("data") or {}
+                return {key: base64.b64decode(value).decode() for key, value in data.items()}
+        return {}

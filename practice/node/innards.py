@@ -1,0 +1,182 @@
+"""What can be seen inside a practice pod beside its stand-ins: /proc of the training, NCCL's status, RDMA devices.
+
+Shells of the pod find them by A4_PROC and A4_RDMA, because /proc and /sys are this machine's.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from practice.node.counters import write_counters
+from practice.node.disks import mounts
+from practice.programs.mishaps import HUNG
+from practice.programs.nccl import BOUNDS, FACTOR, alone
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from practice.programs.script import Place
+
+FIRST_PID = 1201
+"""Process of the pod's first rank; the others follow."""
+LAUNCHER = 1100
+TEST = "all_reduce_perf"
+_UP, _BEGAN, _TICKS = 90_000, 86_400, 100
+"""Seconds since the machine was started, and from then to the start of the processes; ticks that a second has."""
+NICS = 8
+_PYTHON, _PORT = "/usr/bin/python3", "29500"
+_LIMITS = """Limit                     Soft Limit           Hard Limit           Units
+Max processes             unlimited            unlimited            processes
+Max open files            1048576              1048576              files
+"""
+_RAS = """NCCL version 2.28.9 compiled with CUDA 13.0
+CUDA runtime version 13000, driver version 13000
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+{nodes:7} {here:10} {each:12} {processes:10} {world:8}
+
+Communicators... (0.004s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1 {nodes:9} {gpus:9} {world:9} {world:9}   RUNNING  {errors:>8}
+
+Errors
+======
+
+Warnings
+========
+"""
+_BEHIND = """
+#0-0 (c454a3c31c8de38c) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  {most} ranks have launched up to operation {last}
+  Rank {rank} has launched up to operation {before} -- GPU {gpu} managed by process {pid} on node {node}
+"""
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Return the variables by which programs find it."""
+    return {"A4_PROC": str(folder / ".proc"), "A4_RDMA": str(folder / ".rdma")}
+
+
+def stuck_gpu(place: Place) -> int:
+    """Return the local rank that hangs: the second, so that its neighbours can be told from it."""
+    return min(1, place.gpus - 1)
+
+
+def write_innards(folder: Path, place: Place, doing: str) -> None:
+    """Write them as they are while the pod does that: idle, test, train, nccl or data."""
+    _write_rdma(folder / ".rdma")
+    proc = folder / ".proc"
+    shutil.rmtree(proc, ignore_errors=True)
+    _write_process(proc, 1, 0, ["bash", "/a4/launchers/run.sh"], {}, "S", "do_wait", 1)
+    (proc / "mounts").write_text(mounts(place))
+    (proc / "uptime").write_text(f"{_UP}.00 1000000.00\n")
+    if doing == "test":
+        _write_test(proc, place)
+    elif doing != "idle":
+        torchrun = [_PYTHON, "/usr/local/bin/torchrun", f"--nproc_per_node={place.gpus}", "pretrain_qwen.py"]
+        _write_process(proc, LAUNCHER, 1, torchrun, {}, "S", "hrtimer_nanosleep", 4)
+        for local in range(place.gpus):
+            stuck = doing == "data" and local == stuck_gpu(place)
+            env = {
+                "RANK": str(place.rank * place.gpus + local), "LOCAL_RANK": str(local),
+                "WORLD_SIZE": str(place.nodes * place.gpus), "MASTER_ADDR": place.env.get("MASTER_ADDR", "localhost"),
+                "MASTER_PORT": place.env.get("MASTER_PORT", _PORT),
+            }  # fmt: skip
+            state, sleeps = ("S", "do_sys_poll") if stuck else ("R", "")
+            argv = [_PYTHON, "-u", "pretrain_qwen.py", "--tensor-model-parallel-size", "4"]
+            _write_process(proc, FIRST_PID + local, LAUNCHER, argv, env, state, sleeps, 143)
+    write_ras(folder, place, doing)
+
+
+def write_ras(folder: Path, place: Place, doing: str) -> None:
+    """Write what NCCL says of itself while the pod does that."""
+    (folder / ".bin" / "ras").write_text(_status(place, doing))
+
+
+def ranks_of(place: Place, doing: str) -> int:
+    """Return how many processes of the pod are ranks while it does that."""
+    return 1 if doing == "test" and alone(place) else place.gpus
+
+
+def starter(place: Place) -> str:
+    """Return the program of MPI that starts the pod's ranks."""
+    return "orted" if place.rank else "mpirun"
+
+
+def test_words(place: Place) -> list[str]:
+    """Return the command line of a rank of the test."""
+    program = f"/third_party/nccl-tests/build/{TEST}" if alone(place) else f"./build/{TEST}"
+    return [program, *_settings(place), "-g", str(place.gpus if alone(place) else 1)]
+
+
+def _settings(place: Place) -> list[str]:
+    named = (*zip(("-b", "-e"), BOUNDS, strict=True), ("-f", FACTOR))
+    return [part for flag, (name, usual) in named for part in (flag, place.env.get(name, usual))]
+
+
+def _write_test(proc: Path, place: Place) -> None:
+    """Write the processes of an NCCL test: its ranks busy on the CPU, and what of MPI started them."""
+    if not alone(place):
+        argv = [starter(place), *(["--allow-run-as-root", "bash"] if not place.rank else ["-mca", "ess", "env"])]
+        _write_process(proc, LAUNCHER, 1, argv, {}, "S", "do_sys_poll", 3)
+    for local in range(ranks_of(place, "test")):
+        rank = {"OMPI_COMM_WORLD_RANK": place.rank * place.gpus + local, "OMPI_COMM_WORLD_LOCAL_RANK": local}
+        env = {} if alone(place) else {name: str(value) for name, value in rank.items()}
+        _write_process(proc, FIRST_PID + local, LAUNCHER, test_words(place), env, "R", "", 11)
+
+
+def _write_process(
+    proc: Path, pid: int, parent: int, argv: list[str], env: dict[str, str], state: str, sleeps: str, threads: int
+) -> None:
+    folder = proc / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    words = {"R": "R (running)", "S": "S (sleeping)"}[state]
+    name = argv[0].rpartition("/")[2]
+    status = f"Name:\t{name}\nState:\t{words}\nPid:\t{pid}\nPPid:\t{parent}\n"
+    (folder / "cmdline").write_bytes(b"".join(part.encode() + b"\0" for part in argv))
+    (folder / "environ").write_bytes(b"".join(f"{key}={value}".encode() + b"\0" for key, value in env.items()))
+    (folder / "status").write_text(f"{status}VmRSS:\t 9437184 kB\nThreads:\t{threads}\n")
+    (folder / "wchan").write_text(sleeps or "0")
+    used = (_UP - _BEGAN) * _TICKS if state == "R" else 3 * _TICKS
+    (folder / "stat").write_text(f"{pid} ({name}) {state} {parent}{' 0' * 9} {used}{' 0' * 7} {_BEGAN * _TICKS}\n")
+    (folder / "limits").write_text(_LIMITS)
+    (folder / "maps").write_text("7f1d80000000-7f1d80021000 rw-p 00000000 00:00 0\n")
+
+
+def _write_rdma(folder: Path) -> None:
+    if folder.exists():
+        return
+    for number in range(NICS):
+        port = folder / f"mlx5_{number}" / "ports" / "1"
+        port.mkdir(parents=True)
+        (port / "state").write_text("4: ACTIVE\n")
+        (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
+    write_counters(folder)
+
+
+def _status(place: Place, doing: str) -> str:
+    """Return what `ncclras -v` prints; empty while no NCCL runs."""
+    if doing == "idle":
+        return ""
+    nodes, here, culprit = 1 if alone(place) else place.nodes, ranks_of(place, doing), place.room.facts.get(HUNG)
+    world = nodes * place.gpus
+    text = _RAS.format(
+        nodes=nodes, gpus=place.gpus, here=here, each=place.gpus // here, processes=nodes * here, world=world,
+        errors="OK" if culprit is None else "MISMATCH",
+    )  # fmt: skip
+    if culprit is None:
+        return text
+    local = stuck_gpu(place)
+    return text + _BEHIND.format(
+        most=world - 1, last=4117, before=4116, rank=culprit * place.gpus + local, gpu=local, pid=FIRST_PID + local,
+        node=f"10.0.0.{culprit + 1}",
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Ports of pods: 2222 is an SSH server, 9400 of a DCGM exporter its metrics, others as a pod's annotations say.
+
+`a4-lab/port-8888: "39999"` stands for a program in the pod that listens on 8888, a port of this machine; everything
+else is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from practice.node import exporter
+from practice.objects.refusal import ApiError
+from practice.objects.resources import PODS
+
+if TYPE_CHECKING:
+    import paramiko
+
+    from practice.node.shell import ShellPlace, Shells
+    from practice.objects.storage import Storage
+
+SSH_PORT = 2222
+DRIVE = "a4-lab/"
+
+
+class Ports:
+    """Answers for the ports of all pods."""
+
+    def __init__(self, shells: Shells, storage: Storage) -> None:
+        self._shells = shells
+        self._storage = storage
+        self._host_keys = shells.host_keys
+        self._transports: list[paramiko.Transport] = []
+        self._serving: set[asyncio.Future[None]] = set()
+
+    async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a stream; ApiError when nothing listens there."""
+        place = self._shells.place(namespace, pod, "")
+        if stand_in := self._stand_in(namespace, pod, port):
+            return await asyncio.open_connection("127.0.0.1", stand_in)
+        if port == exporter.PORT and (node := self._exports(namespace, pod)):
+            return await self._exporter(node)
+        if port != SSH_PORT or not self._has_sshd(namespace, pod):
+            text = f"failed to connect to localhost:{port} inside namespace, IPv4: dial tcp4 127.0.0.1:{port}: "
+            raise ApiError(500, "InternalError", text + "connect: connection refused")
+        from practice.node.sshd import SshServer, serve_ssh  # paramiko costs 0.1 s, and most never dial
+
+        loop = asyncio.get_running_loop()
+        keys = partial(self._keys_let_in, namespace, pod, place)
+        ours, theirs = socket.socketpair()
+        host_key = await asyncio.to_thread(self._key_of_host, namespace, pod)
+        transport = serve_ssh(theirs, host_key, lambda: SshServer(self._shells, self._shells.login(place), keys, loop))
+        self._transports = [item for item in self._transports if item.is_active()] + [transport]
+        return await asyncio.open_connection(sock=ours)
+
+    def _has_sshd(self, namespace: str, pod: str) -> bool:
+        image = self._storage.get(PODS, namespace, pod)["spec"]["containers"][0].get("image", "")
+        return self._shells.kubelets.registries.has_sshd(image)
+
+    def _exports(self, namespace: str, pod: str) -> str:
+        """The node whose GPUs that pod tells of; empty if it is no exporter."""
+        spec = self._storage.get(PODS, namespace, pod)["spec"]
+        return str(spec["nodeName"]) if exporter.IMAGE in spec["containers"][0].get("image", "") else ""
+
+    async def _exporter(self, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """One connection to the DCGM exporter of a node."""
+
+        async def page() -> str:
+            return await exporter.page(node, exporter.tenants(self._shells.kubelets, node))
+
+        async def serve() -> None:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_connection(sock=theirs)
+                await exporter.answer(reader, writer, page)
+
+        ours, theirs = socket.socketpair()
+        task = asyncio.ensure_future(serve())
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        return await asyncio.open_connection(sock=ours)
+
+    def _stand_in(self, namespace: str, pod: str, port: int) -> int:
+        """Port of this machine that stands for the pod's; 0 if none does."""
+        notes = self._storage.get(PODS, namespace, pod)["metadata"].get("annotations") or {}
+        text = notes.get(f"{DRIVE}port-{port}", "")
+        return int(text) if text.isdecimal() else 0
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for transport in self._transports:
+            transport.close()
+        self._transports.clear()
+        for task in tuple(self._serving):
+            task.cancel()
+
+    def _key_of_host(self, namespace: str, pod: str) -> paramiko.PKey:
+        import paramiko
+
+        return paramiko.ECDSAKey.from_private_key(io.StringIO(self._host_keys.private(namespace, pod)))
+
+    def _keys_let_in(self, namespace: str, pod: str, place: ShellPlace) -> list[str]:
+        """Public keys: given at launch, the one by which pods of a release reach each other, and those put there."""
+        import paramiko
+
+        keys = [place.env.get("SSH_PUBLIC_KEY", "")]
+        if text := self._host_keys.mounted(namespace, pod).get("id_pods"):
+            key = paramiko.ECDSAKey.from_private_key(io.StringIO(text))
+            keys.append(f"{key.get_name()} {key.get_base64()}")
+        with suppress(FileNotFoundError):
+            keys += (place.folder / ".ssh" / "authorized_keys").read_text().splitlines()
+        return keys

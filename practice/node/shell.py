@@ -1,0 +1,271 @@
+"""Shells in pods: a real shell on this machine, in a folder that is the pod's own, with the container's environment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import pty
+import shutil
+import signal
+import struct
+import termios
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from practice.node.host_keys import HostKeys
+from practice.node.innards import variables
+from practice.node.standins import write_standins, write_state
+from practice.objects.refusal import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from practice.controllers.kubelet import Kubelets
+    from practice.runtime import Stdio
+
+_NOT_FOUND = 127
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+_KEPT = ("TERM", "LANG", "LC_ALL")
+_LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "TMUX_TMPDIR", "A4_PROC", "A4_RDMA", *_KEPT)
+"""What a session has that sshd starts, of the variables of the container or of this practice."""
+_LAUNCHER = "launchers/run.sh"
+
+
+@dataclass(frozen=True)
+class ShellPlace:
+    """Where a command runs: a folder, and an environment that holds nothing of the person's."""
+
+    folder: Path
+    env: dict[str, str]
+    guests: set[Callable[[], None]] = field(default_factory=set, compare=False)
+    """Of the container: what ends the commands in it when it ends."""
+    begun: set[asyncio.subprocess.Process] = field(default_factory=set, compare=False)
+    """Of one command: its process."""
+
+    @property
+    def notice(self) -> str:
+        """The first line a shell shows."""
+        return f"practice cluster: this shell runs on your own machine, in {self.folder}"
+
+
+class Shells:
+    """Starts commands for pods and ends them all at the end."""
+
+    def __init__(self, kubelets: Kubelets, folder: Path) -> None:
+        self.kubelets = kubelets
+        self._folder = folder
+        self.host_keys = HostKeys(kubelets.storage)
+        self._processes: set[asyncio.subprocess.Process] = set()
+
+    def place(self, namespace: str, pod: str, container: str) -> ShellPlace:
+        """Return the place of a container; ApiError unless it runs."""
+        run = self.kubelets.container(namespace, pod, container)
+        if not run.running or run.place is None:
+            text = f'container not found ("{run.name}")'
+            raise ApiError(500, "InternalError", f"unable to upgrade connection: {text}")
+        folder = self._folder / namespace / pod / run.name
+        if not folder.exists():
+            folder.mkdir(parents=True, mode=0o700)
+            write_standins(folder, run.place, self.host_keys.public(namespace, pod))
+            if any(part.endswith(_LAUNCHER) for part in run.place.argv):
+                _share_environment(folder, run.place.env)
+        write_state(folder, run.place)
+        env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
+        env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env |= variables(folder)
+        env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
+        env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
+        return ShellPlace(folder, env, run.guests)
+
+    @staticmethod
+    def login(place: ShellPlace) -> ShellPlace:
+        """Where a session of sshd runs: of the container's environment it has only what ~/.ssh/environment says."""
+        env = {name: place.env[name] for name in _LOGIN if name in place.env}
+        env |= {"LOGNAME": "root", "SHELL": "/bin/bash"}
+        with contextlib.suppress(FileNotFoundError):
+            lines = (place.folder / ".ssh" / "environment").read_text().splitlines()
+            env |= {name: value for name, cut, value in (line.partition("=") for line in lines) if cut}
+        return replace(place, env=env)
+
+    def _tmux_folder(self, folder: Path) -> Path:
+        """Where a pod's tmux has its socket: a short path, for sockets may have no long one."""
+        found = self._folder / ".tmux" / hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+        found.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return found
+
+    async def run(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
+        """Run a command until it ends, or the caller is cancelled; 127 when there is no such command."""
+        found = shutil.which(argv[0], path=place.env["PATH"]) if argv else None
+        if found is None:
+            missing = argv[0] if argv else "nothing"
+            await stdio.write(2, f"practice cluster: {missing}: not found on this machine\n".encode())
+            return _NOT_FOUND
+        begun: set[asyncio.subprocess.Process] = set()
+        place = replace(place, begun=begun)
+
+        def end() -> None:
+            for process in begun:
+                _end(process)
+
+        place.guests.add(end)
+        try:
+            run = self._with_terminal if stdio.tty else self._with_pipes
+            return await run(place, [found, *argv[1:]], stdio)
+        finally:
+            place.guests.discard(end)
+
+    async def close(self) -> None:
+        """End every command."""
+        for process in list(self._processes):
+            _end(process)
+        for process in list(self._processes):
+            await process.wait()
+        for socket in await asyncio.to_thread(lambda: list((self._folder / ".tmux").glob("*/tmux-*/default"))):
+            ending = await asyncio.create_subprocess_exec(
+                "tmux", "-S", str(socket), "kill-server",
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+            await ending.wait()
+
+    async def _start(self, place: ShellPlace, argv: list[str], stdin: int) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=place.folder,
+            env=place.env,
+            start_new_session=True,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self._processes.add(process)
+        place.begun.add(process)
+        return process
+
+    async def _with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
+        stdin, write = stdio.stdin, stdio.write
+        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        process = await self._start(place, argv, pipe if stdin else nothing)
+        feeding = asyncio.ensure_future(_feed(process, stdin)) if stdin is not None else None
+        try:
+            await asyncio.gather(_drain(process.stdout, 1, write), _drain(process.stderr, 2, write))
+            return _code(await process.wait())
+        finally:
+            await self._finish(process, feeding)
+
+    async def _with_terminal(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
+        master, slave = pty.openpty()
+        _set_size(master, 80, 24)
+        process = await asyncio.create_subprocess_exec(
+            *argv, cwd=place.folder, env=place.env, stdin=slave, stdout=slave, stderr=slave,
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        self._processes.add(process)
+        place.begun.add(process)
+        os.close(slave)
+        if _is_shell(argv):
+            await stdio.write(1, place.notice.encode() + b"\r\n")
+        pipes = [asyncio.ensure_future(_resize(master, stdio.sizes))]
+        if stdio.stdin is not None:
+            pipes.append(asyncio.ensure_future(_type(master, stdio.stdin)))
+        try:
+            await _show(master, stdio.write)
+            return _code(await process.wait())
+        finally:
+            await self._finish(process, *pipes)
+            os.close(master)
+
+    async def _finish(self, process: asyncio.subprocess.Process, *pipes: asyncio.Future[None] | None) -> None:
+        for helper in pipes:
+            if helper is not None:
+                helper.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await helper
+        _end(process)
+        await process.wait()
+        self._processes.discard(process)
+
+
+def _share_environment(folder: Path, env: dict[str, str]) -> None:
+    """Do as the launchers do: sshd gives the job's environment to what it starts, but for values of several lines."""
+    private = folder / ".ssh"
+    private.mkdir(mode=0o700)
+    lines = (f"{name}={value}\n" for name, value in env.items() if "\n" not in value and name not in ("HOME", "PATH"))
+    (private / "environment").write_text("".join(lines))
+    (private / "environment").chmod(0o600)
+
+
+def _is_shell(argv: list[str]) -> bool:
+    """Whether a command line is a shell to type into, not one command."""
+    name = argv[0].rpartition("/")[2]
+    return name in ("sh", "bash", "dash", "zsh") and not any(part == "-c" for part in argv[1:])
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.killpg(process.pid, signal.SIGHUP)
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _code(returned: int) -> int:
+    return 128 - returned if returned < 0 else returned
+
+
+def _set_size(master: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def _resize(master: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
+    while True:
+        _set_size(master, *await sizes.get())
+
+
+async def _type(master: int, stdin: asyncio.StreamReader) -> None:
+    while data := await stdin.read(4096):
+        os.write(master, data)
+    os.write(master, b"\x04")
+
+
+async def _show(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
+    """Copy what the terminal shows, until its last program has gone."""
+    os.set_blocking(master, False)
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(master, ready.set)
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            try:
+                data = os.read(master, 65536)
+            except BlockingIOError:
+                continue
+            except OSError:  # the other end is closed: how a terminal says that it is over
+                return
+            if not data:
+                return
+            await write(1, data)
+            ready.set()
+    finally:
+        loop.remove_reader(master)
+
+
+async def _feed(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading all
+        while data := await stdin.read(65536):
+            process.stdin.write(data)
+            await process.stdin.drain()
+        process.stdin.close()
+
+
+async def _drain(
+    source: asyncio.StreamReader | None, channel: int, write: Callable[[int, bytes], Awaitable[None]]
+) -> None:
+    while source is not None and (data := await source.read(65536)):
+        await write(channel, data)

@@ -1,0 +1,226 @@
+"""Programs that a pod has and this machine may lack: small scripts that print what was recorded on a real one."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from practice.node.counters import counter_scripts, nvlink_case
+from practice.node.dressing import programs, write_root
+from practice.node.innards import FIRST_PID, ranks_of, starter, stuck_gpu, test_words, write_innards, write_ras
+from practice.programs.mishaps import HUNG, SICK
+from practice.programs.nccl import alone
+from practice.programs.stages import own_script_trains
+
+if TYPE_CHECKING:
+    from practice.programs.recipes import Steps
+    from practice.programs.script import Place
+
+_DATA = Path(__file__).parent.parent / "data"
+_SMI = """#!/bin/sh
+mode=table program=
+case "$*" in
+    *topo*)
+        echo "practice cluster: a recording on 8 x NVIDIA H200" >&2
+        exec cat {topo} ;;
+    *--query-gpu*) mode=csv ;;
+    *-L*|*--list-gpus*) mode=list ;;
+    *-pm*) exit 0 ;;
+    {nvlink}
+esac
+case "$*" in
+    *--query-gpu*clocks*) ;;
+    *) echo "practice cluster: these readings are made up; no GPU is behind them" >&2 ;;
+esac
+doing="$(cat {state})"
+case "$doing" in
+    idle) ;;
+    test) program={test} ;;
+    *) program=/usr/bin/python3 ;;
+esac
+exec awk -v mode="$mode" -v fields="$*" -v doing="$doing" -v gpus={gpus} -v stuck={stuck} -v seed={rank} \\
+    -v sick="$(cat {sick})" -v program="$program" -v first={first} -v uuids={uuids} -f {live}
+"""
+
+_PS = """#!/bin/sh
+# Lines of `ps aux` for what the pod would run.
+doing="$(cat {state})"
+echo "USER         PID %CPU %MEM COMMAND"
+echo "root           1  0.0  0.0 bash /a4/launchers/run.sh"
+if [ "$doing" = test ]; then
+    {starter}
+    pid=1201
+    while [ "$pid" -lt {last_test} ]; do
+        echo "root        $pid 99.9  0.2 {test}"
+        pid=$((pid + 1))
+    done
+elif [ "$doing" != idle ]; then
+    echo "root        1100  0.3  0.1 /usr/bin/python3 /usr/local/bin/torchrun --nproc_per_node {gpus} pretrain_qwen.py"
+    pid=1201
+    while [ "$pid" -lt {last} ]; do
+        echo "root        $pid 99.0  1.2 /usr/bin/python3 -u pretrain_qwen.py --tensor-model-parallel-size 4"
+        pid=$((pid + 1))
+    done
+fi
+"""
+_PGREP = """#!/bin/sh
+for word in "$@"; do pattern="$word"; done
+{ps} | tail -n +2 | grep -E -- "$pattern" | while read -r user pid rest; do echo "$pid"; done
+"""
+_PY_SPY = """#!/bin/sh
+command="$1" output=profile.svg form=flamegraph pid=""
+while [ $# -gt 0 ]; do
+    case "$1" in
+        -p|--pid) pid="$2"; shift ;;
+        -o|--output) output="$2"; shift ;;
+        -f|--format) form="$2"; shift ;;
+    esac
+    shift
+done
+if [ "$command" = --version ]; then echo "py-spy 0.4.1"; exit; fi
+doing="$(cat {state})"
+if [ "$doing" = idle ] || [ "${{pid:-0}}" -lt 1201 ] || [ "$pid" -ge {last} ]; then
+    echo "Error: No such process (os error 3)" >&2
+    exit 1
+fi
+if [ "$doing" = test ]; then
+    echo "Error: Failed to find python version from target process" >&2
+    exit 1
+fi
+echo "practice cluster: these stacks are made up" >&2
+if [ "$command" = record ]; then
+    case "$form" in
+        flamegraph) exec cp {flame}.svg "$output" ;;
+        *) exec cp {flame}_speedscope.json "$output" ;;
+    esac
+fi
+if [ "$doing" = data ] && [ "$pid" -ne {stuck} ]; then doing=nccl; fi
+exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
+"""
+_TRAINING = frozenset({"train", "train-json"})
+
+
+def doing_of(place: Place) -> str:
+    """Return what the pod's program does at the moment: idle, test, train, nccl or data (it hangs there)."""
+    known = place.room.facts.get("steps", {})
+    steps = known.get(place.rank)
+    if _tests(known.get(place.rank if alone(place) else 0)):
+        return "test"
+    if steps is None or not (steps.open in _TRAINING or (steps.open == "script" and own_script_trains(place))):
+        return "idle"
+    culprit = place.room.facts.get(HUNG)
+    return "train" if culprit is None else "data" if culprit == place.rank else "nccl"
+
+
+def _tests(steps: Steps | None) -> bool:
+    """Return whether these are at the step in which nccl-tests run: those of the first pod tell of all."""
+    return steps is not None and steps.open == "all-reduce"
+
+
+def sick_gpu(place: Place) -> int | None:
+    """Return the local rank whose GPU has a fault: the fourth, where there are as many."""
+    return min(3, place.gpus - 1) if f"{SICK} {place.rank}" in place.room.facts else None
+
+
+def write_state(folder: Path, place: Place) -> None:
+    """Tell the stand-ins what the pod's program does at the moment, and which GPU is sick."""
+    doing, sick = doing_of(place), sick_gpu(place)
+    (folder / ".bin" / "sick").write_text("" if sick is None else str(sick))
+    known = folder / ".bin" / "doing"
+    if not known.exists() or known.read_text() != doing:
+        write_innards(folder, place, doing)
+        known.write_text(doing)
+    elif doing == "test":
+        write_ras(folder, place, doing)  # which may hang by this time
+
+
+_RAS = """#!/bin/sh
+[ -s {ras} ] && exec cat {ras}
+echo "Failed to connect to the NCCL RAS service: Connection refused" >&2
+exit 1
+"""
+_NC = """#!/bin/sh
+# The port where the ranks meet is open while they train.
+[ "$(cat {state})" != idle ] && exit 0
+echo "Connection refused" >&2
+exit 1
+"""
+_ID = """#!/bin/sh
+case "$*" in
+    -un) echo root ;;
+    -u|-g) echo 0 ;;
+    *) exec /usr/bin/id "$@" ;;
+esac
+"""
+_GETENT = """#!/bin/sh
+case "$*" in
+    "passwd root") echo root:x:0:0:root:{folder}:/bin/bash ;;
+    *) exec /usr/bin/getent "$@" ;;
+esac
+"""
+_KEYSCAN = """#!/bin/sh
+echo '[127.0.0.1]:2222 {key}'
+"""
+
+
+def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
+    """Write the stand-ins into ``folder/.bin``, which comes first in the pod's PATH.
+
+    In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64").
+    """
+    bin_folder = folder / ".bin"
+    bin_folder.mkdir()
+    state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
+    last = FIRST_PID + place.gpus
+    stacks, flame = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy"))
+    stuck = FIRST_PID + stuck_gpu(place)
+    files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
+    node = (place.pod.get("spec") or {}).get("nodeName", "")
+    scripts = {
+        "nvidia-smi": _SMI.format(
+            **files,
+            nvlink=nvlink_case(bin_folder),
+            state=state,
+            sick=sick,
+            gpus=place.gpus,
+            stuck=stuck_gpu(place),
+            rank=place.rank,
+            first=FIRST_PID,
+            uuids=",".join(uuid_of(node, gpu) for gpu in range(place.gpus)),
+            test=shlex.quote(test_words(place)[0]),
+        ),
+        "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
+        "nc": _NC.format(state=state),
+        "ps": _PS.format(
+            state=state,
+            last=last,
+            gpus=place.gpus,
+            last_test=FIRST_PID + ranks_of(place, "test"),
+            starter=":" if alone(place) else f'echo "root        1100  0.3  0.1 {starter(place)}"',
+            test=" ".join(test_words(place)),
+        ),
+        "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
+        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, flame=flame),
+        "id": _ID,
+        "getent": _GETENT.format(folder=shlex.quote(str(folder))),
+        "ssh-keyscan": _KEYSCAN.format(key=host_key),
+        "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
+        **programs(folder, place),
+        **counter_scripts(state, place.gpus, place.nodes),
+    }
+    for name, text in scripts.items():
+        path = bin_folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+    write_root(folder, place)
+
+
+def uuid_of(node: str, gpu: int) -> str:
+    """Return the name that a GPU of a node has for the driver."""
+    mark = hashlib.sha256(f"{node} {gpu}".encode()).hexdigest()
+    return f"GPU-{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{mark[20:32]}"
+
+
+_ENDINGS = {"topo": "_topo.txt", "live": ".awk"}

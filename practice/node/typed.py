@@ -1,0 +1,118 @@
+"""`mpirun` and nccl-tests as typed in a shell of a practice pod: names of hosts, or a table that says what it is.
+
+`python -m practice.node.typed ROOT GPUS RANK PROGRAM ARGUMENT...`; ROOT is the folder with the pod's own files.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+from practice.programs import worked_out
+from practice.programs.nccl import size_in_bytes
+from practice.programs.recordings import NCCL_SOURCE, all_reduce_header, all_reduce_rows
+
+_HOSTS = "etc/job-worker-services.txt"
+_TEST = re.compile(r"(\w+_perf)\b")
+_OPTIONS = {"-b": "32M", "-e": "32M", "-f": "0"}
+"""Options of nccl-tests that say what is measured, and what they are unless given."""
+_NOT_RUN, _FAILED = 127, 1
+
+
+def main(argv: list[str]) -> int:
+    """Print what the program would print; return its exit code."""
+    root, gpus, program, words = Path(argv[0]), int(argv[1]), argv[3], argv[4:]
+    if not program.startswith("mpi"):
+        return _test(program, words, [os.environ.get("HOSTNAME", "localhost")], _number(words, "-g", 1))
+    hosts = _hosts(root, words) or [(os.environ.get("HOSTNAME", "localhost"), gpus)]
+    ranks = [name for name, slots in hosts for _ in range(slots)]
+    count = _number(words, "-np", 0) or _number(words, "-n", 0) or len(ranks)
+    if count > len(ranks):
+        _complain(f"There are not enough slots available in the system to satisfy the {count} slots")
+        _complain("that were requested by the application.")
+        return _FAILED
+    whole = shlex.join(words)
+    found = _TEST.search(whole)
+    if found:
+        inner = shlex.split(whole[found.end() :].strip("'\""))
+        return _test(found[1], inner, ranks[:count], 1)
+    if words and (words[-1] == "hostname" or words[-1].endswith("hostname'")):
+        _say("\n".join(name.split(".")[0] for name in ranks[:count]))
+        return 0
+    _complain(f"practice cluster: mpirun starts nothing here but hostname and nccl-tests: {whole}")
+    return _NOT_RUN
+
+
+def _hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
+    """The hosts of the host file named, with their slots."""
+    named = next((after for word, after in pairwise(words) if word.endswith("hostfile")), "")
+    path = root / named.removeprefix("/") if named else root / "nowhere"
+    path = path if path.is_file() else Path(named or "/nowhere")
+    if not path.is_file():
+        return []
+    rows = (line.split() for line in path.read_text().splitlines() if line.strip())
+    return [(row[0], int(dict(part.split("=") for part in row[1:]).get("slots", "1"))) for row in rows]
+
+
+def _test(program: str, words: list[str], hosts: list[str], each: int) -> int:
+    """Print the table of a test; `hosts` has one name a rank, and each rank has so many GPUs."""
+    ranks = len(hosts) * each
+    if program != "all_reduce_perf":
+        _complain(f"practice cluster: there is no table of {program} here; all_reduce_perf has one")
+        return _NOT_RUN
+    try:
+        sizes = _sizes(words)
+    except ValueError as error:
+        _complain(f"invalid size specified: {error}")
+        return _FAILED
+    if ranks >= worked_out.FROM_RANKS:
+        names = list(dict.fromkeys(hosts))
+        note, header = worked_out.NOTE, worked_out.header(names, ranks // len(names))
+        rows = worked_out.rows(sizes, ranks, random.Random(ranks))
+    else:
+        note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
+        recorded = all_reduce_rows()
+        header, rows = list(all_reduce_header()), [recorded[size] for size in sizes if size in recorded]
+    values = [float(row.split()[column]) for row in rows for column in (7, 11)]
+    _complain(f"practice cluster: {note}")
+    _say("\n".join([*header, *rows]))
+    if missing := len(sizes) - len(rows):
+        _complain(f"practice cluster: {missing} of {len(sizes)} sizes are left out, there is no recording of them")
+    _say("# Out of bounds values : 0 OK")
+    _say(f"# Avg bus bandwidth    : {sum(values) / len(values) if values else 0:g} \n#")
+    return 0
+
+
+def _sizes(words: list[str]) -> list[int]:
+    given = {option: _text(words, option, usual) for option, usual in _OPTIONS.items()}
+    first, last, factor = size_in_bytes(given["-b"]), size_in_bytes(given["-e"]), int(given["-f"])
+    sizes = [first]
+    while factor > 1 and sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+def _text(words: list[str], option: str, usual: str) -> str:
+    return next((after for word, after in pairwise(words) if word == option), usual)
+
+
+def _number(words: list[str], option: str, usual: int) -> int:
+    text = _text(words, option, "")
+    return int(text) if text.isdecimal() else usual
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

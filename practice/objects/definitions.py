@@ -1,0 +1,57 @@
+"""The CustomResourceDefinitions of the custom kinds that are served, so that tools that look for them find them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.objects.resources import CUSTOMRESOURCEDEFINITIONS, RESOURCES, Resource
+
+if TYPE_CHECKING:
+    from practice.objects.refusal import Object
+    from practice.objects.storage import Storage
+
+
+def define_custom_kinds(storage: Storage) -> None:
+    """Store a definition for every custom kind that has none yet."""
+    for resource in RESOURCES:
+        if resource.custom and storage.find(CUSTOMRESOURCEDEFINITIONS, "", resource.qualified) is None:
+            storage.create(CUSTOMRESOURCEDEFINITIONS, _definition(resource), keep_status=True)
+
+
+def _definition(resource: Resource) -> Object:
+    names: Object = {
+        "plural": resource.plural,
+        "singular": resource.singular,
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+    }
+    if resource.short_names:
+        names["shortNames"] = list(resource.short_names)
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [
+        {"name": version, "served": True, "storage": version == resource.version, "schema": schema}
+        for version in resource.versions
+    ]
+    if resource.status:
+        for version in versions:
+            version["subresources"] = {"status": {}}
+    conditions = [
+        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
+        {
+            "type": "Established",
+            "status": "True",
+            "reason": "InitialNamesAccepted",
+            "message": "the initial names have been accepted",
+        },
+    ]
+    return {
+        "metadata": {"name": resource.qualified},
+        "spec": {
+            "group": resource.group,
+            "names": names,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": versions,
+            "conversion": {"strategy": "None"},
+        },
+        "status": {"acceptedNames": names, "conditions": conditions, "storedVersions": [resource.version]},
+    }

@@ -1,0 +1,116 @@
+"""Which fields of an object somebody owns: sets of paths, as managedFields writes them (FieldsV1)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from practice.objects.merge_keys import Path, is_atomic_map, is_set, key_of, list_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from practice.objects.refusal import Object
+
+FieldPath = tuple[str, ...]
+"""Steps into an object: ``f:name`` a field, ``k:{...}`` an item by its keys, ``v:...`` a member of a set."""
+
+FieldSet = frozenset[FieldPath]
+
+_MISSING = object()
+
+INTERIOR = object()
+"""The value of a node that has nodes below it."""
+
+
+def nodes_of(obj: Any) -> dict[FieldPath, Any]:
+    """Return every node of an object with its value: fields, list items, and INTERIOR for what they are in."""
+    return dict(_walk(obj, (), ()))
+
+
+def fields_of(nodes: dict[FieldPath, Any]) -> FieldSet:
+    """Return what an applied object sets: its leaves, and the items of its map-like lists."""
+    return frozenset(steps for steps, value in nodes.items() if value is not INTERIOR or steps[-1][:2] in ("k:", "v:"))
+
+
+def _walk(value: Any, steps: FieldPath, path: Path) -> Iterator[tuple[FieldPath, Any]]:
+    inner: dict[str, Any] | None = None
+    if isinstance(value, dict) and not is_atomic_map(path):
+        inner = {f"f:{key}": below for key, below in value.items()} or None
+    elif isinstance(value, list):
+        inner = named_items(value, path)
+    if steps:
+        yield steps, value if inner is None else INTERIOR
+    for step, below in (inner or {}).items():
+        # An item is no list any more: the empty name keeps it from being taken for one.
+        yield from _walk(below, (*steps, step), (*path, step[2:] if step.startswith("f:") else ""))
+
+
+def named_items(items: list[Any], path: Path) -> dict[str, Any] | None:
+    """Return step -> item of a list that is a map or a set; None when it is one value."""
+    path = tuple(part for part in path if part)
+    if is_set(path):
+        return {f"v:{json.dumps(item)}": item for item in items}
+    keys = list_keys(path)
+    if not keys or any(key_of(item, keys) is None for item in items):
+        return None
+    named = {}
+    for item in items:
+        values = dict(zip(keys, key_of(item, keys) or (), strict=True))
+        named[f"k:{json.dumps(dict(sorted(values.items())), separators=(',', ':'))}"] = item
+    return named
+
+
+def to_fields_v1(fields: Iterable[FieldPath]) -> Object:
+    """Return a set of paths as the nested object managedFields carries."""
+    root: Object = {}
+    for steps in sorted(fields):
+        place = root
+        for step in steps:
+            place = place.setdefault(step, {})
+        if steps and steps[-1].startswith(("k:", "v:")):
+            place.setdefault(".", {})
+    for steps in fields:
+        place = root
+        for step in steps:
+            place = place[step]
+        if set(place) - {"."}:
+            place["."] = {}
+    return _tidy(root)
+
+
+def _tidy(place: Object) -> Object:
+    if set(place) == {"."}:
+        return {}
+    return {key: _tidy(inner) for key, inner in place.items()}
+
+
+def from_fields_v1(nested: Any) -> FieldSet:
+    """Read the nested object of managedFields."""
+    return frozenset(_read(nested, ()))
+
+
+def _read(nested: Any, steps: FieldPath) -> Iterator[FieldPath]:
+    if not isinstance(nested, dict) or not nested:
+        yield steps
+        return
+    for step, inner in nested.items():
+        if step == ".":
+            yield steps
+        else:
+            yield from _read(inner, (*steps, step))
+
+
+def written(steps: FieldPath) -> str:
+    """Return a path as error texts write it: ``.spec.containers[name="c"].image``."""
+    text = ""
+    for step in steps:
+        kind, _, name = step.partition(":")
+        if kind == "f":
+            text += f".{name}"
+        elif kind == "k":
+            pairs = json.loads(name)
+            text += "[" + ",".join(f"{key}={json.dumps(value)}" for key, value in pairs.items()) + "]"
+        else:
+            text += f"[={name}]"
+    return text

@@ -1,0 +1,117 @@
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from practice.objects.lifecycle import copy_of
+from practice.objects.refusal import ApiError, Object, bad_request
+
+_MISSING = object()
+
+
+def merge_patch(target: Any, change: Any) -> Any:
+    """Return ``target`` with ``change`` merged in; null removes."""
+    if not isinstance(change, dict):
+        return change
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(target: Object, operations: Any) -> Object:
+    """Return ``target`` after all operations; ApiError 422 when one does not apply, 400 when they are none."""
+    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
+        raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    root: Object = {"": target}
+    for one in operations:
+        _operate(root, one)
+    if not isinstance(root[""], dict):
+        raise bad_request("the patch leaves no object")
+    return dict(root[""])
+
+
+def _operate(root: Object, one: Object) -> None:
+    path = _pointer(one.get("path"))
+    match one.get("op"):
+        case "add":
+            _add(root, path, _value(one))
+        case "remove":
+            _take(root, path)
+        case "replace":
+            _replace(root, path, _value(one))
+        case "move":
+            _add(root, path, _take(root, _pointer(one.get("from"))))
+        case "copy":
+            _add(root, path, copy_of({"": _find(root, _pointer(one.get("from")))})[""])
+        case "test":
+            if _find(root, path, missing=None) != one.get("value"):
+                raise _refused()
+        case unknown:
+            raise bad_request(f"Unexpected kind: {unknown}")
+
+
+def _pointer(text: object) -> list[str]:
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise _refused()
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
+
+
+def _value(one: Object) -> Any:
+    if "value" not in one:
+        raise _refused()
+    return one["value"]
+
+
+def _find(root: Object, path: list[str], missing: Any = _MISSING) -> Any:
+    place: Any = root
+    for part in path:
+        place = _step(place, part)
+        if place is _MISSING:
+            if missing is _MISSING:
+                raise _refused()
+            return missing
+    return place
+
+
+def _step(place: Any, part: str) -> Any:
+    if isinstance(place, dict):
+        return place.get(part, _MISSING)
+    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
+        return place[int(part)]
+    return _MISSING
+
+
+def _add(root: Object, path: list[str], value: Any) -> None:
+    place, last = _find(root, path[:-1]), path[-1]
+    if isinstance(place, dict):
+        place[last] = value
+    elif isinstance(place, list) and last == "-":
+        place.append(value)
+    elif isinstance(place, list) and last.isdigit() and int(last) <= len(place):
+        place.insert(int(last), value)
+    else:
+        raise _refused()
+
+
+def _replace(root: Object, path: list[str], value: Any) -> None:
+    """Put a value in place of another; in a map it may be the first, as the API server's patch library has it."""
+    place = _find(root, path[:-1])
+    if isinstance(place, list):
+        _take(root, path)
+    _add(root, path, value)
+
+
+def _take(root: Object, path: list[str]) -> Any:
+    place, last = _find(root, path[:-1]), path[-1]
+    if _step(place, last) is _MISSING:
+        raise _refused()
+    return place.pop(int(last) if isinstance(place, list) else last)
+
+
+def _refused() -> ApiError:
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request")

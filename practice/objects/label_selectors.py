@@ -1,0 +1,118 @@
+"""The grammar of label selectors: ``a=b, c in (d, e), !f``; what cannot be read is refused in the API's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from practice.objects.refusal import bad_request
+
+Term = Callable[[dict[str, str]], bool]
+
+_TOKEN = re.compile(r"\s*([=!<>]+|[(),]|[^\s=!<>(),]+)")
+_OPERATORS = ("=", "==", "!=", "in", "notin", ">", "<")
+_SYMBOLS = frozenset("(),!") | {"=", "==", "!=", ">", "<"}
+_EXPECTED = "in, notin, =, ==, !=, gt, lt"
+
+
+def label_terms(text: str) -> list[Term]:
+    """Return the terms of a selector, all of which must hold; ApiError 400 when it cannot be read."""
+    return _Parser(text).terms()
+
+
+class _Parser:
+    """Reads one selector from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [token for found in _TOKEN.findall(text) for token in _split(found)]
+        self._at = 0
+
+    def terms(self) -> list[Term]:
+        terms = []
+        while self._next():
+            if not _is_word(self._next()) and self._next() != "!":
+                raise bad_request(f"found '{self._next()}', expected: !, identifier, or 'end of string'")
+            terms.append(self._term())
+            separator = self._take()
+            if separator not in ("", ","):
+                raise bad_request(f"found '{separator}', expected: ',' or 'end of string'")
+            if separator and not _is_word(self._next()) and self._next() != "!":
+                raise bad_request(f"found '{self._next()}', expected: identifier after ','")
+        return terms
+
+    def _term(self) -> Term:
+        absent = self._next() == "!"
+        if absent:
+            self._take()
+        key = self._take()
+        if not _is_word(key):
+            raise _unreadable(key, "identifier")
+        if absent:
+            return lambda labels: key not in labels
+        if self._next() in ("", ","):
+            return lambda labels: key in labels
+        operator = self._take()
+        if operator not in _OPERATORS:
+            raise _unreadable(operator, _EXPECTED)
+        if operator in ("in", "notin"):
+            values = self._values()
+            if operator == "in":
+                return lambda labels: key in labels and labels[key] in values
+            return lambda labels: labels.get(key) not in values
+        return _compare(key, operator, self._value())
+
+    def _value(self) -> str:
+        if self._next() in ("", ","):
+            return ""
+        value = self._take()
+        if not _is_word(value):
+            raise _unreadable(value, "identifier")
+        return value
+
+    def _values(self) -> set[str]:
+        opening = self._take()
+        if opening != "(":
+            raise bad_request(f"unable to parse requirement: found '{opening}' expected: '('")
+        values, value = set(), ""
+        while (token := self._take()) != ")":
+            if token == ",":
+                values.add(value)
+                value = ""
+            elif _is_word(token) and not value:
+                value = token
+            else:
+                raise _unreadable(token, "',' or ')'")
+        return values | {value}
+
+    def _next(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._next()
+        self._at += 1
+        return token
+
+
+def _split(token: str) -> list[str]:
+    """Cut a run of signs such as ``=!`` into the longest ones there are."""
+    if token in _SYMBOLS or not set(token) & set("=!<>"):
+        return [token]
+    head = token[:2] if token[:2] in _SYMBOLS else token[:1]
+    return [head, *_split(token[len(head) :])]
+
+
+def _is_word(token: str) -> bool:
+    return bool(token) and token not in _SYMBOLS
+
+
+def _unreadable(found: str, expected: str) -> Exception:
+    return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
+
+
+def _compare(key: str, operator: str, value: str) -> Term:
+    if operator in ("=", "=="):
+        return lambda labels: labels.get(key) == value
+    if operator == "!=":
+        return lambda labels: labels.get(key) != value
+    sign = 1 if operator == ">" else -1
+    return lambda labels: labels.get(key, "").isdigit() and (int(labels[key]) - int(value)) * sign > 0

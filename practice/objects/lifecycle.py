@@ -1,0 +1,154 @@
+"""How a write changes the metadata of an object: what stays, what counts up, and when it may go."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from practice.objects.refusal import ApiError, Object
+from practice.objects.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, NAMESPACES, NODES, PODS, SECRETS, WORKLOADS
+
+if TYPE_CHECKING:
+    from practice.objects.resources import Resource
+
+
+_COUNTED_ON: dict[Resource, Object] = {
+    WORKLOADS: {"queueName": ""},
+    JOBSETS: {"replicatedJobs": []},
+    CLUSTERQUEUES: {"resourceGroups": []},
+    LOCALQUEUES: {"clusterQueue": ""},
+    NODES: {},
+}
+"""What may be left out of a spec but is never missing to a controller, whose types have a zero for it."""
+
+
+def copy_of(obj: Object) -> Object:
+    """Return a deep copy that may be changed."""
+    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
+    return copied
+
+
+def timestamp(seconds: float) -> str:
+    """Return epoch seconds as the API writes a time: ``2026-11-21T06:33:39Z``."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
+    """Give a new object what the API gives one: no status but its first, generation 1, no deletion."""
+    meta = obj["metadata"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        meta.pop(name, None)
+    if resource.generation:
+        meta["generation"] = 1
+    if resource.status and not keep_status and resource is not NODES:
+        obj.pop("status", None)
+    if resource is PODS:
+        obj.setdefault("status", {}).setdefault("phase", "Pending")
+    if resource is NAMESPACES:
+        obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+        obj.setdefault("status", {}).setdefault("phase", "Active")
+    settle(resource, obj)
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+
+
+def settle(resource: Resource, obj: Object) -> None:
+    """Bring an object into the form it is stored in: a secret's text as data, and what every reader counts on."""
+    if resource is SECRETS:
+        obj.setdefault("type", "Opaque")
+        for key, text in obj.pop("stringData", {}).items():
+            obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+    if resource in _COUNTED_ON:
+        obj["spec"] = {**copy_of(_COUNTED_ON[resource]), **(obj.get("spec") or {})}
+
+
+def wish(obj: Object) -> Object:
+    """Return what an object asks for: all but metadata and status."""
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+def only_status(old: Object, obj: Object) -> Object:
+    """Return the old object with the status of the new."""
+    new = {**old, "metadata": dict(old["metadata"])}
+    if "managedFields" in obj["metadata"]:
+        new["metadata"]["managedFields"] = obj["metadata"]["managedFields"]
+    new.pop("status", None)
+    if "status" in obj:
+        new["status"] = obj["status"]
+    return new
+
+
+def without_status(resource: Resource, old: Object, obj: Object) -> Object:
+    """Return a copy of the new object with the status of the old."""
+    new = copy_of(obj)
+    if resource.status:
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    return new
+
+
+def keep_identity(resource: Resource, new: Object, old: Object) -> None:
+    """Give the new object what a write may not change: uid, times, version, deletion."""
+    meta, before = new["metadata"], old["metadata"]
+    for name in ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"):
+        meta.pop(name, None)
+        if name in before:
+            meta[name] = before[name]
+    if "deletionGracePeriodSeconds" in before:
+        meta["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
+    if resource.namespaced:
+        meta["namespace"] = before["namespace"]
+    new["apiVersion"], new["kind"] = resource.api_version, resource.kind
+
+
+def may_go(obj: Object) -> bool:
+    """Whether a deletion has begun and nothing holds the object any more."""
+    meta = obj["metadata"]
+    waiting = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
+    return bool(waiting) and not is_held(obj)
+
+
+def is_held(obj: Object) -> bool:
+    """Whether a finalizer keeps an object: one of its metadata, or a namespace's own."""
+    return bool(obj["metadata"].get("finalizers")) or (
+        obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))
+    )
+
+
+def tidy(meta: Object) -> None:
+    """Drop what is empty from metadata, as the API never stores it."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "selfLink", "generateName"):
+        if name in meta and not meta[name]:
+            del meta[name]
+
+
+def check_preconditions(resource: Resource, meta: Object, uid: str, version: str) -> None:
+    """Raise ApiError 409 when a delete names another uid or version."""
+    if uid and uid != meta["uid"]:
+        why = f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
+        raise _stale_delete(resource, meta["name"], why + "The object might have been deleted and then recreated")
+    newest = meta["resourceVersion"]
+    if version and version != newest:
+        why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+        raise _stale_delete(resource, meta["name"], f"{why}({newest}). The object might have been modified")
+
+
+def _stale_delete(resource: Resource, name: str, why: str) -> ApiError:
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details: Object = {"name": name, "group": resource.group, "kind": resource.kind}
+    text = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    return ApiError(409, "Conflict", text, {key: value for key, value in details.items() if value})
+
+
+def grace_of(resource: Resource, obj: Object, wanted: int | None) -> int:
+    """Return the seconds a kubelet has to end a pod; 0 for anything else."""
+    if resource is not PODS or not obj.get("spec", {}).get("nodeName"):
+        return 0
+    if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if wanted is not None:
+        return max(wanted, 0)
+    return int(obj["spec"].get("terminationGracePeriodSeconds", 30))

@@ -1,0 +1,37 @@
+"""The dialects of PATCH, by content type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from practice.objects.json_patch import json_patch, merge_patch
+from practice.objects.refusal import ApiError, Object, bad_request
+from practice.objects.strategic_patch import strategic_merge
+
+if TYPE_CHECKING:
+    from practice.objects.resources import Resource
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+def check_media(media: str, resource: Resource) -> None:
+    """Raise ApiError 415 for a dialect this kind does not take."""
+    accepted = [JSON, MERGE, APPLY] if resource.custom else [JSON, MERGE, STRATEGIC, APPLY]
+    if media not in accepted:
+        text = "the body of the request was in an unknown format - accepted media types include: "
+        raise ApiError(415, "UnsupportedMediaType", text + ", ".join(accepted))
+
+
+def apply(media: str, target: Object, body: Any, resource: Resource) -> Object:
+    """Return a changed copy of an object; server-side apply is not one of these."""
+    if media == JSON:
+        return json_patch(target, body)
+    if not isinstance(body, dict):
+        raise bad_request("error decoding patch: the patch is no object")
+    patched = merge_patch(target, body) if media == MERGE else strategic_merge(target, body)
+    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+        raise bad_request(f"the patch leaves no readable {resource.kind}")
+    return patched

@@ -1,0 +1,101 @@
+"""What the API server says when it does not do as it was asked: an error that knows its Status object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from practice.objects.resources import Resource
+
+Object = dict[str, Any]
+
+
+@dataclass
+class ApiError(Exception):
+    """A refused request: the HTTP code, the machine-readable reason and the sentence of a Status object."""
+
+    status: int
+    reason: str
+    message: str
+    details: Object = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_status(self) -> Object:
+        """Return the Status object a client reads in place of its answer."""
+        body: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details:
+            body["details"] = self.details
+        body["code"] = self.status
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One field at fault: its path, what is wrong with it, and the kind of fault (FieldValueInvalid ...)."""
+
+    field: str
+    message: str
+    reason: str
+
+
+def _details(resource: Resource, name: str) -> Object:
+    details: Object = {"name": name} if name else {}
+    if resource.group:
+        details["group"] = resource.group
+    details["kind"] = resource.plural
+    return details
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    """404 for one named object."""
+    return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    """409 for a name that is taken."""
+    text = f'{resource.qualified} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", text, _details(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
+    """409 for a write against a version that is no longer the newest, or against a failed precondition."""
+    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    text = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
+    return ApiError(409, "Conflict", text, _details(resource, name))
+
+
+def invalid(resource: Resource, name: str, causes: list[Cause]) -> ApiError:
+    """422 with one sentence that joins all causes, as the API server writes it."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    sentences = [f"{cause.field}: {cause.message}" for cause in causes]
+    joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    details: Object = {"name": name, "group": resource.group, "kind": resource.kind}
+    details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
+    details = {key: value for key, value in details.items() if value}
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details)
+
+
+def bad_request(message: str) -> ApiError:
+    """400 for a request that cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(resource: Resource, name: str, why: str) -> ApiError:
+    """403 for a request that was understood and refused."""
+    text = f'{resource.qualified} "{name}" is forbidden: {why}' if name else f"{resource.qualified} is forbidden: {why}"
+    return ApiError(403, "Forbidden", text, _details(resource, name))
+
+
+def expired(version: int, oldest: int) -> ApiError:
+    """410 for a resourceVersion whose events are no longer kept."""
+    return ApiError(410, "Expired", f"too old resource version: {version} ({oldest})")

@@ -1,0 +1,94 @@
+"""Label and field selectors: text of a query in, a yes-or-no question about an object out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from practice.objects.label_selectors import label_terms
+from practice.objects.refusal import ApiError, Object, bad_request
+
+if TYPE_CHECKING:
+    from practice.objects.resources import Resource
+
+Predicate = Callable[[Object], bool]
+
+_FIELD_TERM = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*$")
+
+_FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    ),
+    ("", "Node"): ("spec.unschedulable",),
+    ("", "Namespace"): ("status.phase", "name"),
+    ("", "Secret"): ("type",),
+    ("", "Service"): ("spec.clusterIP", "spec.type"),
+    ("batch", "Job"): ("status.successful",),
+    ("", "Event"): (
+        *(f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")),
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+}
+
+
+def labels_match(text: str) -> Predicate:
+    """Return whether an object's labels fit a selector such as ``a=b,c in (d,e),!f``; ApiError 400 when unreadable."""
+    terms = label_terms(text)
+
+    def matches(obj: Object) -> bool:
+        labels = obj["metadata"].get("labels") or {}
+        return all(term(labels) for term in terms)
+
+    return matches
+
+
+def fields_match(text: str, resource: Resource) -> Predicate:
+    """Return whether an object's fields fit a selector such as ``spec.nodeName=n``; ApiError 400 for unknown fields."""
+    allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get((resource.group, resource.kind), ()))
+    terms: list[tuple[list[str], bool, str]] = []
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        found = _FIELD_TERM.match(part)
+        if found is None:
+            raise bad_request(f"invalid field selector: {part}")
+        name, op, value = found.groups()
+        if name not in allowed:
+            raise _unknown(resource, name)
+        path = {"name": "metadata.name", "source": "source.component"}.get(name, name)
+        terms.append((path.split("."), op != "!=", value))
+
+    def matches(obj: Object) -> bool:
+        return all((_field(obj, path) == value) is wanted for path, wanted, value in terms)
+
+    return matches
+
+
+def _unknown(resource: Resource, name: str) -> ApiError:
+    if resource.custom or (resource.group, resource.kind) in _FIELDS:
+        return bad_request(f"field label not supported: {name}")
+    return bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+def _field(obj: Object, path: list[str]) -> str:
+    value: object = obj
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,304 @@
+"""The objects of the practice cluster: one place that reads, writes, counts versions and tells who listens."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from practice.objects.history import Event, History
+from practice.objects.lifecycle import (
+    begin,
+    check_preconditions,
+    copy_of,
+    grace_of,
+    is_held,
+    keep_identity,
+    may_go,
+    only_status,
+    settle,
+    tidy,
+    timestamp,
+    wish,
+    without_status,
+)
+from practice.objects.refusal import ApiError, Object, already_exists, conflict, forbidden, not_found
+from practice.objects.resources import NAMESPACES, Resource
+from practice.runtime import ContainerLog, Runtime
+
+__all__ = ["Admission", "ApiError", "ContainerLog", "Event", "Object", "Operation", "Resource", "Runtime", "Storage"]
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+Admission = Callable[[Operation, Resource, Object, Object | None], Object]
+Listener = Callable[[Event], None]
+Key = tuple[str, str]
+Objects = list[Object]
+Events = list[Event]
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_FIRST_VERSION = 1000
+
+
+class Storage:
+    """All objects by kind, namespace and name. Stored objects are never changed, only replaced: do not mutate them."""
+
+    def __init__(self, now: Callable[[], float] = time.time, *, window: int = 5000, seed: int | None = None) -> None:
+        self.admission: list[Admission] = []
+        """Called in order for every create, update and delete; each returns the object to go on with."""
+        self.version = _FIRST_VERSION
+        self._now = now
+        self._random = random.Random(seed)
+        self._objects: dict[Resource, dict[Key, Object]] = {}
+        self._sorted: dict[Resource, list[Key]] = {}
+        self._history = History(window, _FIRST_VERSION)
+        self._listeners: list[Listener] = []
+        self._undelivered: deque[Event] = deque()
+        self._delivering = False
+        self._encoded: dict[str, dict[str, bytes]] = {}
+
+    # reading
+
+    @property
+    def moment(self) -> str:
+        """The time as objects have it."""
+        return timestamp(self._now())
+
+    def find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        """Return one object, or None."""
+        key = (namespace or "" if resource.namespaced else "", name)
+        return self._objects.get(resource, {}).get(key)
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """Return one object; ApiError 404 when there is none."""
+        found = self.find(resource, namespace, name)
+        if found is None:
+            raise not_found(resource, name)
+        return found
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Objects:
+        """Return the objects of a kind, of one namespace or of all, in order of namespace and name."""
+        kept = self._objects.get(resource, {})
+        keys = self._sorted.get(resource)
+        if keys is None:
+            keys = self._sorted[resource] = sorted(kept)
+        if namespace and resource.namespaced:
+            return [kept[key] for key in keys if key[0] == namespace]
+        return [kept[key] for key in keys]
+
+    def events_since(self, resource: Resource, version: int) -> Events:
+        """Return what happened after ``version``; ApiError 410 when that is no longer kept."""
+        return self._history.since(resource, version, self.version)
+
+    def compact(self) -> None:
+        """Forget all past events, as etcd's compaction does."""
+        self._history.forget(self.version)
+
+    def encoded(self, resource: Resource, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
+        """Return the JSON of an object in one served form; made once for each stored version."""
+        meta = obj["metadata"]
+        if self.find(resource, meta.get("namespace"), meta["name"]) is not obj:
+            return msgspec.json.encode(make(obj))
+        forms = self._encoded.setdefault(meta["resourceVersion"], {})
+        found = forms.get(form)
+        if found is None:
+            found = forms[form] = msgspec.json.encode(make(obj))
+        return found
+
+    def subscribe(self, callback: Listener, *, first: bool = False) -> Callable[[], None]:
+        """Call ``callback`` at every change, at once; the returned function ends it.
+
+        ``first`` is for those who only pass it on: they hear before anybody acts on it, or fails to.
+        """
+        self._listeners.insert(0 if first else len(self._listeners), callback)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):  # ended before
+                self._listeners.remove(callback)
+
+        return unsubscribe
+
+    # writing
+
+    def create(self, resource: Resource, obj: Object, *, dry_run: bool = False, keep_status: bool = False) -> Object:
+        """Store a new object; ApiError 409 when the name is taken, 422 when admission finds it wrong.
+
+        A status is dropped, as the API does, but for nodes or when ``keep_status`` is set (the opening scene).
+        """
+        obj = copy_of(obj)
+        meta = obj.setdefault("metadata", {})
+        tidy(meta)
+        self._name(meta)
+        if resource.namespaced:
+            meta["namespace"] = meta.get("namespace") or "default"
+            self._check_namespace(resource, meta["namespace"], meta["name"])
+        else:
+            meta.pop("namespace", None)
+        begin(resource, obj, keep_status=keep_status)
+        meta["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
+        for admit in self.admission:
+            obj = admit("CREATE", resource, obj, None)
+        meta = obj["metadata"]
+        if self.find(resource, meta.get("namespace"), meta["name"]) is not None:
+            raise already_exists(resource, meta["name"])
+        meta["creationTimestamp"] = meta.get("creationTimestamp") if keep_status else None
+        meta["creationTimestamp"] = meta["creationTimestamp"] or timestamp(self._now())
+        return obj if dry_run else self._put("ADDED", resource, obj, None)
+
+    def update(self, resource: Resource, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
+        """Replace an object; ApiError 409 when its resourceVersion is given and stale. A write without change is none.
+
+        ``subresource="status"`` replaces the status alone; without it the status stays.
+        """
+        meta = obj["metadata"]
+        old = self.get(resource, meta.get("namespace"), meta["name"])
+        before = old["metadata"]
+        given = meta.get("resourceVersion")
+        if given and given != before["resourceVersion"]:
+            raise conflict(resource, before["name"])
+        if meta.get("uid") and meta["uid"] != before["uid"]:
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
+            raise conflict(resource, before["name"], why)
+        new = only_status(old, copy_of(obj)) if subresource == "status" else without_status(resource, old, obj)
+        keep_identity(resource, new, old)
+        tidy(new["metadata"])
+        settle(resource, new)
+        if not subresource:
+            for admit in self.admission:
+                new = admit("UPDATE", resource, new, old)
+        if new == old:
+            return old
+        if resource.generation and not subresource and wish(new) != wish(old):
+            new["metadata"]["generation"] = before.get("generation", 0) + 1
+        if dry_run:
+            return new
+        if may_go(new):
+            return self._drop(resource, new)
+        return self._put("MODIFIED", resource, new, old)
+
+    def modify(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        change: Callable[[Object], None],
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Change an object in place, as it seems to ``change``, which gets a copy of the newest."""
+        draft = copy_of(self.get(resource, namespace, name))
+        change(draft)
+        return self.update(resource, draft, subresource=subresource)
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+        uid: str = "",
+        version: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Begin or finish a deletion; the object returned carries a deletionTimestamp while something holds it.
+
+        What holds it: finalizers (Foreground and Orphan add theirs), and for a pod on a node the kubelet.
+        """
+        old = self.get(resource, namespace, name)
+        check_preconditions(resource, old["metadata"], uid, version)
+        for admit in self.admission:
+            admit("DELETE", resource, old, old)
+        if dry_run:
+            return old
+        draft = copy_of(old)
+        meta = draft["metadata"]
+        grace = grace_of(resource, old, grace_seconds)
+        finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
+        if finalizer and finalizer not in meta.get("finalizers", ()):
+            meta.setdefault("finalizers", []).append(finalizer)
+        if not grace and not is_held(draft):
+            return self._drop(resource, draft)
+        running = meta.get("deletionGracePeriodSeconds")
+        if running is not None and running <= grace:
+            return old
+        meta.setdefault("deletionTimestamp", timestamp(self._now() + grace))
+        meta["deletionGracePeriodSeconds"] = grace
+        if resource.generation and running is None:
+            meta["generation"] = meta.get("generation", 0) + 1
+        if resource is NAMESPACES:
+            draft["status"]["phase"] = "Terminating"
+        return self._put("MODIFIED", resource, draft, old)
+
+    def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
+        """End a deletion that waited for the kubelet or a controller; finalizers still hold the object."""
+        draft = copy_of(self.get(resource, namespace, name))
+        if not draft["metadata"].get("finalizers"):
+            self._drop(resource, draft)
+            return
+        draft["metadata"].setdefault("deletionTimestamp", timestamp(self._now()))
+        draft["metadata"]["deletionGracePeriodSeconds"] = 0
+        self._put("MODIFIED", resource, draft, self.get(resource, namespace, name))
+
+    # inside
+
+    def _name(self, meta: Object) -> None:
+        if not meta.get("name") and meta.get("generateName"):
+            suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
+            meta["name"] = f"{meta['generateName'][:58]}{suffix}"
+        if not meta.get("name"):
+            raise ApiError(422, "Invalid", "name or generateName is required")
+
+    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        found = self.find(NAMESPACES, "", namespace)
+        if found is None:
+            raise not_found(NAMESPACES, namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise forbidden(resource, name, why)
+
+    def _put(
+        self, kind: Literal["ADDED", "MODIFIED", "DELETED"], resource: Resource, obj: Object, old: Object | None
+    ) -> Object:
+        self.version += 1
+        meta = obj["metadata"]
+        meta["resourceVersion"] = str(self.version)
+        key = (meta.get("namespace", ""), meta["name"])
+        kept = self._objects.setdefault(resource, {})
+        if old is not None:
+            self._encoded.pop(old["metadata"]["resourceVersion"], None)
+        if kind == "DELETED":
+            del kept[key]
+        else:
+            kept[key] = obj
+        if kind != "MODIFIED":
+            self._sorted.pop(resource, None)
+        event = Event(kind, resource, obj, self.version, old)
+        self._history.add(event)
+        self._undelivered.append(event)
+        self._deliver()
+        return obj
+
+    def _deliver(self) -> None:
+        """Tell all listeners, in order: a listener that writes adds an event, it does not overtake one."""
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._undelivered:
+                event = self._undelivered.popleft()
+                for listener in list(self._listeners):
+                    listener(event)
+        finally:
+            self._delivering = False
+
+    def _drop(self, resource: Resource, draft: Object) -> Object:
+        meta = draft["metadata"]
+        old = self.get(resource, meta.get("namespace"), meta["name"])
+        return self._put("DELETED", resource, draft, old)

@@ -1,0 +1,123 @@
+"""What an object must look like to be taken: names, labels, required and fixed fields, in the API's own words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from practice.objects import resources as kinds
+from practice.objects.refusal import Cause, Object, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.objects.resources import Resource
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_LABEL_NAMES = (kinds.NAMESPACES, kinds.SERVICES)
+_FREE_NAMES = (kinds.ROLES, kinds.ROLEBINDINGS, kinds.CLUSTERROLES, kinds.CLUSTERROLEBINDINGS)
+_MUTABLE_POD_SPEC = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates")
+_POD_TEXT = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def check_create(resource: Resource, obj: Object) -> None:
+    """Raise ApiError 422 with every fault of a new object."""
+    causes = [*_name_causes(resource, obj["metadata"]), *_label_causes(obj["metadata"]), *_spec_causes(resource, obj)]
+    if causes:
+        raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+
+def check_update(resource: Resource, new: Object, old: Object, subresource: str) -> None:
+    """Raise ApiError 422 when a change makes an object wrong or touches what may not change."""
+    causes = list(_label_causes(new["metadata"]))
+    if not subresource:
+        causes += [*_spec_causes(resource, new), *_immutable_causes(resource, new, old)]
+    if causes:
+        raise invalid(resource, old["metadata"]["name"], causes)
+
+
+def _name_causes(resource: Resource, meta: Object) -> Iterator[Cause]:
+    name, prefix = meta.get("name") or "", meta.get("generateName") or ""
+    if not name and not prefix:
+        yield Cause("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
+        return
+    if resource in _FREE_NAMES or not name:
+        return
+    pattern, text, longest = (_SUBDOMAIN, _SUBDOMAIN_TEXT, 253)
+    if resource in _LABEL_NAMES:
+        pattern, text, longest = (_LABEL, _LABEL_TEXT, 63)
+    if len(name) > longest:
+        yield _wrong("metadata.name", name, f"must be no more than {longest} characters")
+    elif not pattern.fullmatch(name):
+        yield _wrong("metadata.name", name, text)
+
+
+def _label_causes(meta: Object) -> Iterator[Cause]:
+    for value in (meta.get("labels") or {}).values():
+        if len(value) > 63:
+            yield _wrong("metadata.labels", value, "must be no more than 63 bytes")
+        elif not _VALUE.fullmatch(value):
+            yield _wrong("metadata.labels", value, _VALUE_TEXT)
+
+
+def _spec_causes(resource: Resource, obj: Object) -> Iterator[Cause]:
+    if resource is kinds.NODES:
+        yield from _taint_causes(obj.get("spec", {}).get("taints") or [])
+
+
+def _taint_causes(taints: list[Object]) -> Iterator[Cause]:
+    for at, taint in enumerate(taints):
+        for name in ("key", "effect"):
+            if not taint.get(name):
+                yield Cause(f"spec.taints[{at}].{name}", "Required value", "FieldValueRequired")
+
+
+def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[Cause]:
+    if resource is kinds.PODS and _fixed(new.get("spec", {})) != _fixed(old.get("spec", {})):
+        yield Cause("spec", f"Forbidden: {_POD_TEXT}", "FieldValueForbidden")
+    if resource is kinds.JOBS:
+        for field in ("completionMode", "selector"):
+            before, after = old.get("spec", {}).get(field), new.get("spec", {}).get(field)
+            if before is not None and after != before:
+                yield Cause(f"spec.{field}", f"Invalid value: {after!r}: field is immutable", "FieldValueInvalid")
+    if resource is kinds.SECRETS and new.get("type", "Opaque") != old.get("type", "Opaque"):
+        yield _wrong("type", new.get("type", ""), "field is immutable")
+    if resource in (kinds.SECRETS, kinds.CONFIGMAPS) and old.get("immutable"):
+        for field in ("data", "binaryData", "stringData"):
+            if new.get(field) != old.get(field):
+                yield Cause(field, "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
+
+
+def _fixed(spec: Object) -> Object:
+    """Return the part of a pod's spec that no update may touch."""
+    kept = {key: value for key, value in spec.items() if key not in _MUTABLE_POD_SPEC}
+    for group in ("containers", "initContainers"):
+        if kept.get(group):
+            kept[group] = [{**container, "image": ""} for container in kept[group]]
+    return kept
+
+
+def _wrong(field: str, value: str, text: str) -> Cause:
+    return Cause(field, f'Invalid value: "{value}": {text}', "FieldValueInvalid")

@@ -1,0 +1,46 @@
+"""Which program a container runs: by the recipe its environment names, by its command, or by its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.programs import megatron, nccl, plain, recipes, stages
+from practice.programs.faults import TRAINING, complaints_of, work_of
+from practice.programs.recordings import launchers
+from practice.programs.script import Say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.script import Place, Program, Step
+
+_PROGRAMS = {
+    **stages.PROGRAMS,
+    "all_reduce_perf": nccl.measure,
+    "run_mcore_qwen3.sh": megatron.train,
+    "megatron rlhf": megatron.train_swift,
+    "megatron sft": megatron.train_swift,
+}
+RECIPES: dict[str, Program] = {name: recipes.launched(name, _PROGRAMS) for name in launchers()["recipes"]}
+
+
+def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
+    """Return the program of one container."""
+    if init:
+        return plain.installer
+    recipe = RECIPES.get(env.get("A4_RECIPE", ""))
+    if recipe is not None and any("launchers/run.sh" in part for part in argv):
+        return _warned(env["A4_RECIPE"], recipe)
+    return plain.command
+
+
+def _warned(name: str, recipe: Program) -> Program:
+    """Say first which of the faults that the job is told to have will not happen."""
+
+    def program(place: Place) -> Iterator[Step]:
+        work = TRAINING if stages.own_script_trains(place) else work_of(name)
+        for why in complaints_of(place, work):
+            yield Say(f"practice cluster: {why}")
+        yield from recipe(place)
+
+    return program

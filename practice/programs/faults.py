@@ -1,0 +1,136 @@
+"""Faults that a job is told to have, and its pace.
+
+The opening scene says so by annotations of its pods; whoever launches a job, by variables: PRACTICE_FAULT=nan:118,
+PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, several are separated by commas, and ``@n`` behind one
+means the n-th attempt of the job only (0 is the first). The pod is its number in the job. KINDS says what there is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from practice.programs.script import Place
+
+FAULT, FAULT_VARIABLE = "a4-practice/fault", "PRACTICE_FAULT"
+PACE, PACE_VARIABLE = "a4-practice/pace", "PRACTICE_PACE"
+"""Seconds per step instead of the program's own."""
+_TESTS = "a4-practice/tests"
+"""How often a test is run, one after the other, for one that outlasts a first look."""
+
+
+TRAINING, TEST = "training", "NCCL test"
+KINDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "nan": ((TRAINING,), "from that step the loss is not a number"),
+    "spike": ((TRAINING,), "the loss jumps and comes down again within a dozen steps"),
+    "slow": (
+        (TRAINING, TEST),
+        "steps take a third longer from there; a test of two pods and more keeps a third of its bandwidth",
+    ),
+    "oom": ((TRAINING,), "the pod (without a number: every pod) is killed for its memory"),
+    "fail": ((TRAINING,), "the pod (without a number: the last) ends with a traceback, the others wait for it"),
+    "hang": (
+        (TRAINING, TEST),
+        "the pod (as above) stops for ever in its data loader, the others in the next all_reduce; a test in that row",
+    ),
+    "wrong": ((TEST,), "a test has wrong values in that row"),
+    "xid": (
+        (TRAINING,),
+        "a GPU of the pod (without a number: of the last) has an uncorrected memory error, Xid 94; training goes on",
+    ),
+    "timeout": ((TRAINING,), "as hang, but after ten minutes the watchdog of NCCL ends the others"),
+}
+"""Kind -> in which programs it happens, and what. Rows of a test are counted from 0."""
+_TESTING = frozenset({"nccl-all-reduce", "nccl-one-pod"})
+_CONVERTING = frozenset({"qwen3-to-mcore", "qwen3-to-hf", "qwen3-next-to-mcore", "qwen3-download", "qwen3-eval"})
+_FAULT = re.compile(r"(?P<kind>[^:@]+):(?P<step>\d+)(?::(?P<pod>\d+))?(?:@(?P<attempt>\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of this attempt of the job."""
+
+    kind: str
+    step: int
+    rank: int | None = None
+    """Number of the pod; None: not said."""
+
+
+def faults(place: Place) -> tuple[Fault, ...]:
+    """Return the faults of this attempt of the job, in all its pods; `complaints` tells of what is none."""
+    attempt = place.notes.get("jobset.sigs.k8s.io/restart-attempt", "0")
+    read = (_FAULT.fullmatch(text) for text in _asked(_told(place)))
+    return tuple(
+        Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None)
+        for found in read
+        if found is not None and found["attempt"] in (None, attempt)
+    )
+
+
+def work_of(recipe: str) -> str:
+    """Return what of it can have a fault: TRAINING, TEST, or nothing."""
+    if recipe in _TESTING:
+        return TEST
+    trains = recipe.startswith(("qwen3", "swift-")) and recipe not in _CONVERTING and recipe != "swift-export"
+    return TRAINING if trains else ""
+
+
+def complaints(text: str, work: str, *, steps: int | None, pods: int) -> list[str]:
+    """Return why faults of this text will never happen, a sentence each; `steps` None: not known."""
+    return [why for each in _asked(text) if (why := _complaint(each, work, steps, pods))]
+
+
+def complaints_of(place: Place, work: str) -> list[str]:
+    """Return the same for what a pod was told."""
+    iterations = place.env.get("A4_TRAIN_ITERATIONS", "")
+    steps = int(iterations) if iterations.isdecimal() and work == TRAINING else None
+    return complaints(_told(place), work, steps=steps, pods=place.nodes)
+
+
+def _complaint(text: str, work: str, steps: int | None, pods: int) -> str:
+    head = f"{FAULT_VARIABLE}: "
+    found = _FAULT.fullmatch(text)
+    if found is None:
+        return f'{head}"{text}" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'
+    if found["kind"] not in KINDS:
+        return f"{head}there is no fault {found['kind']}; there are {', '.join(KINDS)}."
+    where = KINDS[found["kind"]][0]
+    if work not in where:
+        programs = " or ".join("an NCCL test" if each == TEST else f"a {each}" for each in where)
+        return f"{head}{text} never happens: {found['kind']} is a fault of {programs}."
+    if steps is not None and int(found["step"]) > steps:
+        return f"{head}{text} never happens: the training has {steps} iterations."
+    if found["pod"] and int(found["pod"]) >= pods:
+        return f"{head}{text} never happens: the job has {pods} {'pod' if pods == 1 else 'pods'}, counted from 0."
+    return ""
+
+
+def _told(place: Place) -> str:
+    return place.notes.get(FAULT) or place.env.get(FAULT_VARIABLE, "")
+
+
+def _asked(text: str) -> list[str]:
+    return [each for each in (part.strip() for part in text.split(",")) if each]
+
+
+def fault_at(place: Place, kind: str) -> int | None:
+    """Return the step at which a fault of a kind happens to this pod."""
+    for fault in faults(place):
+        if fault.kind == kind and fault.rank in (None, place.rank):
+            return fault.step
+    return None
+
+
+def pace(place: Place, usual: float) -> float:
+    """Return the seconds one step takes."""
+    try:
+        return max(float(place.notes.get(PACE) or place.env.get(PACE_VARIABLE) or usual), 1e-6)
+    except ValueError:
+        return usual
+
+
+def tests(place: Place) -> int:
+    """Return how many tests one program runs."""
+    return int(place.notes.get(_TESTS, "1"))

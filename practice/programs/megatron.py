@@ -1,0 +1,223 @@
+"""Megatron-LM pretraining: the iteration lines of the last rank, with the faults a scene asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from practice.programs.faults import fault_at, pace
+from practice.programs.mishaps import ends, mishap
+from practice.programs.script import Exit, Meet, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.script import Place, Step
+
+_STEP_SECONDS = 2.8
+_TFLOPS = 1180.0
+_RATE, _LOWEST_RATE, _WARMUP = 3.0e-4, 3.0e-5, 200
+_START_SECONDS = 8.0
+"""What the first iteration takes longer than the others, in iterations."""
+_MADE_UP = "practice cluster: these iteration lines are made up; nothing is trained"
+_MEMORY_GIB = 121.4
+
+Line = Callable[["Place", int, int, float, float | None], str]
+"""How one iteration is printed: number, total, seconds, loss (None for NaN)."""
+
+
+def train(place: Place) -> Iterator[Step]:
+    """Rank 0 starts up aloud, the last rank prints the iterations, the others their NCCL lines."""
+    # Fine-tuning on JSON data may follow on the other training.
+    again = "train started" in place.room.facts.setdefault("trainings", {}).setdefault(place.rank, [])
+    place.room.facts["trainings"][place.rank].append("train started")
+    total = 10000 if again else int(place.env.get("A4_TRAIN_ITERATIONS", "10000"))
+    yield from _training(place, "train-json" if again else "train", total, _line)
+
+
+def train_swift(place: Place) -> Iterator[Step]:
+    """Train as ms-swift does, whose version decides how a line looks; how long an epoch is, is made up."""
+    newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
+    total = 100 * int(place.env.get("A4_SWIFT_EPOCHS", "1"))
+    yield from _training(place, "train", total, _swift_4_line if newer else _swift_line)
+
+
+def _training(place: Place, name: str, total: int, line: Line) -> Iterator[Step]:
+    yield Say(_MADE_UP)
+    yield from _start_up(place)
+    place.room.post(f"{name} started {place.rank}")
+    for index in range(place.nodes):
+        yield Meet(f"{name} started {index}")
+    over = f"{name} ended"
+    if place.rank != place.nodes - 1:
+        yield from _quiet(place, over)
+        return
+    for step in _iterations(place, total, line):
+        if isinstance(step, Exit):
+            place.room.post(over, step.code)
+        yield step
+    place.room.post(over, 0)
+    yield Say(f"[exiting program at iteration {total}] datetime: {_date(place.now())}")
+
+
+def batch(place: Place) -> int:
+    """Return how many samples an iteration takes."""
+    return int(place.env.get("A4_GLOBAL_BATCH_SIZE") or place.env.get("A4_SWIFT_GLOBAL_BATCH") or 1024)
+
+
+def _start_up(place: Place) -> Iterator[Step]:
+    host, address = place.env.get("HOSTNAME", ""), place.pod.get("status", {}).get("podIP", "")
+    yield Wait(2.0)
+    yield Say(f"{host}:{1200 + place.rank}:{1200 + place.rank} [0] NCCL INFO Bootstrap: Using eth0:{address}<0>")
+    yield Say(f"{host}:{1200 + place.rank}:{1260 + place.rank} [0] NCCL INFO NET/gIB: 8 devices, mlx5_0 to mlx5_7")
+    if place.rank == 0:
+        ranks = place.nodes * place.gpus
+        yield Say(f"using world size: {ranks}, data-parallel size: {ranks // 8}, tensor-model-parallel size: 4, ")
+        yield Say("building Qwen3Tokenizer tokenizer ...")
+        yield Say("> building the index map in 0.4 s")
+    yield Wait(6.0)
+
+
+def _quiet(place: Place, over: str) -> Iterator[Step]:
+    rank, past = place.rank * place.gpus, 0.0
+    yield Say(f"[rank {rank}] ready; the last rank prints the iterations")
+    yield Wait(pace(place, _STEP_SECONDS) * (1 + _START_SECONDS))
+    yield Say(_memory(rank))
+    for number in ends(place):
+        yield Wait(pace(place, _STEP_SECONDS) * (number - past))
+        past = number
+        yield from mishap(place, number)
+    yield Meet(over)
+    code = int(place.room.facts[over])
+    if code:
+        yield Exit(code)
+
+
+def _iterations(place: Place, total: int, line: Line) -> Iterator[Step]:
+    spike, nan, slow = (fault_at(place, kind) for kind in ("spike", "nan", "slow"))
+    first = int(place.env.get("A4_TRAIN_FIRST", "1"))
+    seconds = pace(place, _STEP_SECONDS)
+    for number in range(first, total + 1):
+        yield from mishap(place, number)
+        factor = 1.0 + 0.01 * place.random.random() + (0.35 if slow is not None and number >= slow else 0.0)
+        factor += _START_SECONDS if number == first else 0.0
+        yield Wait(seconds * factor)
+        loss = _loss(number, place)
+        if spike is not None and spike <= number < spike + 12:
+            loss += 3.5 * math.exp(-(number - spike) / 4)
+        lost = nan is not None and number >= nan
+        yield Say(line(place, number, total, seconds * factor, None if lost else loss))
+        if number == first:
+            yield Say(_memory(place.nodes * place.gpus - 1))
+        if number % _save_interval(place) == 0 or number == total:
+            yield from _checkpoint(place, number)
+
+
+def _save_interval(place: Place) -> int:
+    """Return after how many iterations the weights are written."""
+    return max(1, int(place.env.get("A4_SAVE_INTERVAL") or place.env.get("A4_SWIFT_SAVE_INTERVAL") or 1000))
+
+
+def _checkpoint(place: Place, number: int) -> Iterator[Step]:
+    output = place.env.get("A4_OUTPUT_BASEPATH") or place.env.get("A4_SWIFT_SAVE") or "/mnt/logs"
+    yield Say(f"saving checkpoint at iteration {number:7d} to {output}/checkpoint in torch_dist format")
+    yield Wait(pace(place, _STEP_SECONDS) * 2)
+    yield Say(f"  successfully saved checkpoint from iteration {number:7d} to {output}/checkpoint")
+
+
+def _memory(rank: int) -> str:
+    """Return what every pod's first rank tells once, after the first iteration."""
+    kept, most = 61_204.7 + rank, 97_318.4 + rank
+    return (
+        f"[Rank {rank}] (after 1 iterations) memory (MB) | allocated: {kept:.2f} | max allocated: {most:.2f} |"
+        f" reserved: {most + 4096:.2f} | max reserved: {most + 4096:.2f}"
+    )
+
+
+def _loss(number: int, place: Place) -> float:
+    falling = 1.9 + 8.6 * math.exp(-number / 160) + 1.1 * math.exp(-number / 2600)
+    return falling * (1 + 0.012 * (place.random.random() - 0.5))
+
+
+def _rate(number: int, total: int) -> float:
+    if number < _WARMUP:
+        return _RATE * number / _WARMUP
+    done = (number - _WARMUP) / max(total - _WARMUP, 1)
+    return _LOWEST_RATE + (_RATE - _LOWEST_RATE) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _line(place: Place, number: int, total: int, seconds: float, loss: float | None) -> str:
+    """Return one iteration line; Megatron leaves the loss out when it is NaN."""
+    norm = "nan" if loss is None else f"{0.25 + 0.3 * loss / 4 + 0.02 * place.random.random():.3f}"
+    shown = "" if loss is None else f" lm loss: {loss:.6E} |"
+    if place.env.get("A4_MODEL_SIZE", "A3B").startswith("A"):
+        shown += f" load_balancing_loss: {1.0 + 0.1 * place.random.random():.6E} |"
+    return (
+        f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * batch(place):12d} |"
+        f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
+        f" throughput per GPU (TFLOP/s/GPU): {_TFLOPS * _STEP_SECONDS / max(seconds, 0.001):.1f} |"
+        f" learning rate: {_rate(number, total):.6E} | global batch size: {batch(place):5d} |{shown}"
+        f" loss scale: 1.0 | grad norm: {norm} | number of skipped iterations: {0:3d} |"
+        f" number of nan iterations: {0 if loss is not None else 1:3d} |"
+    )
+
+
+def _swift_line(place: Place, number: int, total: int, seconds: float, loss: float | None) -> str:
+    """Return one line of ms-swift 3.7 to 3.12, which prints a NaN as such."""
+    losses = "".join(f" {key}: {value:.6E} |" for key, value in _swift_losses(place, loss).items())
+    return (
+        f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * batch(place):12d} |"
+        f" elapsed time per iteration (ms): {seconds * 1000:.1f} | memory(GiB): {_MEMORY_GIB:.2f} |"
+        f" elapsed time: {_span(number * seconds)} | remaining time: {_span((total - number) * seconds)} |"
+        f" learning rate: {_rate(number, total):.6E} | global batch size: {batch(place):5d} |{losses}"
+        f" loss scale: 1.0 | grad norm: {_swift_norm(place, loss):.3f} |"
+        f" number of skipped iterations: {0:3d} | number of nan iterations: {0 if loss is not None else 1:3d} |"
+    )
+
+
+def _swift_4_line(place: Place, number: int, total: int, seconds: float, loss: float | None) -> str:
+    """Return one line of ms-swift 4: a dict as Python prints it."""
+    values: dict[str, float | str] = {key: round(value, 8) for key, value in _swift_losses(place, loss).items()}
+    values |= {
+        "grad_norm": round(_swift_norm(place, loss), 8),
+        "learning_rate": _rate(number, total),
+        "iteration": f"{number}/{total}",
+        "elapsed_time": _span(number * seconds),
+        "remaining_time": _span((total - number) * seconds),
+        "memory(GiB)": _MEMORY_GIB,
+        "train_speed(s/it)": round(seconds, 6),
+    }
+    return str(values)
+
+
+def _swift_norm(place: Place, loss: float | None) -> float:
+    return math.nan if loss is None else 0.4 + 0.1 * place.random.random()
+
+
+def _swift_losses(place: Place, loss: float | None) -> dict[str, float]:
+    """Return the loss, and for preference training what it rewards."""
+    shown = math.nan if loss is None else loss
+    if "A4_SWIFT_BETA" not in place.env:
+        return {"loss": shown}
+    margin = max(0.0, 2.0 - 0.15 * shown) * (1 + 0.05 * place.random.random())
+    return {
+        "loss": shown / 15,
+        "rewards/chosen": margin * 0.4,
+        "rewards/rejected": -margin * 0.6,
+        "rewards/accuracies": min(1.0, 0.5 + margin / 5),
+        "rewards/margins": margin,
+    }
+
+
+def _span(seconds: float) -> str:
+    """Return a duration as ms-swift writes it: ``1h 44m 10s``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours}h"] if hours else []
+    return " ".join([*parts, *([f"{minutes}m"] if minutes or hours else []), f"{rest}s"])
+
+
+def _date(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -1,0 +1,95 @@
+"""How a training goes wrong in each of its pods: what is printed, who waits for whom, and who ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from practice.programs.faults import faults
+from practice.programs.script import Exit, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.faults import Fault
+    from practice.programs.script import Place, Step
+
+HUNG = "hung"
+"""The fact in which the pods of a job know that they hang: the number of the pod that the others wait for."""
+SICK = "a GPU has a fault: pod"
+"""The fact, with the number of the pod behind it, by which a pod knows that one of its GPUs has a fault."""
+_FOREVER = 10.0**8
+_KINDS = ("oom", "fail", "hang", "timeout", "xid")
+_WATCHDOG_SECONDS = 600.0
+_KILLED = 137
+
+
+def ends(place: Place) -> tuple[int, ...]:
+    """Return the steps at which a training stops, in every pod."""
+    return tuple(sorted(fault.step for fault in faults(place) if _counts(place, fault)))
+
+
+def mishap(place: Place, number: int) -> Iterator[Step]:
+    """Do what goes wrong at this step in this pod: usually nothing; otherwise the pod ends or waits for ever."""
+    for fault in faults(place):
+        if fault.step != number or not _counts(place, fault):
+            continue
+        mine = _is_mine(place, fault)
+        if fault.kind == "xid":
+            if mine:
+                place.room.post(f"{SICK} {place.rank}")
+        elif fault.kind == "oom":
+            yield Exit(_KILLED, "OOMKilled") if mine else Wait(_FOREVER)
+        elif fault.kind == "fail":
+            yield from _fail(place, number) if mine else iter((Wait(_FOREVER),))
+        else:
+            yield from _hang(place, fault, number, mine=mine)
+
+
+def _counts(place: Place, fault: Fault) -> bool:
+    # A container that was killed for its memory and started again in the same pod has it behind itself.
+    return fault.kind in _KINDS and not (fault.kind == "oom" and place.attempt)
+
+
+def _is_mine(place: Place, fault: Fault) -> bool:
+    if fault.rank is None:
+        return fault.kind == "oom" or place.rank == place.nodes - 1
+    return fault.rank == place.rank
+
+
+def _fail(place: Place, number: int) -> Iterator[Step]:
+    rank = place.rank * place.gpus
+    for line in (
+        "Traceback (most recent call last):",
+        '  File "/workspace/train.py", line 212, in <module>',
+        "    main()",
+        '  File "/workspace/train.py", line 187, in main',
+        "    loss.backward()",
+        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+    ):
+        yield Say(f"[rank{rank}]: {line}")
+    name = place.env.get("HOSTNAME", "")
+    yield Say(f"E{_clock(place)} 1100 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)")
+    yield Say(f"  host      : {name}")
+    yield Say(f"  rank      : {rank} (local_rank: 0), at step {number}")
+    yield Exit(1)
+
+
+def _hang(place: Place, fault: Fault, number: int, *, mine: bool) -> Iterator[Step]:
+    culprit = place.nodes - 1 if fault.rank is None else fault.rank
+    place.room.post(HUNG, culprit)
+    if mine or fault.kind == "hang":
+        yield Wait(_FOREVER)
+    yield Wait(_WATCHDOG_SECONDS)
+    rank, milliseconds = place.rank * place.gpus, int(_WATCHDOG_SECONDS * 1000)
+    yield Say(
+        f"[rank{rank}]:[E{_clock(place)} ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation"
+        f" timeout: WorkNCCL(SeqNum={number * 97}, OpType=ALLREDUCE, NumelIn=67108864, NumelOut=67108864,"
+        f" Timeout(ms)={milliseconds}) ran for {milliseconds + 31} milliseconds before timing out."
+    )
+    yield Exit(1)
+
+
+def _clock(place: Place) -> str:
+    """Return the time as glog writes it: 1121 12:08:33.051."""
+    return datetime.fromtimestamp(place.now(), UTC).strftime("%m%d %H:%M:%S.%f")[:-3]

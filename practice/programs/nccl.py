@@ -1,0 +1,138 @@
+"""nccl-tests all_reduce under mpirun, row by row: as recorded, or worked out where the job has two pods and more."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from practice.programs import worked_out
+from practice.programs.faults import fault_at, faults, pace, tests
+from practice.programs.mishaps import HUNG
+from practice.programs.recipes import workers
+from practice.programs.recordings import NCCL_FILE, NCCL_SOURCE, all_reduce_header, all_reduce_rows, lines
+from practice.programs.script import Exit, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from practice.programs.script import Place, Step
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_ROW_SECONDS = 1.2
+_WRONG = 12
+"""Values that are wrong in a row that is told to have some."""
+
+
+def size_in_bytes(text: str) -> int:
+    """Return what nccl-tests understands as a size: ``2M``, ``16G``, ``1048576``; ValueError otherwise."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise ValueError(f"not a size: {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def alone(place: Place) -> bool:
+    """Return whether one process of the pod tests all of its GPUs, without mpirun."""
+    return place.env.get("A4_RECIPE") == "nccl-one-pod"
+
+
+def measure(place: Place) -> Iterator[Step]:
+    """Print the tables of one run of all_reduce_perf: of all pods, or of this one's GPUs alone."""
+    yield from _tables(place, workers(place)[:1] if alone(place) else workers(place))
+
+
+def _tables(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
+    """One test, or as many as the scene asks for: its own test has to outlast a first look at the console."""
+    for _ in range(tests(place)):
+        yield from _table(place, hosts)
+
+
+def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
+    try:
+        sizes = _sizes(place)
+    except ValueError as error:
+        yield Say(f"invalid size specified: {error}")
+        yield Exit(1)
+        return
+    note, header, rows = _worked_out(place, hosts, sizes) or _recorded(sizes)
+    yield Say(f"# practice cluster: {note}")
+    yield Wait(1.5)
+    for line in header:
+        yield Say(_with_settings(line, sizes, place))
+    hang, wrong, shown = fault_at(place, "hang"), fault_at(place, "wrong"), []
+    for number, row in enumerate(rows):
+        if number == hang:
+            place.room.post(HUNG, place.rank if alone(place) else place.nodes - 1)
+            yield Wait(10.0**8)
+        yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
+        shown.append(row if number != wrong else _spoilt(row))
+        yield Say(shown[-1])
+    if missing := len(sizes) - len(rows):
+        yield Say(f"# practice cluster: {missing} of {len(sizes)} sizes are left out, there is no recording of them")
+    spoilt = wrong is not None and wrong < len(shown)
+    yield Say(f"# Out of bounds values : {_WRONG} FAILED" if spoilt else "# Out of bounds values : 0 OK")
+    yield Say(f"# Avg bus bandwidth    : {_average(shown)} ")
+    yield Say("#")
+    yield Say("# Collective test concluded: all_reduce_perf")
+    yield Say("#")
+    if spoilt:
+        yield Exit(1)
+
+
+def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[str, Sequence[str], list[str]] | None:
+    """What is said above the table, its header and its rows; None where the job has too few GPUs for it."""
+    ranks = len(hosts) * place.gpus
+    if ranks < worked_out.FROM_RANKS:
+        return None
+    # A ring is as fast as its slowest machine, so it does not matter which pod is named.
+    slow = min((fault.step for fault in faults(place) if fault.kind == "slow"), default=None)
+    rows = worked_out.rows(sizes, ranks, place.random, slow)
+    return worked_out.NOTE, worked_out.header(hosts, place.gpus), rows
+
+
+def _recorded(sizes: list[int]) -> tuple[str, Sequence[str], list[str]]:
+    """The same of the recording, which has some sizes only."""
+    note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
+    rows = all_reduce_rows()
+    return note, all_reduce_header(), [rows[size] for size in sizes if size in rows]
+
+
+def _sizes(place: Place) -> list[int]:
+    first, last = (size_in_bytes(place.env.get(name, default)) for name, default in BOUNDS)
+    factor = int(place.env.get(*FACTOR))
+    if factor < 2 or not 0 < first <= last:
+        raise ValueError(f"{first} to {last} by {factor}")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
+FACTOR = ("A4_NCCL_FACTOR", "2")
+"""Variables that say what is measured, and what they are unless set."""
+
+
+def _with_settings(line: str, sizes: list[int], place: Place) -> str:
+    """Write the asked sizes and counts into the settings line; the machines stay as they are."""
+    if not line.startswith("# nThread"):
+        return line
+    line = re.sub(r"minBytes \d+ maxBytes \d+", f"minBytes {sizes[0]} maxBytes {sizes[-1]}", line)
+    line = re.sub(r"step: \d+", f"step: {place.env.get('A4_NCCL_FACTOR', '2')}", line)
+    line = re.sub(r"warmup iters: \d+", f"warmup iters: {place.env.get('A4_NCCL_WARMUP', '10')}", line)
+    return re.sub(r" iters: \d+ agg", f" iters: {place.env.get('A4_NCCL_ITERS', '1')} agg", line)
+
+
+def _average(rows: list[str]) -> str:
+    """Return the mean bus bandwidth of both halves of all rows; for a whole recorded table as it was recorded."""
+    recorded = lines(NCCL_FILE)
+    if rows == [line for line in recorded if line in rows] and len(rows) == sum(" float " in line for line in recorded):
+        return next(line for line in recorded if line.startswith("# Avg bus")).partition(":")[2].strip()
+    values = [float(row.split()[column]) for row in rows for column in (7, 11)]
+    return f"{sum(values) / len(values):g}" if values else "0"
+
+
+def _spoilt(row: str) -> str:
+    """The row with wrong values in its out-of-place half."""
+    start, end = [found.span() for found in re.finditer(r"\S+", row)][8]
+    return f"{row[: end - len(str(_WRONG))]}{_WRONG}{row[end:]}" if end - start == 1 else row

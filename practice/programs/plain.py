@@ -1,0 +1,67 @@
+"""Commands that are no recipe: echo, sleep, exit and the like are done; anything else is only named."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from practice.programs.script import Exit, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.script import Place, Step
+
+_SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
+_FOREVER = 10.0**8
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def installer(place: Place) -> Iterator[Step]:
+    """The init container that brings gIB."""
+    yield Say("practice cluster: nothing is copied; the real container installs the gIB NCCL plug-in here")
+    yield Wait(1.2)
+
+
+def command(place: Place) -> Iterator[Step]:
+    """Do a command line of a few simple commands."""
+    words = place.argv
+    if len(words) >= 3 and words[0] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
+        parts = [part for part in re.split(r"[;\n]|&&", words[2]) if part.strip()]
+        commands = [shlex.split(part, comments=True) for part in parts]
+    else:
+        commands = [words]
+    for one in commands:
+        if one:
+            yield from _do(one, place)
+
+
+def _do(words: list[str], place: Place) -> Iterator[Step]:
+    name = words[0].rpartition("/")[2]
+    if name == "exec":
+        yield from _do(words[1:] or ["true"], place)
+    elif name == "echo":
+        yield Say(" ".join(_value(word, place) for word in words[1:]))
+    elif name == "sleep":
+        yield Wait(_seconds(words[1] if len(words) > 1 else "0"))
+    elif name in ("exit", "false"):
+        yield Exit(int(words[1]) if len(words) > 1 else int(name == "false"))
+    elif name in ("true", ":", "set", "trap", "export"):
+        return
+    elif name == "hostname":
+        yield Say(place.env.get("HOSTNAME", ""))
+    else:
+        yield Say(f"practice cluster: this command is not run here, the container only waits: {shlex.join(words)}")
+        yield Wait(_FOREVER)
+
+
+def _value(word: str, place: Place) -> str:
+    return re.sub(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?", lambda match: place.env.get(match[1], ""), word)
+
+
+def _seconds(text: str) -> float:
+    if text in ("infinity", "inf"):
+        return _FOREVER
+    unit = text[-1:]
+    return float(text[:-1]) * _UNITS[unit] if unit in _UNITS else float(text or 0)

@@ -1,0 +1,180 @@
+"""The launchers of the recipes as they were recorded: steps, lines and exit codes, with pauses instead of work."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from practice.programs.recordings import launchers
+from practice.programs.script import Exit, Meet, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from practice.programs.script import Place, Program, Step
+
+    Imitation = Callable[[Place], Iterator[Step]]
+
+_FOREVER = 10.0**8
+_SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivity": 1.0}
+"""How long steps take in which no imitated program takes its time."""
+_VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
+
+
+class Steps:
+    """The numbered progress lines of the launchers."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self.open = ""
+        """The step that has begun and not ended."""
+
+    def begin(self, name: str) -> Say:
+        """Return the first line of a step that ends by itself."""
+        self._number += 1
+        self.open = name
+        return Say(f"step {self._number} {name}: run")
+
+    def done(self, name: str, seconds: float) -> Say:
+        """Return the last line of a step."""
+        self.open = ""
+        return Say(f"step {self._number} {name}: done in {int(seconds)} s")
+
+    def failed(self, name: str, code: int) -> Say:
+        """Return the last line of a step that went wrong."""
+        self.open = ""
+        return Say(f"step {self._number} {name}: failed with exit code {code}")
+
+    def skip(self, name: str, why: str) -> Say:
+        """Return the line of a step that is left out."""
+        self._number += 1
+        return Say(f"step {self._number} {name}: skip: {why}")
+
+
+def launched(recipe: str, programs: Mapping[str, Imitation]) -> Program:
+    """Return the program of a pod that the chart starts: the recorded steps, with imitations of what ran in them."""
+
+    def program(place: Place) -> Iterator[Step]:
+        steps = Steps()
+        place.room.facts.setdefault("steps", {})[place.rank] = steps
+        code, reason = 0, ""
+        for step in _recorded(recipe, place, steps, programs):
+            if isinstance(step, Exit):
+                code, reason = step.code, step.reason
+                if code and steps.open and not reason:
+                    yield steps.failed(steps.open, code)
+                break
+            yield step
+        if not place.rank and not reason:
+            place.room.post("exit code", code)
+        if not reason and (place.env.get("SLEEP_INFINITY") == "true" or _has_nothing_to_do(recipe, place)):
+            yield Say(f"{recipe} ended with exit code {code}; the pod is kept until the job is stopped")
+            yield Wait(_FOREVER)
+        if not reason:
+            yield Say(f"{recipe} ended with exit code {code}")
+        yield Exit(code, reason)
+
+    return program
+
+
+def workers(place: Place) -> list[str]:
+    """Return the host names of all pods of the job, in order."""
+    prefix, domain = place.env.get("HOSTNAME_PREFIX", ""), place.env.get("DOMAIN_NAME", "")
+    return [f"{prefix}0-{index}.{domain}" for index in range(place.nodes)]
+
+
+def _has_nothing_to_do(recipe: str, place: Place) -> bool:
+    """Whether every step of the recipe that can be skipped is: its pods are for shells."""
+    skips = launchers()["recipes"][recipe].get("skips")
+    return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
+
+
+def _recorded(recipe: str, place: Place, steps: Steps, programs: Mapping[str, Imitation]) -> Iterator[Step]:
+    known = launchers()["recipes"][recipe]
+    skips = {**_skips(), **known.get("skips", {})}
+    for section in known["other" if place.rank else "first"]:
+        name = section.get("step", "")
+        switch = next((one for one, step in skips.items() if step == name and place.env.get(one) == "true"), "")
+        if switch:
+            yield steps.skip(name, f"{switch}=true")
+        elif "skip" in section:
+            yield steps.skip(name, section["skip"])
+        elif name == "order" and not place.env.get("A4_PLACED_BY"):
+            yield from _section(launchers()["unqueued"], place, steps, programs)
+        else:
+            yield from _section(section, place, steps, programs)
+        if name == "train" and not switch and place.env.get("USE_JSON_SFT") == "true" and "json" in known:
+            yield from _section(known["json"], place, steps, programs)
+
+
+@cache
+def _skips() -> dict[str, str]:
+    """Switches and their steps, of the recipes that were seen with all of them on; others have the same first steps."""
+    found: dict[str, str] = {}
+    for recipe in launchers()["recipes"].values():
+        found |= {switch: step for switch, step in recipe.get("skips", {}).items() if step in ("clone", "download")}
+    return found
+
+
+def _section(
+    section: Mapping[str, Any], place: Place, steps: Steps, programs: Mapping[str, Imitation]
+) -> Iterator[Step]:
+    name, began = section.get("step", ""), place.now()
+    if name:
+        yield steps.begin(name)
+    if name == "libraries":
+        yield Say("practice cluster: what follows is printed, not done; no GPU and no network is behind it")
+    for event in section["prints"]:
+        if "ran" in event:
+            yield from programs.get(event["ran"], _not_known(event["ran"]))(place)
+        elif "each" in event:
+            yield from _each(event, place)
+        else:
+            yield Say(_filled(event["say"], place.env | {"ARGUMENTS": _arguments(place)}))
+            yield from _waits(event["say"], name, place)
+    yield Wait(_SECONDS.get(name, 0.0))
+    if name == "ssh":
+        place.room.post(f"sshd {place.rank}")
+    elif name and not place.rank:
+        place.room.post(f"{name} over")
+    if name:
+        yield steps.done(name, place.now() - began)
+
+
+def _waits(line: str, step: str, place: Place) -> Iterator[Step]:
+    """Wait where the launcher does: for being found, for the same step of index 0, or for its end."""
+    if line == "waiting for index 0":
+        yield Meet(f"found {place.rank}" if step == "discovery" else f"{step} over")
+    elif line == "waiting for index 0 to end":
+        yield Meet("exit code")
+        yield Exit(int(place.room.facts["exit code"]))
+
+
+def _each(event: Mapping[str, str], place: Place) -> Iterator[Step]:
+    """Print a line for each pod; index 0 finds the others as soon as their sshd is there."""
+    for index, name in enumerate(workers(place)):
+        text = _filled(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
+        if text.startswith("pong"):
+            yield Meet(f"sshd {index}")
+            yield Wait(0.2)
+            place.room.post(f"found {index}")
+        for _ in range(int(_filled(event.get("times", "1"), place.env))):
+            yield Say(text)
+
+
+def _arguments(place: Place) -> str:
+    """What the chart passes on to a person's own script."""
+    launcher = next((at for at, part in enumerate(place.argv) if part.endswith("launchers/run.sh")), len(place.argv))
+    return " ".join(place.argv[launcher + 1 :])
+
+
+def _filled(text: str, env: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda name: env.get(name[1], ""), text)
+
+
+def _not_known(program: str) -> Imitation:
+    def imitation(place: Place) -> Iterator[Step]:
+        yield Say(f"practice cluster: {program} is not run")
+
+    return imitation

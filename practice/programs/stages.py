@@ -1,0 +1,99 @@
+"""What runs inside the launchers' steps: pauses instead of work, and the lines that the programs end with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.programs import ddp
+from practice.programs.script import Place, Say, Step, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from practice.programs.recipes import Imitation
+
+SCRIPT, TRAINS = "a4-practice/script", "trains"
+"""The annotation by which the scene says what a person's own script does, and what it says."""
+
+
+def work(what: str, seconds: float, then: Callable[[Place], Iterator[str]] | None = None) -> Imitation:
+    """Return a program that does nothing but say so; ``then``: its last lines."""
+
+    def imitation(place: Place) -> Iterator[Step]:
+        shown = [Say(line) for line in then(place)] if then is not None else []
+        if what:
+            yield Say(f"practice cluster: nothing is {what}")
+        yield Wait(seconds)
+        yield from shown
+
+    return imitation
+
+
+def script(place: Place) -> Iterator[Step]:
+    """A person's own script; it is not run, unless the scene says that it trains."""
+    if own_script_trains(place):
+        yield from ddp.training(place)
+    else:
+        yield Say("practice cluster: scripts are not run")
+        yield Wait(3.0)
+
+
+def own_script_trains(place: Place) -> bool:
+    """Whether the scene says that a person's own script in this pod is a training."""
+    return place.notes.get(SCRIPT) == TRAINS
+
+
+def size(place: Place) -> Iterator[Step]:
+    """The size of the weights, which is made up."""
+    yield Say(f"57G\t{place.env.get('A4_HF_FOLDER', '')}")
+
+
+def listing(place: Place) -> Iterator[Step]:
+    """Files with their sizes, which are made up."""
+    folder = place.env.get("A4_DATA_FOLDER") or f"{place.env.get('PAI_WORKSPACE_ROOT', '')}/evaluation"
+    files = place.env.get("A4_DATA_FILES") or place.env.get("A4_EVAL_FILES", "")
+    for number, address in enumerate(files.split(), 1):
+        name = address.rpartition("/")[2]
+        yield Say(f"-rw-r--r-- 1 root root {number * 104_857_613} Nov 21 06:33 {folder}/{name}")
+
+
+def _converted(place: Place) -> Iterator[str]:
+    """Print what the conversion ends with on its first rank."""
+    if place.rank == 0:
+        yield "practice cluster: the marker file would be written here; made up: conversion took 6 seconds"
+
+
+def _exported(place: Place) -> Iterator[str]:
+    """Print the result of the precision test, when it was asked for."""
+    if place.env.get("A4_SWIFT_TEST", "true") == "true":
+        yield "practice cluster: made up: mean_diff: 0.0004, max_diff: 0.0156 between the model and its conversion"
+
+
+def _evaluated(place: Place) -> Iterator[str]:
+    """Print lm-eval's table; its scores are those of guessing among four answers."""
+    yield "practice cluster: these scores are made up"
+    yield "|   Tasks   |Version|Filter|n-shot|Metric|   |Value |   |Stderr|"
+    yield "|-----------|------:|------|-----:|------|---|-----:|---|-----:|"
+    for task in place.env.get("A4_EVAL_TASKS", "cmmlu,ceval-valid").split(","):
+        yield f"|{task:11}|      1|none  |     0|acc   |\u2191  |0.2500|\u00b1  |0.0040|"
+
+
+PROGRAMS: dict[str, Imitation] = {
+    "pip install": work("installed", 4.0),
+    "pip uninstall": work("", 0.5),
+    "git clone": work("cloned", 2.0),
+    "git": work("", 0.1),
+    "huggingface-cli download": work("downloaded", 3.0),
+    "modelscope download": work("downloaded", 3.0),
+    "wget": work("downloaded", 2.0),
+    "du": size,
+    "ls": listing,
+    "run_build_idxmap_sft_dataset.sh": work("built", 4.0),
+    "run_8xH20.sh": work("converted", 6.0, _converted),
+    "run_A22B_16xH20.sh": work("converted", 6.0, _converted),
+    "swift export": work("exported", 6.0, _exported),
+    "accelerate launch": work("evaluated", 5.0, _evaluated),
+    "torchrun": ddp.smoke_test,
+    "own-script": script,
+}
+"""Program of a launcher's step -> its imitation."""

@@ -1,0 +1,74 @@
+"""The table of all_reduce_perf on more GPUs than were ever recorded: worked out from the published figures of A4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.metrics.nccl.reference import A4_ALL_REDUCE, REFERENCE_RANKS, expected_busbw
+from practice.programs.recordings import all_reduce_header
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+FROM_RANKS = REFERENCE_RANKS
+"""GPUs from which a table is worked out; of fewer there is a recording, and nothing is published."""
+NOTE = "figures worked out from the published ones of A4, nothing was measured"
+SLOW = 0.33
+"""What a slow network leaves of the bandwidth: two machines stay under the line they have to pass."""
+_SCATTER, _MOST = 0.008, 0.02
+"""Usual and largest share by which tests, and rows of a test, differ."""
+_FIRST_PID, _FIRST_BUS = 2100, 4
+
+
+def header(hosts: Sequence[str], gpus: int) -> list[str]:
+    """Return the lines before the table: one process per GPU, ranks in the order of the pods."""
+    recorded = [line.replace("nGpus 4", "nGpus 1") for line in all_reduce_header()]
+    first = next(at for at, line in enumerate(recorded) if line.startswith("#  Rank"))
+    after = next(at for at, line in enumerate(recorded[first:], first) if not line.startswith("#  Rank"))
+    ranks = [
+        f"#  Rank {number:2} Group  0 Pid {_FIRST_PID + number % gpus:6} on {hosts[number // gpus].split('.')[0]:>10}"
+        f" device {number % gpus:2} [0000:{_FIRST_BUS + number % gpus:02x}:00] NVIDIA B200"
+        for number in range(len(hosts) * gpus)
+    ]
+    return [*recorded[:first], *ranks, *recorded[after:]]
+
+
+def rows(sizes: Sequence[int], ranks: int, chance: random.Random, slow_from: int | None = None) -> list[str]:
+    """Return a row for each size in bytes; from row number ``slow_from`` on the network is slow."""
+    test = _near_one(chance)
+    shares = [test * (SLOW if slow_from is not None and at >= slow_from else 1.0) for at in range(len(sizes))]
+    return [_row(size, ranks, share, chance) for size, share in zip(sizes, shares, strict=True)]
+
+
+def _row(size: int, ranks: int, share: float, chance: random.Random) -> str:
+    count = size // 4
+    halves = "".join(_half(count * 4, ranks, share * _near_one(chance)) for _ in range(2))
+    return f"{count * 4:12}  {count:12}  {'float':>8}  {'sum':>6}  {-1:6}{halves}"
+
+
+def _half(size: int, ranks: int, share: float) -> str:
+    factor = 2 * (ranks - 1) / ranks
+    microseconds = _microseconds(size, factor) / share
+    algbw = size / microseconds / 1000
+    return f"  {_time(microseconds)}  {algbw:6.2f}  {algbw * factor:6.2f}  {0:6}"
+
+
+def _microseconds(size: int, factor: float) -> float:
+    """Return how long the published bandwidth takes; below the smallest size time goes on straight as between two."""
+    busbw = expected_busbw(size)
+    if busbw is not None:
+        return size * factor / busbw / 1000
+    (low, at_low), (high, at_high) = A4_ALL_REDUCE[:2]
+    before, after = low * factor / at_low / 1000, high * factor / at_high / 1000
+    return before - (after - before) * (low - size) / (high - low)
+
+
+def _time(microseconds: float) -> str:
+    """Return a time as nccl-tests writes it, in seven characters."""
+    digits = 2 if microseconds < 10_000 else 1 if microseconds < 100_000 else 0
+    return f"{microseconds:7.{digits}f}"
+
+
+def _near_one(chance: random.Random) -> float:
+    return 1 + max(-_MOST, min(_MOST, chance.gauss(0, _SCATTER)))

@@ -1,0 +1,157 @@
+"""What GKE puts into a cluster: its drivers, its agents, the networks of the A4, and the operators' Deployments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from practice.controllers.objects import is_true
+from practice.objects.resources import (
+    CSIDRIVERS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    GKENETWORKPARAMSETS,
+    NAMESPACES,
+    NETWORKS,
+    NODES,
+    PODS,
+    SERVICEACCOUNTS,
+)
+from practice.scene.machines import FABRIC, RDMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.objects.refusal import Object
+    from practice.objects.resources import Resource
+    from practice.objects.storage import Storage
+
+FILESTORE = "filestore.csi.storage.gke.io"
+"""A driver that is not there at first."""
+MANAGED, EXPORTER = "gke-managed-system", "dcgm-exporter"
+_NODES, _GPU_NODES = 23, 20
+_DRIVERS = {
+    "pd.csi.storage.gke.io": ("Persistent",),
+    "gcsfuse.csi.storage.gke.io": ("Persistent", "Ephemeral"),
+    "lustre.csi.storage.gke.io": ("Persistent",),
+}
+_AGENTS = (
+    ("kube-system", "gke-metadata-server", "gke.gcr.io/gke-metadata-server:gke_metadata_server_20251104.00", _NODES),
+    ("kube-system", "gcsfusecsi-node", "gke.gcr.io/gcs-fuse-csi-driver:v1.21.6-gke.2", _NODES),
+    ("kube-system", "lustre-csi-node", "gke.gcr.io/lustre-csi-driver:v0.9.2-gke.1", _NODES),
+    ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU_NODES),
+    (MANAGED, EXPORTER, "gke.gcr.io/dcgm-exporter:4.4.1-4.6.0-gke.17", _GPU_NODES),
+)
+
+
+def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
+    """Yield drivers, agents, networks, and a Deployment for each of the operators: namespace, name and image."""
+    yield NAMESPACES, {"metadata": {"name": MANAGED}, "spec": {"finalizers": ["kubernetes"]}}
+    yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": MANAGED}}
+    for name, modes in _DRIVERS.items():
+        yield CSIDRIVERS, _driver(name, *modes)
+    for namespace, name, image, nodes in _AGENTS:
+        yield DAEMONSETS, _daemonset(namespace, name, image, nodes)
+    for namespace, name, image in system:
+        yield DEPLOYMENTS, _deployment(namespace, name, image)
+    yield from _networks()
+
+
+def exporters(storage: Storage) -> Iterator[Object]:
+    """Yield the pods of the DCGM exporter, if the cluster has it: for nodes with GPUs that are ready and have none."""
+    owner = storage.find(DAEMONSETS, MANAGED, EXPORTER)
+    if owner is None:
+        return
+    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": EXPORTER, "uid": owner["metadata"]["uid"],
+                 "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+    image = owner["spec"]["template"]["spec"]["containers"][0]["image"]
+    ports = [{"name": "metrics", "containerPort": 9400}]
+    meta = {"generateName": f"{EXPORTER}-", "namespace": MANAGED, "ownerReferences": [reference],
+            "labels": {"app.kubernetes.io/name": "gke-managed-dcgm-exporter"}}  # fmt: skip
+    there = {
+        pod["spec"].get("nodeName")
+        for pod in storage.list(PODS, MANAGED)
+        if pod["metadata"]["generateName"] == meta["generateName"]
+    }
+    for node in storage.list(NODES):
+        new = node["metadata"]["name"] not in there and is_true(node, "Ready")
+        if new and node["status"]["capacity"].get("nvidia.com/gpu"):
+            spec = {
+                "containers": [{"name": EXPORTER, "image": image, "command": ["sleep", "infinity"], "ports": ports}],
+                "nodeName": node["metadata"]["name"], "tolerations": [{"operator": "Exists"}],
+                "priorityClassName": "system-node-critical",
+            }  # fmt: skip
+            yield {"metadata": meta, "spec": spec}
+
+
+def start_exporters(storage: Storage) -> None:
+    """Start the exporter on machines that are ready and have none, as a DaemonSet does."""
+    for pod in list(exporters(storage)):
+        storage.create(PODS, pod)
+
+
+def install(storage: Storage, driver: str) -> None:
+    """Put a driver into the cluster, as GKE does when its add-on is switched on."""
+    if storage.find(CSIDRIVERS, "", driver) is None:
+        storage.create(CSIDRIVERS, _driver(driver, "Persistent"))
+
+
+def _driver(name: str, *modes: str) -> Object:
+    spec = {"attachRequired": name.startswith("pd."), "podInfoOnMount": True, "volumeLifecycleModes": list(modes)}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _workload(namespace: str, name: str, image: str) -> Object:
+    labels = {"app.kubernetes.io/name": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": image}]}}
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"metadata": meta, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def _daemonset(namespace: str, name: str, image: str, nodes: int) -> Object:
+    status = {
+        "observedGeneration": 1,
+        "desiredNumberScheduled": nodes,
+        "currentNumberScheduled": nodes,
+        "updatedNumberScheduled": nodes,
+        "numberReady": nodes,
+        "numberAvailable": nodes,
+        "numberMisscheduled": 0,
+    }
+    return {**_workload(namespace, name, image), "status": status}
+
+
+def _deployment(namespace: str, name: str, image: str) -> Object:
+    made = _workload(namespace, name, image)
+    made["spec"]["replicas"] = 1
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    available = {
+        "type": "Available",
+        "status": "True",
+        "reason": "MinimumReplicasAvailable",
+        "message": "Deployment has minimum availability.",
+    }
+    return {**made, "status": {"observedGeneration": 1, **counts, "conditions": [available]}}
+
+
+def _networks() -> Iterator[tuple[Resource, Object]]:
+    ready = {"type": "Ready", "status": "True", "reason": "GNPParamsReady", "message": ""}
+    yield NETWORKS, {"metadata": {"name": "default"}, "spec": {"type": "L3"}, "status": {"conditions": [ready]}}
+    for name in FABRIC:
+        reference = {"group": "networking.gke.io", "kind": "GKENetworkParamSet", "name": name}
+        yield (
+            NETWORKS,
+            {
+                "metadata": {"name": name},
+                "spec": {"type": "Device", "parametersRef": reference},
+                "status": {"conditions": [ready]},
+            },
+        )
+        mode = "RDMA" if name in RDMA else "NetDevice"
+        yield (
+            GKENETWORKPARAMSETS,
+            {
+                "metadata": {"name": name},
+                "spec": {"vpc": f"practice-{name}", "vpcSubnet": f"practice-{name}", "deviceMode": mode},
+                "status": {"conditions": [ready], "networkName": name},
+            },
+        )

@@ -1,0 +1,134 @@
+"""The JobSets of the scene, in the shape the console's own chart gives them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from getpass import getuser
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from practice.objects.refusal import Object
+
+_IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
+_QUEUE = "kueue.x-k8s.io/"
+_OURS = "a4.console/"
+YOU = "you"
+"""Owner of the jobs that belong to whoever practises."""
+_ALREADY_THERE = {
+    "SKIP_ENV_SETUP": "true",
+    "SKIP_CLONE_REPO": "true",
+    "SKIP_DOWNLOAD_DATA": "true",
+    "SKIP_DATA_BUILD": "true",
+    "SKIP_CHECKPOINT_CONVERSION": "true",
+    "SKIP_TRAINING": "false",
+    "A4_GLOBAL_BATCH_SIZE": "1024",
+}
+"""Earlier jobs have left code, data and converted weights in the shared storage."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of the scene."""
+
+    name: str
+    recipe: str
+    gpus: int
+    queue: str
+    priority: str
+    owner: str
+    namespace: str = "default"
+    topology: tuple[str, str] = ("preferred", "cloud.google.com/gce-topology-block")
+    """preferred or required, and the level."""
+    restarts: int = 0
+    env: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
+    backoff: int = 0
+
+
+def _label(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:63].strip("-._")
+
+
+def build_jobset(job: Job) -> Object:
+    """Return the JobSet, as the chart would render it without Helm's own marks."""
+    nodes, gpus = max(1, job.gpus // 8), min(8, job.gpus)
+    marks = {
+        "app.kubernetes.io/name": "a4",
+        "app.kubernetes.io/instance": job.name,
+        "app.kubernetes.io/component": "workload",
+        f"{_OURS}recipe": job.recipe,
+        f"{_OURS}owner": _label(getuser()) if job.owner == YOU else job.owner,
+    }
+    kind, level = job.topology
+    notes = {
+        "kubectl.kubernetes.io/default-container": "workload",
+        f"{_QUEUE}podset-{kind}-topology": level,
+        **job.notes,
+    }
+    spec = {
+        "parallelism": nodes,
+        "completions": nodes,
+        "completionMode": "Indexed",
+        "backoffLimit": job.backoff,
+        "template": {"metadata": {"labels": marks, "annotations": notes}, "spec": _pod(job, nodes, gpus)},
+    }
+    labels = {**marks, f"{_QUEUE}queue-name": job.queue, f"{_QUEUE}priority-class": job.priority}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
+        "spec": {
+            "failurePolicy": {"maxRestarts": job.restarts},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "ttlSecondsAfterFinished": 43200,
+            "replicatedJobs": [{"name": "workload", "replicas": 1, "template": {"spec": spec}}],
+        },
+    }
+
+
+def _pod(job: Job, nodes: int, gpus: int) -> Object:
+    pod: Object = {
+        "restartPolicy": "Never",
+        "tolerations": [
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+            {"key": "cloud.google.com/impending-node-termination", "operator": "Exists"},
+        ],
+        "containers": [
+            {
+                "name": "workload",
+                "image": _IMAGE,
+                "imagePullPolicy": "Always",
+                "command": ["bash", "/a4/launchers/run.sh"],
+                "ports": [{"name": "ssh", "containerPort": 2222}],
+                "env": _env(job, nodes, gpus),
+                "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+            }
+        ],
+    }
+    if job.node_selector:
+        pod["nodeSelector"] = dict(job.node_selector)
+    return pod
+
+
+def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
+    domain = f"{job.name}.{job.namespace}.svc.cluster.local"
+    values = {
+        "A4_RECIPE": job.recipe,
+        "JOB_ID": job.name,
+        "JOB_ORCHESTRATOR": "gke",
+        "HOSTNAME_PREFIX": f"{job.name}-workload-",
+        "DOMAIN_NAME": domain,
+        "RANK_0_FQDN": f"{job.name}-workload-0-0.{domain}",
+        "MASTER_ADDR": f"{job.name}-workload-0-0.{domain}",
+        "MASTER_PORT": "6002",
+        "WORLD_SIZE": str(job.gpus),
+        "NNODES": str(nodes),
+        "GPUS_PER_NODE": str(gpus),
+        "SLEEP_INFINITY": "false",
+        "NCCL_NET": "gIB",
+        **(_ALREADY_THERE if job.recipe.startswith("qwen3") else {}),
+        **job.env,
+    }
+    return [{"name": name, "value": value} for name, value in values.items()]

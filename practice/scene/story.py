@@ -1,0 +1,165 @@
+"""The story of the scene: who started what when, told to the controllers in the order in which it happened."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from practice.clock import stamp
+from practice.objects.refusal import ApiError
+from practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
+from practice.programs.stages import SCRIPT, TRAINS
+from practice.scene.gke import gke, start_exporters
+from practice.scene.jobs import Job, build_jobset
+from practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready
+from practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
+from practice.scene.volumes import volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from practice.clock import Clock
+    from practice.objects.refusal import Object
+    from practice.objects.storage import Storage
+
+HISTORY_SECONDS = 8 * 3600.0
+"""How far back the story begins."""
+_MINUTE = 60.0
+_READY_AFTER = 3 * _MINUTE
+"""When the machine that starts is ready, after the opening."""
+_BLOCK = "cloud.google.com/gce-topology-block"
+_TRAINS = {SCRIPT: TRAINS}
+_SPOT = {"cloud.google.com/gke-provisioning": "spot"}
+
+# minutes before the opening, and the job that someone started then
+_JOBS: tuple[tuple[float, Job], ...] = (
+    (465, Job("nccl-0411", "nccl-all-reduce", 16, "a4", "medium", "you", notes={"a4-practice/tests": "3"})),
+    (430, Job("ddp-smoke-3", "ddp-smoke", 16, "a4", "medium", "li")),
+    (
+        340,
+        Job(
+            "sweep-7", "qwen3-30b-pretrain", 64, "research", "low", "you",
+            env={"A4_TRAIN_ITERATIONS": "40000"}, notes={"a4-practice/pace": "60"},
+        ),
+    ),
+    (
+        250,
+        Job(
+            "sft-a3b", "qwen3-sft", 16, "a4", "medium", "li", restarts=1,
+            env={"A4_TRAIN_ITERATIONS": "4000"},
+            notes={"a4-practice/fault": "oom:28:1", "a4-practice/pace": "20"},
+        ),
+    ),
+    (
+        192,
+        Job(
+            "llama-70b", "qwen3-30b-pretrain", 64, "a4", "high", "mira", topology=("required", _BLOCK),
+            env={"A4_TRAIN_ITERATIONS": "10000"},
+            notes={"a4-practice/fault": "spike:3980,slow:4060", "a4-practice/pace": "2.76"},
+        ),
+    ),
+    (
+        64,
+        Job(
+            "dpo-a3b", "qwen3-30b-pretrain", 16, "a4", "medium", "li", restarts=3,
+            env={"A4_TRAIN_ITERATIONS": "1200"},
+            notes={"a4-practice/fault": "oom:70:0@0,nan:118@1", "a4-practice/pace": "18"},
+        ),
+    ),
+    (
+        52,
+        Job(
+            "rag-eval", "own-script", 8, "research", "medium", "jo", namespace="team-b", node_selector=_SPOT,
+            env={"A4_TRAIN_ITERATIONS": "9000"},
+            notes={"a4-practice/pace": "4", "a4-practice/fault": "hang:290", **_TRAINS}, backoff=3,
+        ),
+    ),
+    (
+        45,
+        Job(
+            "ddp-ablation", "own-script", 32, "a4", "medium", "you",
+            env={"A4_TRAIN_ITERATIONS": "126"}, notes={"a4-practice/pace": "20", **_TRAINS},
+        ),
+    ),
+    (23, Job("grpo-32", "qwen3-30b-pretrain", 32, "research", "low", "sam", topology=("required", _BLOCK))),
+    (
+        9,
+        Job(
+            "nccl-0412", "nccl-all-reduce", 16, "a4", "medium", "you", topology=("required", SUBBLOCK),
+            notes={"a4-practice/pace": "16", "a4-practice/tests": "60"},
+        ),
+    ),
+    (7.5, Job("dpo-b", "qwen3-30b-pretrain", 32, "a4", "medium", "li")),
+    (4, Job("eval-32", "own-script", 32, "a4", "low", "you", notes=_TRAINS)),
+)  # fmt: skip
+
+
+def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
+    """Create what is there before the story: namespaces, queues and machines, with or without faulty ones."""
+    for resource, obj in (*bare(), *gke(SYSTEM_PODS), *queues(), *volumes()):
+        storage.create(resource, _dated(obj, opening), keep_status=True)
+    for machine in machines():
+        storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)
+
+
+def tell(storage: Storage, clock: Clock, opening: float) -> None:
+    """Set the alarms of the story: each job starts at its time, and each mishap comes."""
+    for minutes, job in _JOBS:
+        clock.at(opening - minutes * _MINUTE, _starter(storage, job))
+    clock.at(opening - 31 * _MINUTE, lambda: _lose_pod(storage, "team-b", "rag-eval"))
+    clock.after(1, lambda: _start_system(storage))
+    clock.at(opening - 6 * _MINUTE, lambda: _ask_for_machines(storage))
+    clock.at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
+
+
+def _starter(storage: Storage, job: Job) -> Callable[[], None]:
+    def start() -> None:
+        storage.create(JOBSETS, build_jobset(job))
+
+    return start
+
+
+def _ask_for_machines(storage: Storage) -> None:
+    """Ask DWS for two machines, which it does not have for the next half hour."""
+    parameters = {"maxRunDurationSeconds": "86400"}
+    spec = {"provisioningClassName": "queued-provisioning.gke.io", "parameters": parameters,
+            "podSets": [{"count": 2, "podTemplateRef": {"name": "ppt-flex-sft-dws-prov-1-main"}}]}  # fmt: skip
+    notes = {"a4-practice/waits": "2160"}
+    meta = {"name": "flex-sft-dws-prov-1", "namespace": "team-b", "annotations": notes}
+    storage.create(PROVISIONINGREQUESTS, {"metadata": meta, "spec": spec})
+
+
+def _start_system(storage: Storage) -> None:
+    """Start the controllers that a cluster runs as pods of its own."""
+    for namespace, name, image in SYSTEM_PODS:
+        labels = {"app.kubernetes.io/name": name, "control-plane": "controller-manager"}
+        spec = {
+            "containers": [{"name": "manager", "image": image, "command": ["sleep", "infinity"]}],
+            "nodeSelector": {"cloud.google.com/gke-nodepool": SYSTEM_POOL},
+            "priorityClassName": "system-cluster-critical",
+        }
+        meta = {"generateName": f"{name}-7d9c5b6f4-", "namespace": namespace, "labels": labels}
+        storage.create(PODS, {"metadata": meta, "spec": spec})
+    start_exporters(storage)
+
+
+def _finish_start(storage: Storage, clock: Clock) -> None:
+    """Let the machine that starts become ready."""
+    for node in storage.list(NODES):
+        if any(item["type"] == "Ready" and item["status"] == "False" for item in node["status"]["conditions"]):
+            storage.modify(
+                NODES, "", node["metadata"]["name"], lambda draft: make_ready(draft, clock.now()), subresource="status"
+            )
+    start_exporters(storage)
+
+
+def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
+    """Let a pod disappear as when its spot machine is taken away; its Job replaces it."""
+    for pod in storage.list(PODS, namespace):
+        if pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == jobset:
+            with suppress(ApiError):  # gone in the meantime
+                storage.delete(PODS, namespace, pod["metadata"]["name"])
+
+
+def _dated(obj: Object, opening: float) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": stamp(opening - 41 * 86400)}}

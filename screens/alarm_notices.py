@@ -1,0 +1,189 @@
+"""Alarms on their way to a person: which jobs are watched, toasts, and the terminal's own notification."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.kube.find_job import in_namespace
+from console.metrics.alarm_rules import GLYPH
+from screens.widgets.log.view import Told
+
+if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+    from console.metrics.alarm_rules import Alarm
+    from screens.base import LiveApp
+    from screens.widgets.job_line import JobLine
+    from screens.widgets.log.view import LogView
+
+OFF = "A4_NOTIFY"
+"""Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
+_NO = ("0", "no", "off", "false")
+_SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
+"""Terminals, as they call themselves, that show OSC 9 and OSC 777."""
+LONGEST = 200
+OPEN = "app.open_page('alarms')"
+"""What the key of all alarms does."""
+LOW = 30
+"""Lines of a terminal below which a message is told as shortly as it can be."""
+_AWAY = "esc closes this"
+SHOWN = 10
+"""Seconds that an alarm is shown."""
+FOUND_WITHIN = 60.0
+"""Seconds after a reconnect in which what was told before is found again."""
+
+
+def watch(app: LiveApp, key: tuple[str, str]) -> None:
+    """Watch a job that runs in full from here on, until it ends; a file of thresholds that cannot be used is told."""
+    try:
+        app.session.alarms.keep(*key)
+    except ConsoleError as error:
+        app.notify(str(error), title="Alarms are off", severity="warning", markup=False)
+
+
+def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
+    """The alarms of a job, as they are now; none of a job that is not watched."""
+    return app.session.alarms.of(*key) if app.connected and app.session.heeds_alarms else ()
+
+
+def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
+    """A job with all that is known of how it is."""
+    from screens.widgets.job_line import JobLine
+
+    if not app.connected:
+        return JobLine(jobset, fleet, owner=jobset.owner)
+    owner, outside = app.whose(jobset.owner), app.session.unusual(jobset.namespace)
+    glance = app.session.measures.glancing.of(jobset.uid)
+    if not app.session.heeds_alarms:
+        return JobLine(jobset, fleet, glance, owner=owner, outside=outside)
+    alarms, key = app.session.alarms, jobset.key
+    return JobLine(
+        jobset, fleet, glance, alarms.of(*key), alarms.late(*key), alarms.hears(*key), owner=owner, outside=outside
+    )
+
+
+def has_changed(app: LiveApp, line: JobLine) -> bool:
+    """Whether alarms say something else of a job than when its line was made."""
+    return alarms_of(app, line.jobset.key) != line.alarms or late_of(app, line.jobset.key) != line.late
+
+
+def late_of(app: LiveApp, key: tuple[str, str]) -> str:
+    """That the next step of a job is late; empty: it is not, or the job is not watched."""
+    return app.session.alarms.late(*key) if app.connected and app.session.heeds_alarms else ""
+
+
+class Bell:
+    """Which alarms were told: after a reconnect the same ones are found once more."""
+
+    def __init__(self) -> None:
+        self._connection: object | None = None
+        self._cluster = ""
+        self._since = 0.0
+        self._told: Counter[tuple[str, str, str]] = Counter()
+        self._before: Counter[tuple[str, str, str]] = Counter()
+
+    def not_yet_told(self, app: LiveApp, alarms: list[Alarm]) -> list[Alarm]:
+        """Those of these that were not told before the last reconnect to this cluster."""
+        if app.connection is not self._connection:
+            self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
+            self._before = self._told if cluster == self._cluster else Counter()
+            self._told, self._since = Counter(), time.monotonic()
+        again = time.monotonic() - self._since < FOUND_WITHIN
+        new = []
+        for alarm in alarms:
+            name = alarm.namespace, alarm.job, alarm.kind
+            self._told[name] += 1
+            if not again or self._told[name] > self._before[name]:
+                new.append(alarm)
+        return new
+
+
+def ring(app: LiveApp, bell: Bell) -> None:
+    """Watch what runs, and tell the alarms that are new."""
+    if not app.connected or not (app.fleet.jobsets or app.session.heeds_alarms):
+        return
+    alarms = app.session.alarms
+    with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
+        alarms.patrol(app.only_namespace)
+    new = bell.not_yet_told(app, alarms.news())
+    _show(app, new)
+    for alarm in new:
+        if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", f"{alarm.said}. {_next(app, alarm)}.")
+
+
+def _show(app: LiveApp, alarms: list[Alarm]) -> None:
+    """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
+    them in full.
+    """
+    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.said}\n{_next(app, each)}") for each in alarms]
+    in_corner = app.alarms_in_corner()
+    below = _log_in_front(app) if told or in_corner else None
+    if below is None:
+        for title, words in told:
+            app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN, markup=False)
+    else:
+        app.close_alarms()
+        told = [
+            *((each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner),
+            *told,
+        ]
+        title, words = told[0][0], told[0][1].partition("\n")[0]
+        others = len(told) - 1
+        full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
+        short = title.replace(":", "") + (f" +{others}" if others else "") + _key_of_alarms(app)
+        below.tell_alarm(Told(full, short), SHOWN)
+
+
+def _toast(app: LiveApp, words: str) -> str:
+    """What stands in a toast below its title: on a low terminal one line."""
+    if app.size.height >= LOW:
+        return f"{words}\n{_AWAY}"
+    first, room = words.partition("\n")[0], app.size.width - len(_AWAY) - 10
+    return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
+
+
+def _next(app: LiveApp, alarm: Alarm) -> str:
+    return in_namespace(alarm.next, app.session.unusual(alarm.namespace))
+
+
+def _key_of_alarms(app: LiveApp) -> str:
+    """The key that lists all alarms, where it works."""
+    bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
+    key = next((each for each in bound if each.action == OPEN), None)
+    return f" ({app.get_key_display(key)})" if key else ""
+
+
+def _log_in_front(app: LiveApp) -> LogView | None:
+    from screens.widgets.log.view import LogView
+
+    return next((view for view in app.screen.query(LogView) if view.tells), None)
+
+
+def notify_terminal(app: LiveApp, title: str, words: str) -> None:
+    """The bell, and a notification for terminals that show one: OSC 9 (iTerm2, Windows, …) and OSC 777 (rxvt, …)."""
+    driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
+    if driver is None or app.is_headless:
+        return
+    program = os.environ.get("TERM_PROGRAM", "") or os.environ.get("TERM", "")
+    driver.write(notification(title, words, both=program.lower() not in _SHOW_BOTH))
+    driver.flush()
+
+
+def notification(title: str, words: str, *, both: bool = True) -> str:
+    """What the terminal is sent; nothing in it can end it early or begin anything else.
+
+    `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
+    """
+    clean, said = (_plain(text)[:LONGEST] for text in (title, words))
+    other = f"\x1b]777;notify;{clean.replace(';', ',')};{said.replace(';', ',')}\x07" if both else ""
+    return f"\x07\x1b]9;{clean}: {said}\x07{other}"
+
+
+def _plain(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -1,0 +1,244 @@
+"""Copies between this machine and ranks, as `cp` and `scp` are used.
+
+`a4 ls` of a rank, and `a4 rm`: folders of containers, without a shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from console.attach.files.entries import CopyProgress, CopyReport, EntryKind, RemotePlace, Way, remote_place
+from console.errors import BadInput, ConsoleError
+from screens import wording
+from screens.cli.ask import agreed
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, warn
+from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
+from screens.cli.terminal_guard import unguarded
+from screens.wording import one_line, size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from console.attach.files.copies import ContainerCopies
+    from console.kube.snapshot import Fleet
+    from console.scheduling.ranks import Rank
+    from console.session import Session
+    from screens.cli.options import Options
+
+
+if TYPE_CHECKING:
+    Listener = Callable[[CopyProgress], None]
+
+AT_ONCE = 4
+"""Ranks that are copied from or to at the same time."""
+_FORMS = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with colons of this machine begins with ./"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy that was asked for."""
+
+    rank: Rank
+    source: str
+    target: str
+    fetch: bool
+
+
+async def copy(options: Options) -> int:
+    """Copy all that was named; 1 if anything was left out."""
+    sources = [remote_place(each) for each in options.sources]
+    target = remote_place(options.target)
+    check_sides(sources, target)
+    async with connected(options, KINDS) as session:
+        fleet = await session.listed(*KINDS)
+        copies = [
+            each
+            for source, place in zip(options.sources, sources, strict=True)
+            for each in planned(fleet, session.namespace, source, place, target, options)
+        ]
+        job = (target or next(place for place in sources if place)).job
+        return await perform(session, copies, job, options)
+
+
+def check_sides(sources: list[RemotePlace | None], target: RemotePlace | None) -> None:
+    """BadInput unless exactly one side is in pods."""
+    if target is None and not all(sources):
+        raise BadInput(
+            "Both sides are on this machine." if not any(sources) else "Not all sources are in pods.", _FORMS
+        )
+    if target is not None and any(sources):
+        raise BadInput("Both sides are in pods.", "Copy to this machine first, and from here to the other pod.")
+
+
+def planned(
+    fleet: Fleet, namespace: str, source: str, place: RemotePlace | None, target: RemotePlace | None, options: Options
+) -> list[Copy]:
+    """The copies that one source means: one, or one for each rank, from which things go to folders of their own."""
+    remote = place or target
+    assert remote is not None
+    if remote.everywhere or options.ranks:
+        ranks = chosen_ranks(fleet, namespace, remote.job, options.ranks)
+    else:
+        ranks = (rank_named(fleet, namespace, remote.job, remote.rank),)
+    if target is not None:
+        return [Copy(rank, source, target.path, False) for rank in ranks]
+    apart = remote.everywhere or options.ranks
+    folder = options.target.rstrip("/") or "/"
+    return [
+        Copy(rank, remote.path, f"{folder}/pod-{rank.number}/" if apart else options.target, True) for rank in ranks
+    ]
+
+
+async def perform(session: Session, copies: list[Copy], job: str, options: Options) -> int:
+    """Do them, a few at a time; what fails in one rank is said, and the others go on."""
+    room = asyncio.Semaphore(AT_ONCE)
+    ended: dict[int, CopyReport | ConsoleError] = {}
+    with bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
+
+        async def one(number: int, each: Copy) -> None:
+            async with room:
+                try:
+                    ended[number] = await copied(session, each, job, options, bar(where(each.rank, job)))
+                except ConsoleError as error:
+                    if len(copies) == 1:
+                        raise
+                    ended[number] = error
+
+        await asyncio.gather(*(one(number, each) for number, each in enumerate(copies)))
+    if options.json:
+        outcomes = [as_json(each.rank, ended[number]) for number, each in enumerate(copies)]
+        say_json(outcomes if len(copies) > 1 else outcomes[0])
+    else:
+        for number, each in enumerate(copies):
+            tell(ended[number], f"{where(each.rank, job)}: " if len(copies) > 1 else "")
+    return max(code_of(each) for each in ended.values())
+
+
+def as_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
+    """One copy: the keys of its report, or `error` and `hint`."""
+    begin = index_json(rank)
+    if isinstance(outcome, ConsoleError):
+        return {**begin, "error": outcome.message, "hint": outcome.hint}
+    return {**begin, **asdict(outcome)}
+
+
+def code_of(outcome: CopyReport | ConsoleError) -> int:
+    """Exit code of one copy."""
+    return outcome.exit_code if isinstance(outcome, ConsoleError) else int(bool(outcome.problems))
+
+
+async def copied(session: Session, each: Copy, job: str, options: Options, progress: Listener) -> CopyReport:
+    """One of them."""
+    pod = running_pod(each.rank, job, "nothing can be copied")
+    copies = session.copies.of(
+        pod.namespace, pod.name, container=container_of(pod, options.container), where=where(each.rank, job),
+        way=Way(options.by) if options.by else None,
+    )  # fmt: skip
+    copy = copies.fetch if each.fetch else copies.send
+    return await copy(each.source, each.target, progress=progress)
+
+
+def tell(outcome: CopyReport | ConsoleError, before: str) -> None:
+    """What came of it, and what was left out."""
+    if isinstance(outcome, ConsoleError):
+        warn(str(outcome))
+        return
+    say(before + summary(outcome))
+    for problem in outcome.problems:
+        warn(f"{before}{problem.path}: {problem.why}" if problem.path else f"{before}{problem.why}")
+    if outcome.note:
+        warn(before + outcome.note)
+
+
+def summary(report: CopyReport) -> str:
+    """One line."""
+    files = f"{report.files} file{'' if report.files == 1 else 's'}"
+    sent = report.bytes - report.resumed
+    rate = f", {size(int(sent / report.seconds))}/s" if report.seconds > 0 and sent > 0 else ""
+    before = f", {size(report.resumed)} of it was there" if report.resumed else ""
+    return (
+        f"{report.target}: {files}, {size(report.bytes)}{before} in {report.seconds:.1f} s{rate} by {report.way}; "
+        f"{report.proof} equal"
+    )
+
+
+@contextmanager
+def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
+    """Progress of copies on a terminal: bytes, rate, time left. Called with a name, gives the listener for it."""
+    if not shown:
+        yield lambda _: lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+        TimeRemainingColumn(), TextColumn("{task.fields[now]}", markup=False),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(file=unguarded(sys.stderr)), transient=True) as progress:
+
+        def begin(name: str) -> Listener:
+            task = progress.add_task(one_line(name) if number > 1 else "", total=None, now="")
+
+            def listen(far: CopyProgress) -> None:
+                files = f"{far.files}/{far.all_files} " if far.all_files > 1 else ""
+                progress.update(task, total=far.total, completed=far.done, now=f"{files}{one_line(far.now[-40:])}")
+
+            return listen
+
+        yield begin
+
+
+async def _there(session: Session, place: RemotePlace, options: Options) -> tuple[Rank, ContainerCopies]:
+    if place.everywhere:
+        raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
+    fleet = await session.listed(*KINDS)
+    rank = rank_named(fleet, session.namespace, place.job, place.rank)
+    pod = running_pod(rank, place.job, "its files are gone")
+    container = container_of(pod, options.container)
+    return rank, session.copies.of(pod.namespace, pod.name, container=container, where=where(rank, place.job))
+
+
+async def list_folder(place: RemotePlace, options: Options) -> int:
+    """What is in a folder of a rank, and how full its disk is; 1 if something of it could not be seen."""
+    async with connected(options, KINDS) as session:
+        rank, files = await _there(session, place, options)
+        found = await files.listed(place.path)
+    if options.json:
+        told = asdict(found)
+        say_json({"kind": "files", **index_json(rank), "place": told.pop("path"), "items": told.pop("entries"), **told})
+        return int(bool(found.complaints))
+    for each in found.entries:
+        size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
+        end = {EntryKind.FOLDER: "/", EntryKind.LINK: f" → {each.target}"}.get(each.kind, "")
+        say(f"{size:>10}  {wording.since(each.modified):>7}  {wording.one_line(each.path + end)}")
+    if found.total is not None and found.free is not None:
+        say(f"{found.path}: {wording.size(found.free)} free of {wording.size(found.total)}")
+    for words in found.complaints:
+        warn(wording.one_line(words))
+    return int(bool(found.complaints))
+
+
+async def delete(options: Options) -> int:
+    """Ask, then delete a file or folder of a rank; 1 if the answer was no."""
+    place = remote_place(options.place)
+    if place is None:
+        raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
+    async with connected(options, KINDS) as session:
+        session.changing(f"delete {place.path}")
+        rank, files = await _there(session, place, options)
+        lines = [f"It goes from {where(rank, place.job)} with all that is in it, and cannot be brought back.",
+                 "On a shared file system it goes for every pod."]  # fmt: skip
+        if not (options.yes or await agreed(lines, f"Delete {place.path}?", "Add --yes.")):
+            return 1
+        await files.delete(place.path)
+    if options.json:
+        say_json({"kind": "deleted", **index_json(rank), "place": place.path})
+    else:
+        say(f"{place.path} is deleted.")
+    return 0

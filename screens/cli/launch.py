@@ -1,0 +1,313 @@
+"""`a4 recipes`, `a4 values`, `a4 launch`: what there is to launch, with which values, and off."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.kube.nested_values import overlay
+from console.kube.objects.jobset import JobState
+from console.launch.recipes import LaunchPlan
+from console.launch.releases import Change, unified
+from console.preflight.check import tally, unseen
+from console.scheduling import queue_choice
+from console.scheduling.explanation import Category
+from console.scheduling.forecast import CHECK, Forecast, forecast
+from console.scheduling.queue_choice import PAST, choose_queue
+from console.scheduling.why_job import why_jobset
+from console.session import launchable, values_fields, values_file
+from screens import wording
+from screens.cli.alarm_words import tell_alarms, told_of
+from screens.cli.ask import agreed, asks
+from screens.cli.columns import JOBS
+from screens.cli.connect import connected
+from screens.cli.output import say, say_hint, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.kube.nested_values import Value
+    from console.kube.objects.jobset import JobSet
+    from console.launch.recipes import FieldProblem, Recipe
+    from console.session import Session
+    from screens.cli.options import Options
+
+WAIT_KINDS = (JOBS.kind, *JOBS.uses)
+"""What the reason for a wait is made of."""
+FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
+"""What a forecast is made of."""
+LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+"""What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
+READ_OUT = 10.0
+"""Seconds for which the log of a job that has ended may still be read for alarms."""
+_PAST = "Kueue is not asked, the pods start past its quota and topology"
+_LONGEST = 1 << 20
+"""Bytes of a values file."""
+
+
+async def recipes(options: Options) -> int:
+    """Print what can be launched; needs no cluster."""
+    found = launchable()
+    if options.json:
+        say_json(found)
+        return 0
+    say_table(("RECIPE", "WHAT IT DOES"), [(each.id, each.summary) for each in found], (False,) * 2)
+    return 0
+
+
+async def values(options: Options) -> int:
+    """Print every value of a recipe at its default, with what it means: a values file to begin with."""
+    if options.json:
+        say_json(values_fields(options.recipe))
+    else:
+        sys.stdout.write(values_file(options.recipe))
+    return 0
+
+
+async def launch(options: Options) -> int:
+    """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
+    kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
+    async with connected(options, kinds) as session:
+        plan = await make_plan(session, options)
+        problems = session.problems(plan)
+        if problems:
+            raise BadInput(" ".join(map(_worded, problems)))
+        plan = await through_queue(session, plan)
+        for note in session.notes(plan):
+            warn(note)
+        if options.show_helm:
+            return print_command(session, plan, as_json=options.json)
+        if options.against is not None:
+            return await print_difference(session, plan, options)
+        if options.dry_run:
+            await session.check(plan)
+            return await print_trial(session, plan, as_json=options.json)
+        if options.preflight:
+            await look_first(session, plan)
+        name = await session.launch(plan)
+        if not options.wait:
+            return await _answer(session, plan, name, as_json=options.json)
+        return await wait_for_end(session, plan.namespace, name, as_json=options.json)
+
+
+async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
+    """What is said of a launch that was made; 1 if the API server refuses its pods."""
+    refused = await session.refused_at_start(plan.namespace, name)
+    queue = session.drafting.ask(plan).queue
+    if as_json:
+        told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
+        say_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
+    else:
+        through = f", through queue {queue}" if queue else ""
+        say_hint(f"Launched {name} in namespace {plan.namespace}{through}. Watch it: a4 jobs, a4 logs {name} --follow")
+        if refused is not None:
+            warn(f"{name}: {refused.sentence}. {refused.next}; a4 stop {name} removes the job.")
+    return int(refused is not None)
+
+
+async def look_first(session: Session, plan: LaunchPlan) -> None:
+    """The checks that could stop this launch: what fails is said, and a person decides; ConsoleError if nobody does."""
+    checks = await session.preflight.before_launch(plan)
+    for line in unseen(checks):
+        warn(line)
+    failing = tally(checks).failing
+    if not failing:
+        return
+    for line in (line for check in failing for line in check.lines):
+        warn(line)
+    named = (
+        f"{wording.count(len(failing), 'check')} failed ({', '.join(f'{each.id} {each.title}' for each in failing)})"
+    )
+    if not (asks() and await agreed((), f"{named}. Launch {plan.name} all the same?")):
+        raise ConsoleError(
+            f"{plan.name} was not launched: {named}.", "Mend it, or launch all the same: --no-preflight."
+        )
+
+
+def _worded(problem: FieldProblem) -> str:
+    return f"{problem.path}: {problem.message}" if problem.path else problem.message
+
+
+async def make_plan(session: Session, options: Options) -> LaunchPlan:
+    """The launch that the options describe: a profile's values, an earlier run's, of files, then what was typed."""
+    run = await session.runs.find(options.like) if options.like else None
+    texts = [(path, await read_text(path)) for path in options.values]
+    word = options.recipe or next((found for _, text in texts if (found := session.drafting.recipe_of(text))), "")
+    if run is None and not word:
+        hint = "a4 recipes lists them; or launch an earlier run again: --like RUN."
+        raise BadInput("No recipe was named.", hint)
+    recipe = find_recipe(session.recipes(), word or (run.recipe if run else ""))
+    if run is not None and run.recipe != recipe.id:
+        raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
+    if run is not None and run.left_out:
+        warn(f"Not remembered of {run.name}, because secret: {', '.join(run.left_out)}.")
+    profile = options.profile or ("" if run or options.no_profile else await session.profiles.default())
+    laid = await session.profiles.values(profile, recipe.id) if profile else {}
+    laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)
+    values = overlay(laid, session.set_values(recipe.id, options.set))
+    if options.queue is not None:
+        values["queue"] = "" if options.queue == PAST else options.queue
+    name = options.name or session.suggest_name(recipe.id)
+    return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
+
+
+async def through_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
+    """The plan with a LocalQueue: the one that was named, else the one that the form would fill in; says which."""
+    ask = session.drafting.ask(plan)
+    if "queue" in plan.values:
+        if ask.gpus and not ask.queue:
+            warn(f"No queue, as asked for: {_PAST}.")
+        return plan
+    choice = choose_queue(await session.listed(*queue_choice.KINDS), ask)
+    if choice.queue:
+        others = f" --queue NAME takes another ({', '.join(choice.others)})," if choice.others else ""
+        warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} goes past Kueue.")
+        return replace(plan, values={**plan.values, "queue": choice.queue})
+    if ask.gpus:
+        warn(f"No queue: {_PAST}. {choice.why}")
+    return plan
+
+
+async def read_text(path: str) -> str:
+    """A values file, or standard input; BadInput when it cannot be read."""
+
+    def read() -> bytes:
+        if path == "-":
+            return sys.stdin.buffer.read(_LONGEST + 1)
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_LONGEST + 1)
+
+    try:
+        raw = await asyncio.to_thread(read)
+        if len(raw) > _LONGEST:
+            raise BadInput(f"{path} is larger than 1 MB; values are a few lines.")
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text.") from error
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BadInput(f"{path} cannot be read: {why}.", "a4 values RECIPE writes one.") from error
+
+
+def take_files(
+    session: Session, recipe: str, laid: dict[str, Value], texts: Sequence[tuple[str, str]]
+) -> dict[str, Value]:
+    """Values files laid over what there is, in their order; BadInput names file, line and what is wrong."""
+    for path, text in texts:
+        file = "standard input" if path == "-" else path
+        draft = session.drafting.read_yaml(recipe, text)
+        if draft.problems:
+            raise BadInput(
+                " ".join(f"{file}, {remark}" if remark.line else f"{file}: {remark}" for remark in draft.problems)
+            )
+        for note in draft.notes:
+            warn(f"{file}: {note.message}")
+        laid = session.drafting.over(laid, draft)
+    return laid
+
+
+def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
+    """The recipe of that name or code (W03); BadInput names those there are."""
+    for each in known:
+        if word.lower() in {each.id, each.code.lower()}:
+            return each
+    raise BadInput(f"There is no recipe {word}.", f"There are: {', '.join(each.id for each in known)}.")
+
+
+async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
+    """What would be created, and whether it would fit."""
+    manifests = await session.render(plan)
+    fits = await expected(session, plan)
+    if as_json:
+        told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe, "notes": session.notes(plan)}
+        say_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
+    else:
+        verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
+        warn(f"{verdict}{fits.sentence} ({CHECK}).")
+        say("\n---\n".join(each.text.strip() for each in manifests))
+    return 0
+
+
+async def expected(session: Session, plan: LaunchPlan) -> Forecast:
+    """What would become of the plan, by the cluster as it is now."""
+    return forecast(await session.listed(*FIT_KINDS), session.drafting.ask(plan))
+
+
+def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
+    """The helm command of the plan."""
+    command = session.drafting.command(plan)
+    if as_json:
+        say_json(command)
+    else:
+        for name in command.needs:
+            warn(f"Set the variable {name} first: it holds a secret.")
+        say(command.inline)
+    return 0
+
+
+async def print_difference(session: Session, plan: LaunchPlan, options: Options) -> int:
+    """What the plan makes other than its recipe's defaults, or than a run that is remembered."""
+    run = await session.runs.find(options.against) if options.against else None
+    if run is not None and run.recipe != plan.recipe:
+        raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
+    found = await session.drafting.diff(plan, run.values if run else None)
+    if options.json:
+        say_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
+    elif all(each.change is Change.SAME for each in found):
+        say("The objects are the same.")
+    else:
+        sys.stdout.write(unified(found))
+    return 0
+
+
+async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
+    """Say each state the job passes through on standard error, and each alarm once.
+
+    0 when it succeeds, 1 when it fails or goes away.
+    """
+    await session.listed(*WAIT_KINDS)
+    async with session.alarms.job(namespace, name) as watched:
+        telling = asyncio.create_task(tell_alarms(name, watched))
+        try:
+            job = await _ended(session, namespace, name)
+            with suppress(TimeoutError):  # its last lines may tell of what its state does not
+                async with asyncio.timeout(READ_OUT):
+                    await telling
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        alarms = [told_of(session, each) for each in watched.watch.alarms]
+    if as_json:
+        say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
+    elif job.failure:
+        warn(job.failure)
+    return 0 if job.state is JobState.SUCCEEDED else 1
+
+
+async def _ended(session: Session, namespace: str, name: str) -> JobSet:
+    """The job once it has ended; each state before is told. NotFound if it goes away."""
+    last: JobState | None = None
+    waits = ""
+    async for fleet in session.snapshots():
+        job = fleet.jobsets.get((namespace, name))
+        if job is None:
+            if last is None:
+                continue
+            raise NotFound(f"{name} was deleted before it ended.")
+        if job.state is not last:
+            last = job.state
+            warn(f"{name}: {last}")
+        found = why_jobset(job, fleet)
+        told = last is JobState.PENDING or found.category is Category.REFUSED
+        reason = f"{found.sentence}{f'. {found.next}' if found.next else ''}" if told else ""
+        if reason and reason != waits:
+            waits = reason
+            warn(f"{name}: {reason}")
+        if job.finished:
+            return job
+    raise Unreachable("The session was closed before the job ended.")

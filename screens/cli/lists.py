@@ -1,0 +1,109 @@
+"""The listing commands: pools, nodes, queues, workloads, jobs, pods."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, NotAllowed, NotFound
+from console.kube.objects.meta import YOU
+from console.kube.snapshot import LinkState
+from screens.cli.columns import LAYOUTS
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.rows import ROWS, job_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.kube.snapshot import Fleet
+    from console.metrics.job_progress import Glance
+    from console.session import Session
+    from screens.cli.columns import Layout, Row
+    from screens.cli.options import Options
+
+LOOKS = 10.0
+"""Seconds for which `a4 jobs` looks at the ends of logs."""
+
+
+async def show_list(options: Options) -> int:
+    """List once, as a table or as JSON."""
+    layout = LAYOUTS[options.command]
+    kinds = (layout.kind, *layout.uses)
+    async with connected(options, kinds) as session:
+        fleet = await session.listed(*kinds)
+        refuse(layout, fleet)
+        rows = await _rows(session, fleet, options)
+    missing = unread(kinds, fleet)
+    if options.json:
+        say_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": rows})
+        return 0
+    for kind, reason in missing.items():
+        warn(f"{kind}: {reason}")
+    for row in rows:  # for people: what whoever asks has launched is theirs, whatever their account is called
+        if "owner" in row:
+            row["owner"] = session.whose(str(row["owner"]))
+    print_rows(layout, rows, options.command)
+    return 0
+
+
+async def _rows(session: Session, fleet: Fleet, options: Options) -> list[Row]:
+    """The rows of the list; NotFound for a namespace that is not there, which is no empty one."""
+    namespace = None if options.all_namespaces else session.namespace
+    if options.command == "jobs":
+        rows = job_rows(fleet, namespace, await _glances(session, fleet, namespace))
+    else:
+        rows = ROWS[options.command](fleet, namespace)
+    if not rows and namespace:
+        await session.require_namespace(namespace)
+    if any("owner" in row for row in rows):
+        await session.me()
+    if options.command == "jobs":
+        for row in rows:
+            row["mine"] = session.whose(str(row["owner"])) == YOU
+    return [row for row in rows if row["mine"]] if options.mine else rows
+
+
+async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, Glance]:
+    """What the ends of the logs of jobs say, as far as they are read in time: those that run first."""
+    jobs = sorted(fleet.jobsets.values(), key=lambda each: (each.finished, -each.created))
+    keys = [each.key for each in jobs if namespace in (None, each.namespace)]
+    glancing = session.measures.glancing
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOKS):
+            await glancing.look(keys)
+    return glancing.known
+
+
+def refuse(layout: Layout, fleet: Fleet) -> None:
+    """Fail where the list itself could not be read: that is no empty list."""
+    link = fleet.links.get(layout.kind)
+    if link is None or link.state in {LinkState.LIVE, LinkState.LISTING}:
+        return
+    kind: type[ConsoleError] = {LinkState.FORBIDDEN: NotAllowed, LinkState.ABSENT: NotFound}.get(
+        link.state, ConsoleError
+    )
+    raise kind(f"{layout.kind}: {link.why}", link.hint)
+
+
+def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
+    """Kinds that could not be read, so that what they would have told is missing from the rows."""
+    return {
+        kind: fleet.links[kind].why
+        for kind in kinds
+        if kind in fleet.links and fleet.links[kind].state in {LinkState.FORBIDDEN, LinkState.ABSENT, LinkState.STALE}
+    }
+
+
+def print_rows(layout: Layout, rows: list[Row], what: str) -> None:
+    """The rows as a table, or one line where there are none."""
+    if not rows:
+        say(f"No {what}.")
+        return
+    shown = [column for column in layout.columns if column.title]
+    say_table(
+        [column.title for column in shown],
+        [[column.say(row[column.key]) for column in shown] for row in rows],
+        [column.right for column in shown],
+    )

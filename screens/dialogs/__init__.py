@@ -1,0 +1,1 @@
+"""Questions, each with a typed answer, and the flows that ask them."""

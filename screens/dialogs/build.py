@@ -1,0 +1,200 @@
+"""Builds from wherever they are shown: asked for, cancelled, and launched from.
+
+What a build is to be made with: its substitutions, its machine, its time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from console.errors import BadInput
+from console.google.builds import MACHINES, BuildPlan
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
+from screens.widgets.form.launch_draft import LaunchWish
+from screens.wording import BAD, IDLE, OK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+    from console.google.builds import Build, BuildContext
+    from screens.base import LiveScreen
+
+
+if TYPE_CHECKING:
+    Judge = Callable[[BuildPlan], tuple[tuple[str, str], ...]]
+
+MACHINE, TIME = "machine", "time-out"
+_TIME = re.compile(r"^(\d+)([smh]?)$")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_MEANINGS = {
+    "_ARTIFACT_REGISTRY": "LOCATION-docker.pkg.dev/PROJECT/REPOSITORY",
+    "_IMAGE_NAME": "name of the image in it",
+    "_IMAGE_TAG": "its tag; whoever has it loses it",
+    "_BASE_IMAGE": "what the Dockerfile begins from",
+    MACHINE: "  ".join(MACHINES),
+    TIME: "30m, 2h or seconds",
+}
+
+
+class AskBuild(Question["BuildPlan | None"]):
+    """A line for each substitution; the answer is a plan without faults, None if the person turned away."""
+
+    DEFAULT_CSS = """
+    AskBuild > VerticalScroll {
+        width: 110; max-width: 95%; height: auto; max-height: 90%; background: $surface; border: round $accent;
+        border-title-color: $accent; border-subtitle-color: $ink-dim; padding: 1 2;
+    }
+    AskBuild Horizontal { height: 1; }
+    AskBuild .name { width: 20; color: $ink-dim; }
+    AskBuild Input { border: none; height: 1; padding: 0; background: $panel; width: 1fr; }
+    AskBuild .meaning { color: $ink-dim; padding-left: 20; height: 1; }
+    AskBuild .hint { color: $ink-dim; margin-top: 1; }
+    AskBuild #wrong { color: $error; margin-top: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "turn_away", "Cancel", id="build-form.cancel"),
+        Binding("ctrl+s", "take", "Build", id="build-form.take", priority=True),
+        Binding("down", "app.focus_next", "Next", show=False),
+        Binding("up", "app.focus_previous", "Previous", show=False),
+    ]
+
+    def __init__(self, plan: BuildPlan, judge: Judge) -> None:
+        super().__init__()
+        self._plan, self._judge = plan, judge
+
+    def compose(self) -> ComposeResult:
+        """The lines."""
+        plan = self._plan
+        values = {**plan.context.defaults, **plan.substitutions}
+        with VerticalScroll() as box:
+            box.border_title = Content(f"Build {plan.context.name} in {plan.project}, {plan.location}")
+            yield Static(plan.context.title, markup=False)
+            yield Static(f"from {plan.context.folder}", markup=False, classes="hint")
+            lines = [(name, values.get(name, "")) for name in plan.context.wanted]
+            for name, value in (*lines, (MACHINE, plan.machine), (TIME, _written(plan.time_out))):
+                with Horizontal():
+                    yield Static(name, markup=False, classes="name")
+                    yield Input(value, name=name, compact=True)
+                yield Static(_MEANINGS.get(name, ""), markup=False, classes="meaning")
+            yield Static("", markup=False, id="wrong")
+            box.border_subtitle = "Enter builds it, Esc cancels; it goes on when the console closes"
+
+    def on_mount(self) -> None:
+        """What is wrong stands there at once."""
+        self.query(Input).first().focus()
+        self._tell()
+
+    def plan(self) -> tuple[BuildPlan, str]:
+        """The plan as it is typed, and what is wrong with it."""
+        typed = {each.name or "": each.value.strip() for each in self.query(Input)}
+        machine, time = typed.pop(MACHINE), _TIME.match(typed.pop(TIME))
+        changed = {
+            name: value for name, value in typed.items() if value and value != self._plan.context.defaults.get(name)
+        }
+        emptied = [name for name, value in typed.items() if not value]
+        plan = replace(self._plan, substitutions=changed, machine=machine)
+        if time is None:
+            return plan, f"The timeout is written {_MEANINGS[TIME]}."
+        plan = replace(plan, time_out=int(time[1]) * _UNITS[time[2]])
+        if machine not in MACHINES:
+            return plan, f"Cloud Build has no machine {machine or '(none)'}: {', '.join(MACHINES)}."
+        if emptied:
+            return plan, f"{emptied[0]} has no value."
+        return plan, " ".join(words for _, words in self._judge(plan))
+
+    @on(Input.Changed)
+    def _tell(self) -> None:
+        self.query_one("#wrong", Static).update(self.plan()[1])
+
+    @on(Input.Submitted)
+    def _submit(self) -> None:
+        self.action_take()
+
+    def action_take(self) -> None:
+        """The answer, if nothing is wrong with it."""
+        plan, wrong = self.plan()
+        if wrong:
+            self.query_one("#wrong", Static).update(wrong)
+        else:
+            self.dismiss(plan)
+
+    def action_turn_away(self) -> None:
+        """No answer."""
+        self.dismiss(None)
+
+
+def _written(seconds: int) -> str:
+    """A time as it is typed."""
+    for unit, length in (("h", 3600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return str(seconds)
+
+
+OWN = "a folder of yours"
+GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, "EXPIRED": BAD, "CANCELLED": IDLE}
+"""Of builds that are over, by Google's word."""
+
+
+async def build_one(screen: LiveScreen) -> Build | None:
+    """Ask what, and with what; the build, once it has begun."""
+    images = screen.app.google.images
+    known = await images.contexts()
+    choices = [Choice(each.name, each.title) for each in known]
+    picked = await screen.app.push_screen_wait(
+        Pick("Build which image?", [*choices, Choice(OWN, "with a Dockerfile or a cloudbuild.yml")])
+    )
+    if picked is None:
+        return None
+    context = await _own(screen) if picked == OWN else next(each for each in known if each.name == picked)
+    if context is None:
+        return None
+    plan = await screen.app.push_screen_wait(AskBuild(await images.begin(context), images.problems))
+    if plan is None:
+        return None
+    screen.notify(f"Sending {context.folder} to the builder …", timeout=2, markup=False)
+    return await images.build(plan)
+
+
+async def _own(screen: LiveScreen) -> BuildContext | None:
+    place = await screen.app.push_screen_wait(Prompt("Which folder, or which Dockerfile?", str(Path.cwd())))
+    if not place:
+        return None
+    try:
+        return await screen.app.google.images.own_context(_typed(place))
+    except BadInput as error:
+        screen.notify(str(error), title="Nothing to build", severity="error", markup=False)
+        return None
+
+
+def _typed(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+async def cancel_one(screen: LiveScreen, build: Build) -> Build | None:
+    """Ask, then end it; None if it goes on."""
+    if build.over:
+        screen.notify(f"It is over: {build.status}.", markup=False)
+        return None
+    lines = [f"{', '.join(build.images) or build.id}", "What it has done so far is lost."]
+    question = Confirm(f"Cancel build {build.id[:8]}?", lines, verb="Cancel it", keep="Let it go on")
+    if not await screen.app.push_screen_wait(question):
+        return None
+    return await screen.app.google.images.cancel(build.id, build.project, build.location)
+
+
+def launch_with(screen: LiveScreen, image: str) -> None:
+    """The launch form, with that image in it."""
+    said = f"{image.rpartition('/')[2]} is in the form."
+    screen.app.open_launch(LaunchWish("", {"image": image}, said=said, over=True))

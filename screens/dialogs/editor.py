@@ -1,0 +1,192 @@
+"""VS Code and its kin in a rank: set up SSH after asking, then open an editor, or hand over its link.
+
+A rank that ssh reaches: its name, and the editors that can be opened in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import getters, on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from console.attach.ssh.editors import Editor
+from screens.dialogs.question import Confirm, Question
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import IDLE, OK, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.attach.ssh.editors import SshHost, SshPlan
+    from console.scheduling.ranks import Rank
+    from screens.base import LiveScreen
+    from screens.widgets.job_line import JobLine
+
+
+class EditorTable(ResourceTable[Editor]):
+    """The editors."""
+
+    NOUN = "editor"
+    EMPTY = Notice("No editors.")
+    COLUMNS: ClassVar = (
+        Column("", lambda each: OK if each.command else IDLE, width=1),
+        Column("EDITOR", lambda each: each.title, least=18),
+        Column("", lambda each: Run(how(each), "dim"), fill=True, least=0),
+    )
+
+    def row_text(self, row: Editor) -> str:
+        """Its name."""
+        return f"{row.title} {row.name}"
+
+
+def how(editor: Editor) -> str:
+    """What Enter does."""
+    if editor.command:
+        return f"opens: {editor.name} is on this machine"
+    return "not on this machine: copies its link" if editor.link else "plain ssh: copies the name"
+
+
+class Attached(Question[Editor | None]):
+    """Enter takes the editor under the cursor; None if the person turned away."""
+
+    DEFAULT_CSS = """
+    Attached > Vertical { width: 100; max-width: 95%; height: auto; max-height: 95%; background: $surface;
+                          border: round $accent; border-title-color: $accent; padding: 0 1; }
+    Attached EditorTable { background: $surface; height: 9; margin: 1 0; }
+    Attached Static { height: auto; }
+    Attached .hint { color: $ink-dim; margin-top: 1; }
+    Attached #notes { color: $ink-accent; }
+    Attached.-low EditorTable { height: 6; margin: 0; }
+    Attached.-low .hint { margin-top: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "turn_away", "Close", id="attached.close"),
+        Binding("c", "copy_command", "Copy ssh command", id="attached.command"),
+        Binding("l", "copy_link", "Copy link", id="attached.link"),
+    ]
+    table = getters.query_one(EditorTable)
+
+    def __init__(self, host: SshHost, editors: Sequence[Editor]) -> None:
+        super().__init__()
+        self._host, self._editors = host, editors
+
+    def compose(self) -> ComposeResult:
+        """The name, the editors, and the way by hand of the one under the cursor."""
+        host = self._host
+        with Vertical() as box:
+            box.border_title = Content(host.host)
+            yield Static(f"{' '.join(host.command)}    as {host.user}, in {host.folder}", markup=False, id="command")
+            keys = ", ".join(host.fingerprints)
+            yield Static(f"Its host key was read through the API: {keys}" if keys else "", markup=False)
+            if host.notes:
+                yield Static("\n".join(f"• {note}" for note in host.notes), markup=False, id="notes")
+            yield EditorTable()
+            yield Static(id="by-hand")
+            yield Static("Enter opens it, c copies the ssh command, l the link, Esc closes.", classes="hint")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What was done, and the way by hand, need the room on a low screen."""
+        self.set_class(event.size.height < 30, "-low")
+
+    def on_mount(self) -> None:
+        """Those on this machine come first."""
+        self.table.show_rows({(each.name,): each for each in self._editors}, None)
+        self.table.show_trouble(EditorTable.EMPTY)
+        self.table.focus()
+
+    @on(ResourceTable.Highlighted)
+    def _show(self, event: ResourceTable.Highlighted) -> None:
+        editor = self.table.row
+        self.query_one("#by-hand", Static).update(by_hand(editor) if editor else "")
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        self.dismiss(self.table.row)
+
+    def action_turn_away(self) -> None:
+        """No editor."""
+        self.dismiss(None)
+
+    def action_copy_command(self) -> None:
+        """The ssh command, to the clipboard (OSC 52)."""
+        self.app.copy_to_clipboard(" ".join(self._host.command))
+        self.notify("The ssh command is copied.", timeout=2)
+
+    def action_copy_link(self) -> None:
+        """The editor's link, to the clipboard (OSC 52)."""
+        editor = self.table.row
+        if editor is not None and editor.link:
+            self.app.copy_to_clipboard(editor.link)
+            self.notify(f"The link of {editor.title} is copied.", timeout=2, markup=False)
+
+
+def by_hand(editor: Editor) -> Text:
+    """The link, which terminals with OSC 8 open by a click, and the steps."""
+    text = Text()
+    if editor.link:
+        text.append(f"{editor.link}\n", Style(link=editor.link, underline=True))
+    text.append("\n".join(f"{number}. {step}" for number, step in enumerate(editor.steps, 1)))
+    return text
+
+
+WAIT = 10.0
+"""Seconds for which a pod that is being replaced is waited for while somebody looks."""
+
+
+async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """Make the rank known to ssh, the person agreeing, and show what can be opened in it; runs in a worker."""
+    attach, jobset = screen.session.attach, line.jobset
+    plan = await attach.plan(jobset.namespace, jobset.name, rank.number, wait=WAIT)
+    if plan.adds_key or plan.adds_line:
+        question = Confirm(f"Set up SSH to {plan.job}?", consequences(plan), verb="Set up", keep="Leave")
+        if not await screen.app.push_screen_wait(question):
+            return
+    host = await attach.set_up(plan, wait=WAIT)
+    chosen = await screen.app.push_screen_wait(Attached(host, await attach.editors(host)))
+    if chosen is not None:
+        await open_in(screen, chosen, host)
+
+
+async def open_in(screen: LiveScreen, editor: Editor, host: SshHost) -> None:
+    """Start the editor; one that is not on this machine has its link copied, or its name where it has no link."""
+    if editor.command:
+        await screen.session.attach.start(editor)
+        screen.notify(f"{editor.title} opens {host.host}.", timeout=4, markup=False)
+        return
+    screen.app.copy_to_clipboard(editor.link or host.host)
+    what = "Its link" if editor.link else f"The host {host.host}"
+    words = f"{what} is copied. {' '.join(editor.steps)}"
+    screen.notify(words, title=f"{editor.title} is not on this machine", timeout=12, markup=False)
+
+
+async def diagnose_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """Open the doctor's page."""
+    screen.app.open_page("doctor", line.jobset.namespace, line.jobset.name, str(rank.number))
+
+
+def consequences(plan: SshPlan) -> list[str]:
+    """What the person agrees to."""
+    lines = []
+    if plan.makes_key:
+        lines.append(f"There is no key that can be used without a question: {plan.key} is made.")
+    if plan.adds_key:
+        lines.append(f"Pod {plan.pod} does not know it and gets it, for {plan.user}:" if plan.makes_key else
+                     f"Pod {plan.pod} does not know your key, {plan.key}, and gets it, for {plan.user}:")  # fmt: skip
+        others = f", the other pods of {plan.job} when you connect to them" if plan.ranks > 1 else ""
+        lines.append(f"one line in ~/.ssh/authorized_keys{others}.")
+    if plan.adds_line:
+        lines.append(f"{plan.config} begins with `{plan.line}`; `a4 ssh --undo` takes it away.")
+    if plan.other:
+        lines.append(f"{plan.other}-{plan.rank} is another job's, so this one is {plan.host}.")
+    return lines

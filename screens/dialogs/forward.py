@@ -1,0 +1,138 @@
+"""Opening a tunnel to a rank or a pod, from wherever one is shown.
+
+Which ports a tunnel is to open, and whether it goes on when the console closes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input, Static
+
+from console.attach.tunnel.model import USUAL_PORTS
+from console.errors import BadInput
+from console.kube.rank_address import Address, Ports
+from screens.dialogs.question import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from console.kube.objects.pod import Pod
+    from console.scheduling.ranks import Rank
+    from screens.base import LiveScreen
+    from screens.widgets.job_line import JobLine
+
+
+Answer = tuple[tuple[str, ...], bool]
+USUAL = "   ".join(f"{port} {name}" for port, name in USUAL_PORTS.items())
+
+
+class AskPorts(Question["Answer | None"]):
+    """Asks; the answer is the ports as written and whether to keep them open, None if the person turned away."""
+
+    DEFAULT_CSS = """
+    AskPorts > Vertical {
+        width: 70; max-width: 90%; height: auto; background: $surface; border: round $accent; padding: 1 2;
+    }
+    AskPorts Input { border: none; height: 1; padding: 0; margin: 1 0; background: $panel; }
+    AskPorts #keeps { margin-top: 1; }
+    AskPorts .hint { color: $ink-dim; }
+    AskPorts #wrong { color: $error; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "turn_away", "Cancel", id="ports.cancel"),
+        Binding("ctrl+g", "by_itself", "Go on by itself", id="ports.background"),
+    ]
+
+    def __init__(self, title: str, value: str) -> None:
+        super().__init__()
+        self._question, self._value = title, value
+        self._keeps = False
+
+    def compose(self) -> ComposeResult:
+        """The question, the ports, the choice."""
+        with Vertical():
+            yield Static(self._question, markup=False)
+            yield Input(self._value, compact=True)
+            yield Static(f"Usual: {USUAL}. Several with spaces between; 9000:8888 takes port 9000 here.",
+                         markup=False, classes="hint")  # fmt: skip
+            yield Static("", markup=False, id="keeps")
+            yield Static("", markup=False, id="wrong")
+            yield Static("Enter opens, Esc cancels.", markup=False, classes="hint")
+
+    def on_mount(self) -> None:
+        """Typing replaces what is offered."""
+        self.query_one(Input).focus()
+        self._tell()
+
+    def _tell(self) -> None:
+        state = "● It goes on when the console closes" if self._keeps else "○ It ends with the console"
+        self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
+
+    def action_by_itself(self) -> None:
+        """The choice, without leaving the line."""
+        self._keeps = not self._keeps
+        self._tell()
+
+    def action_turn_away(self) -> None:
+        """No answer."""
+        self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _take(self, event: Input.Submitted) -> None:
+        ports = tuple(event.value.replace(",", " ").split())
+        try:
+            for each in ports:
+                Ports.of(each)
+        except BadInput as error:
+            self.query_one("#wrong", Static).update(str(error))
+            return
+        if ports:
+            self.dismiss((ports, self._keeps))
+
+
+OFFERED = "8888"
+
+
+async def forward_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """Ask for ports and open them to a rank of a job."""
+    await ask_and_open(screen, Address(line.jobset.namespace, line.jobset.name, rank.number))
+
+
+async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
+    """The same to a pod: to the rank it fills, if it is of a job, for that lasts longer than the pod."""
+    await ask_and_open(screen, place_of(screen, pod))
+
+
+def place_of(screen: LiveScreen, pod: Pod) -> Address:
+    """Where a tunnel to that pod should lead."""
+    from console.scheduling.ranks import ranks
+
+    fleet = screen.app.fleet
+    jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
+    here = next((rank for rank in ranks(jobset, fleet) if rank.name == pod.name), None) if jobset else None
+    if jobset and here:
+        return Address(pod.namespace, jobset.name, here.number)
+    return Address(pod.namespace, "", pod=pod.name)
+
+
+async def ask_and_open(screen: LiveScreen, address: Address) -> None:
+    """Ask for ports, open them and say which; to be run in a worker."""
+    answer = await screen.app.push_screen_wait(AskPorts(f"Which ports of {address}?", OFFERED))
+    if answer is not None:
+        await open_ports(screen, address, *answer)
+
+
+async def open_ports(screen: LiveScreen, address: Address, ports: Sequence[str], keep: bool) -> None:
+    """Open a tunnel and say where its ports are."""
+    with screen.report_errors(f"No tunnel to {address}"):
+        tunnel, notes = await screen.session.tunnels.open(address, ports, keep=keep)
+        lines = [f"{each}." for each in tunnel.listeners] + list(notes)
+        if tunnel.state != "ready" and tunnel.words:
+            lines.append(tunnel.words)
+        screen.notify("\n".join(lines), title=f"Tunnel to {address}", timeout=6, markup=False)

@@ -1,0 +1,392 @@
+"""Two conversations of the launch screen: off with a plan, and a pasted text into the form.
+
+The look before a launch: what will be created, as the server would accept it.
+
+A place to paste a values.yaml or a helm command, and what came of a paste.
+
+Launching again: the form with the values of a run that is remembered, or of a job that is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static, TextArea
+
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
+from console.kube.nested_values import overlay
+from console.preflight.check import tally, unseen
+from screens import wording
+from screens.dialogs.question import Confirm, Question
+from screens.widgets.form.launch_draft import NAME, LaunchWish
+from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
+from screens.widgets.job_line import tab_of
+from screens.widgets.run_words import spoken
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.yaml import YamlText
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from console.kube.objects.jobset import JobSet
+    from console.launch.draft import Draft
+    from console.launch.recipes import LaunchPlan, Manifest, Recipe
+    from console.launch.run_record import RunRecord
+    from console.preflight.check import Check
+    from screens.base import LiveApp, LiveScreen
+    from screens.widgets.form.form import Form
+    from screens.widgets.form.launch_draft import LaunchDraft
+    from screens.widgets.form.launch_pane import LaunchViews
+
+
+def joined(manifests: Sequence[Manifest]) -> str:
+    """All objects as one YAML text."""
+    return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
+
+
+class LaunchLook(Question[bool]):
+    """Shows it; Enter or the launch key once more launches, Esc goes back to the form."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    LaunchLook > Vertical { width: 92%; max-width: 130; height: 90%; background: $surface; border: round $accent;
+                            border-title-color: $accent; padding: 0 1; }
+    LaunchLook SentenceLine { max-height: 6; padding: 0; }
+    LaunchLook.-fails > Vertical { border: round $error; border-title-color: $error; }
+    LaunchLook .fails { height: auto; max-height: 40%; }
+    LaunchLook YamlText { background: $background; margin: 1 0 0 0; }
+    LaunchLook .keys { height: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,ctrl+s", "answer(True)", "Launch", id="look.launch", priority=True),
+        Binding("escape", "answer(False)", "Back", id="look.back"),
+    ]
+
+    def __init__(
+        self, title: str, words: Sequence[Run], manifests: Sequence[Manifest], checks: Sequence[Check] = ()
+    ) -> None:
+        self._failing, self._unseen = tally(checks).failing, unseen(checks)
+        super().__init__(classes="-fails" if self._failing else "")
+        self._question, self._words, self._manifests = title, tuple(words), manifests
+
+    def compose(self) -> ComposeResult:
+        """The sentence, the checks that fail or learnt nothing, the objects, the keys."""
+        with Vertical() as box:
+            box.border_title = Content(self._question)
+            yield SentenceLine()
+            if self._failing or self._unseen:
+                with VerticalScroll(classes="fails", can_focus=False):
+                    for check in self._failing:
+                        yield Static("\n  ".join((f"✗ {check.lines[0]}", *check.lines[1:])), markup=False)
+                    for line in self._unseen:
+                        yield Static(f"○ {line}", markup=False)
+            yield YamlText()
+            launches = "launches all the same" if self._failing else "launches"
+            yield Static(f"⏎ or ctrl+s {launches}   esc goes back to the form   ↑↓ read", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Fill it."""
+        self.query_one(SentenceLine).runs = self._words
+        text = self.query_one(YamlText)
+        text.show(joined(self._manifests))
+        text.focus()
+
+    def action_answer(self, answer: bool) -> None:
+        """Launch, or not."""
+        self.dismiss(answer)
+
+
+class Paste(Question[str | None]):
+    """Asks for the text; None if the person turned away."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Paste > Vertical { width: 92%; max-width: 120; height: 70%; background: $surface; border: round $accent;
+                       border-title-color: $accent; padding: 0 1; }
+    Paste TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    Paste .keys { height: auto; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "take", "Fill the form", id="paste.take", priority=True),
+        Binding("escape", "turn_away", "Back", id="paste.back", priority=True),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """A sentence, the place, the keys."""
+        with Vertical() as box:
+            box.border_title = "Fill the form from a text"
+            yield Static(
+                "A values.yaml, of this chart or of a script's, or a helm install … --set … line.", markup=False
+            )
+            yield TextArea("", soft_wrap=False, compact=True)
+            yield Static("ctrl+s fills the form   esc goes back   ctrl+z in the form takes it back", classes="keys")
+
+    def on_mount(self) -> None:
+        """Ready for the paste."""
+        self.query_one(TextArea).focus()
+
+    def action_take(self) -> None:
+        """The text is the answer."""
+        text = self.query_one(TextArea).text
+        self.dismiss(text if text.strip() else None)
+
+    def action_turn_away(self) -> None:
+        """No answer."""
+        self.dismiss(None)
+
+
+class PasteReport(Question[None]):
+    """What was taken and what was not, each with its reason."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    PasteReport > Vertical { width: 92%; max-width: 110; height: auto; max-height: 85%; background: $surface;
+                             border: round $accent; border-title-color: $accent; padding: 0 1; }
+    PasteReport VerticalScroll { height: auto; max-height: 100%; }
+    PasteReport SentenceLine { max-height: 6; padding: 0; }
+    PasteReport .keys { margin-top: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss(None)", "Close", id="report.close")]
+
+    def __init__(self, title: str, lines: Sequence[Sequence[Run]]) -> None:
+        super().__init__()
+        self._head, self._lines = title, lines
+
+    def compose(self) -> ComposeResult:
+        """A line for each."""
+        with Vertical() as box:
+            box.border_title = Content(self._head)
+            with VerticalScroll():
+                for runs in self._lines:
+                    line = SentenceLine()
+                    line.runs = tuple(runs)
+                    yield line
+            yield Static("Enter closes this.", classes="keys")
+
+
+class Launching(Protocol):
+    """What both need of the screen."""
+
+    app: LiveApp
+    form: Form
+    draft: LaunchDraft | None
+    sum_line: SentenceLine
+    launched: set[str]
+    views: LaunchViews
+
+    def judge(self) -> None:
+        """Say anew what is wrong."""
+
+    def leave_form(self) -> None:
+        """Give the keys to the list of recipes."""
+
+    def suggest(self, recipe: str, wanted: str = "") -> str:
+        """A name that is free."""
+
+    def draft_of(self, recipe: Recipe) -> LaunchDraft:
+        """That recipe's draft."""
+
+    def pick_recipe(self, recipe: str) -> LaunchDraft | None:
+        """Put that recipe's form on the screen."""
+
+
+async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> None:
+    """The server checks, a person looks once, and it is launched; else it is said why not, and the form stays."""
+    session = screen.app.session
+    screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"The API server checks {plan.name} …"))
+    try:
+        manifests = await session.render(plan)
+        _, checks = await asyncio.gather(session.check(plan), session.preflight.before_launch(plan))
+        if not await _agreed(screen, draft, plan, manifests, checks):
+            screen.judge()
+            return
+        screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"Launching {plan.name} …"))
+        job = await session.launch(plan)
+    except ConsoleError as error:
+        await _refused(screen, draft, plan, error)
+        return
+    screen.launched.add(job)
+    screen.app.notify(f"{job} is launched.", title=plan.name, markup=False)
+    draft.rename(screen.suggest(draft.recipe.id))
+    screen.form.show(draft.model, leave=True)
+    screen.leave_form()
+    screen.judge()
+    screen.app.launched = plan.namespace, job
+    await screen.app.switch_mode("jobs")
+    await screen.app.close_pages()  # the new job is no part of the one whose page was open
+    screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
+    refused = await session.refused_at_start(plan.namespace, job)
+    if refused is not None:
+        words = f"{refused.sentence}. {refused.next}."
+        screen.app.notify(words, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
+
+
+async def _agreed(
+    screen: Launching, draft: LaunchDraft, plan: LaunchPlan, manifests: tuple[Manifest, ...], checks: tuple[Check, ...]
+) -> bool:
+    words = [
+        Run("✓ ", "ok"),
+        Run("The API server accepts it. "),
+        *plan_words(plan, draft),
+        Run("  "),
+        *fit_words(screen.app.fleet, screen.app.session.drafting.ask(plan)),
+    ]
+    kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
+    words += [Run("  Creates: ", "dim"), Run(kinds)]
+    title = f"Launch {plan.name}?"
+    if failing := tally(checks).failing:
+        title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
+    return await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks)) is True
+
+
+async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
+    """What the server says goes to the field it speaks of, and into a toast; what is left of it may be removed."""
+    faults = screen.app.session.drafting.faults(plan, error)
+    draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
+    screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
+    screen.judge()
+    if draft.server_says:
+        screen.form.go(next(iter(draft.server_says)))
+    if isinstance(error, ReleaseFailed) and error.leftover:
+        await _offer_removal(screen, *error.leftover)
+
+
+async def _offer_removal(screen: Launching, namespace: str, name: str) -> None:
+    lines = [f"The launch of {name} in {namespace} failed, and some of its objects may be there still."]
+    agreed = await screen.app.push_screen_wait(
+        Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Leave it")
+    )
+    if not agreed:
+        return
+    try:
+        report = await screen.app.session.stop_job(namespace, name)
+    except ConsoleError as error:
+        screen.app.notify(str(error), title=f"{name} is still there", severity="error", timeout=12, markup=False)
+        return
+    gone = ", ".join(report.deleted)
+    screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left.", title=name, markup=False)
+
+
+async def paste_it(screen: Launching, text: str) -> None:
+    """Fills the form with what a text says; what could not be taken is named, and what was there is one undo away."""
+    here = screen.draft
+    if here is None or not text.strip():
+        return
+    session = screen.app.session
+    read = await session.drafting.paste(here.recipe.id, text, variables=await session.profiles.variables())
+    if not read.sound:
+        head = "Nothing was taken"
+        await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=0)))
+        return
+    draft = screen.pick_recipe(read.recipe) if read.recipe and read.recipe != here.recipe.id else here
+    if draft is None:
+        return
+    taken = _fill(screen, draft, read)
+    if draft is not here:
+        words = (
+            f"These are values of {draft.recipe.id}: its form was filled, and that of {here.recipe.id} left as it was."
+        )
+        screen.app.notify(words, severity="warning", timeout=10, markup=False)
+    here_in = screen.app.session.namespace
+    if read.namespace and read.namespace != here_in:
+        words = f"The text says namespace {read.namespace}; launches go to {here_in}. N, in the list, switches."
+        screen.app.notify(words, severity="warning", timeout=10, markup=False)
+    if read.left_out or read.notes:
+        await screen.app.push_screen_wait(PasteReport(_head(draft, taken), paste_words(read, taken=taken)))
+    else:
+        screen.app.notify(f"{_head(draft, taken)}; ctrl+z takes it back.", markup=False)
+    screen.form.go(NAME)
+
+
+def _fill(screen: Launching, draft: LaunchDraft, read: Draft) -> int:
+    """A command says all there is; values alone are laid over what is there. How many fields have another text."""
+    before = dict(draft.model.texts)
+    plan, _ = draft.plan(screen.app.session.namespace)
+    queue = {"queue": plan.values["queue"]} if "queue" in plan.values else {}
+    below = queue if read.name or read.recipe else plan.values
+    name = screen.suggest(draft.recipe.id, read.name) if read.name else ""
+    screen.form.put_texts(draft.texts_for(overlay(below, read.values), name))
+    return sum(draft.model.texts[path] != text for path, text in before.items())
+
+
+def _head(draft: LaunchDraft, taken: int) -> str:
+    return f"{draft.recipe.title}: {wording.count(taken, 'field')} filled"
+
+
+def begin_from(screen: Launching, wish: LaunchWish) -> None:
+    """The form as another screen asked for it; what was there is one undo away."""
+    draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
+    if draft is None:
+        screen.app.notify(f"The chart has no recipe {wish.recipe}.", severity="error", markup=False)
+        return
+    values = wish.values
+    if wish.over:
+        values = overlay(draft.plan(screen.app.session.namespace)[0].values, values)
+    else:
+        draft.against, draft.against_name = wish.against, wish.against_name
+    name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
+    screen.form.put_texts(draft.texts_for(values, name))
+    strangers = draft.strangers(wish.values)
+    lost = f" Not values of this chart, left out: {', '.join(strangers)}." if strangers else ""
+    said = wish.said or f"{draft.recipe.title} with the values of before."
+    screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
+    screen.form.go(NAME)
+    screen.views.draw()
+
+
+AGAIN = 2.0
+"""Seconds between two looks into the memory while its screens are open: other consoles write it too."""
+
+
+def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None) -> None:
+    """The launch form with a run's values; its differences are shown against the run they are to be compared with."""
+    now = time.time()
+    said = f"Values of {run.name}, launched {wording.moment(run.launched, now)}."
+    if run.left_out:
+        said += f" Not kept, because secret: {', '.join(run.left_out)}."
+    against = run if other is None or other.recipe != run.recipe else other
+    screen.app.open_launch(
+        LaunchWish(run.recipe, run.values, run.name, against.values, spoken(against, now), said=wording.one_line(said))
+    )
+
+
+async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
+    """The launch form with the values of a job's release; as it stands where no release of ours made the job."""
+    if not jobset.release:
+        screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
+        screen.app.switch_mode("launch")
+        return
+    with screen.report_errors(f"The values of {jobset.name} could not be read"):
+        try:
+            plan = await screen.session.releases.plan(jobset.namespace, jobset.release)
+        except (BadInput, NotFound, NotAllowed) as error:
+            screen.notify(str(error), title=f"Not the values of {jobset.name}", severity="warning", markup=False)
+            screen.app.switch_mode("launch")
+            return
+        name = f"the job {jobset.name}"
+        wish = LaunchWish(plan.recipe, plan.values, plan.name, plan.values, name, said=f"Values of {jobset.name}.")
+        screen.app.open_launch(wish)
+
+
+def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:
+    """The page of a run's job (or its release's), if it still lives and is no other of the same name."""
+    jobset = screen.app.fleet.jobsets.get(run.key)
+    if jobset is None or (run.uid and jobset.uid != run.uid):
+        screen.notify(f"The job {run.name} is not in this cluster any more.", severity="warning", markup=False)
+        return
+    screen.app.open_page(page, *run.key)
+
+
+def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
+    """The release that a job came from, or that none made it; a job's own name stands for one that is gone."""
+    jobset = screen.app.fleet.jobsets.get(key)
+    if jobset is not None and not jobset.release:
+        screen.notify(f"{jobset.name} belongs to no Helm release: nothing to change or roll back.", severity="warning",
+                      markup=False)  # fmt: skip
+        return
+    screen.app.open_page("release", key[0], (jobset.release if jobset else "") or key[1])

@@ -1,0 +1,318 @@
+"""What can be done with pods, wherever a screen shows them: log, shell, YAML, delete, copy the name.
+
+What can be done with the chosen rank of a job, whatever tab is in front: an action is a function and a line here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from console.kube.objects.pod import AFTER_THE_END
+from console.scheduling.ranks import ranks
+from screens.base import LiveScreen
+from screens.dialogs.copy import fetch_from_pod, send_to_pod
+from screens.dialogs.forward import forward_pod
+from screens.dialogs.question import Confirm
+from screens.dialogs.shell import open_shell
+from screens.widgets.job_line import JobLine, rank_waits
+from screens.wording import count
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from console.kube.objects.pod import Pod
+    from console.scheduling.ranks import Rank
+
+
+if TYPE_CHECKING:
+    Key = tuple[str, ...]
+
+
+class PodActions(LiveScreen):
+    """A screen with pods to choose from."""
+
+    CHANGES_CLUSTER = frozenset({"delete_pods", "copy_to"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
+        Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),
+        Binding("f", "forward", "Forward", id="pods.forward", tooltip="Ports of this machine that lead to it"),
+        Binding("i", "facts", "Facts", show=False, id="pods.facts", tooltip="GPUs, disks, mounts, NCCL environment"),
+        Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="Its files to here"),
+        Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="Files from here into it"),
+        Binding("v", "editor", "VS Code", show=False, id="pods.editor",
+                tooltip="ssh to it by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up"),
+        Binding("y", "yaml", "YAML", id="pods.yaml", tooltip="The object as the API server has it"),
+        Binding("x", "delete_pods", "Delete", id="pods.delete", tooltip="Delete it, or the marked ones; asks first"),
+        Binding("c", "copy", "Copy name", show=False, id="pods.copy", tooltip="To the clipboard (OSC 52)"),
+    ]  # fmt: skip
+
+    @property
+    @abstractmethod
+    def pod_keys(self) -> list[Key]:
+        """Keys of the pods an action is about, at this moment."""
+
+    @property
+    def container(self) -> str:
+        """Container an action is about; empty: the pod's first."""
+        return ""
+
+    def pods(self) -> list[Pod]:
+        """The pods an action is about."""
+        pods = self.app.fleet.pods
+        return [pods[key[0], key[1]] for key in self.pod_keys if (key[0], key[1]) in pods]
+
+    def action_log(self) -> None:
+        """Open its log."""
+        for pod in self.pods()[:1]:
+            self.app.open_page("log", pod.namespace, pod.name, self.container)
+
+    def action_yaml(self) -> None:
+        """Open its YAML."""
+        for pod in self.pods()[:1]:
+            self.app.open_page("manifest", "Pod", pod.namespace, pod.name)
+
+    def action_copy(self) -> None:
+        """Its name, to the clipboard."""
+        pods = self.pods()
+        if pods:
+            self.app.copy_to_clipboard("\n".join(pod.name for pod in pods))
+            copied = pods[0].name if len(pods) == 1 else count(len(pods), "name")
+            self.notify(f"Copied {copied}.", timeout=2, markup=False)
+
+    def action_shell(self) -> None:
+        """Hand the terminal to a shell in it."""
+        for pod in self.living_pods()[:1]:
+            self.shell(pod.namespace, pod.name, self.container)
+
+    @work(group="actions")
+    async def shell(self, namespace: str, name: str, container: str) -> None:
+        """The shell, until it ends."""
+        await open_shell(self, namespace, name, container)
+
+    def action_forward(self) -> None:
+        """Ask for ports and open them."""
+        for pod in self.living_pods()[:1]:
+            self.forward(pod)
+
+    @work(group="actions")
+    async def forward(self, pod: Pod) -> None:
+        """The question, and the tunnel."""
+        await forward_pod(self, pod)
+
+    def action_facts(self) -> None:
+        """What its container says of itself."""
+        for pod in self.running_pods()[:1]:
+            self.app.open_page("facts", pod.namespace, pod.name, self.container)
+
+    def action_copy_from(self) -> None:
+        """Copy from it to this machine."""
+        for pod in self.running_pods()[:1]:
+            self.copy_files(pod, self.container, fetch=True)
+
+    def action_copy_to(self) -> None:
+        """Copy from this machine to it."""
+        for pod in self.running_pods()[:1]:
+            self.copy_files(pod, self.container, fetch=False)
+
+    def living_pods(self) -> list[Pod]:
+        """The pods an action is about, but for one whose container has ended: what is left to do with it is said."""
+        pods = self.pods()
+        if pods and (ended := pods[0].ended_words(self.container)):
+            self.notify(f"{ended}. {AFTER_THE_END}", severity="warning", timeout=8, markup=False)
+            return []
+        return pods
+
+    def running_pods(self) -> list[Pod]:
+        """The pods an action is about, if they run; else it is said that they do not."""
+        pods = self.living_pods()
+        if pods and pods[0].phase != "Running":
+            self.notify(f"{pods[0].name} does not run ({pods[0].status}).", severity="warning", markup=False)
+            return []
+        return pods
+
+    @work(group="actions")
+    async def copy_files(self, pod: Pod, container: str, *, fetch: bool) -> None:
+        """The dialog, until it is closed."""
+        act = fetch_from_pod if fetch else send_to_pod
+        await act(self, pod.namespace, pod.name, f"pod {pod.name}", container)
+
+    def action_editor(self) -> None:
+        """Ask, then open an editor in it."""
+        for pod in self.pods()[:1]:
+            self.open_editor(pod)
+
+    @work(group="actions")
+    async def open_editor(self, pod: Pod) -> None:
+        """The same as on its job's page: names for ssh are names of ranks."""
+        from screens.dialogs.editor import open_editor_in_rank
+
+        fleet = self.app.fleet
+        jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
+        found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
+        if jobset is None or not found or pod.phase != "Running":
+            self.notify(
+                f"{pod.name} is no running pod of a job, which ssh by name needs.", severity="warning", markup=False
+            )
+            return
+        with self.report_errors(f"No editor in {pod.name}"):
+            await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])
+
+    def action_delete_pods(self) -> None:
+        """Ask, then delete."""
+        pods = self.pods()
+        if pods:
+            self.delete(pods)
+
+    @work(group="actions")
+    async def delete(self, pods: list[Pod]) -> None:
+        """Delete these pods, if the answer is yes."""
+        question = f"Delete pod {pods[0].name}?" if len(pods) == 1 else f"Delete {len(pods)} pods?"
+        if not await self.app.push_screen_wait(Confirm(question, [*map(told, pods), *consequences(pods)])):
+            return
+        for pod in pods:
+            with self.report_errors(f"Could not delete {pod.name}"):
+                await self.session.delete_pod(pod.namespace, pod.name)
+                self.notify(f"Deleting {pod.name}.", timeout=3, markup=False)
+
+
+def told(pod: Pod) -> str:
+    """The pod as the question names it."""
+    on = f" on {pod.node}" if pod.node else ""
+    return f"{pod.namespace}/{pod.name}: {pod.status}{on}" + (f", {count(pod.gpus, 'GPU')}" if pod.gpus else "")
+
+
+def consequences(pods: list[Pod]) -> list[str]:
+    """What follows from deleting them."""
+    jobs = sorted({pod.jobset for pod in pods if pod.jobset and not pod.finished})
+    if jobs:
+        return [" ", f"{', '.join(jobs)} counts this as a failure and may restart all its pods."]
+    owned = sorted({f"{pod.owner_kind} {pod.owner_name}" for pod in pods if pod.owner_name and not pod.finished})
+    return [" ", f"{', '.join(owned)} makes a new one."] if owned else [" ", "Nothing makes a new one."]
+
+
+if TYPE_CHECKING:
+    Act = Callable[["LiveScreen", "JobLine", "Rank"], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RankAction:
+    """One action. Its function runs in a worker, so it may ask (`push_screen_wait`) and may take its time."""
+
+    name: str
+    key: str
+    title: str
+    """As the key line and the palette call it."""
+    tooltip: str
+    place: str
+    """ "module:function", imported when the key is pressed; the function takes the page, the job and the rank."""
+    changes: bool = False
+    """Whether it changes the cluster: gone in read-only mode."""
+    running: bool = True
+    """Whether the rank's pod has to run; else it is told why it does not, and the function is not called."""
+    alive: bool = False
+    """Whether the pod has to be there, or still to come, and not to have ended."""
+    show: bool = True
+    """Whether the key line tells it (the palette and the help always do)."""
+
+    @property
+    def action(self) -> str:
+        """As a binding names it."""
+        return f"on_rank('{self.name}')"
+
+    def refusal(self, rank: Rank) -> str:
+        """Why it cannot be done with that rank now; empty if it can."""
+        if not (self.running or self.alive):
+            return ""
+        if rank.pod is not None and rank.pod.ended_words():
+            code = f" ({rank.exit_code})" if rank.exit_code else ""
+            return f"Pod {rank.number} has ended: {rank.status}{code}. {AFTER_THE_END}"
+        if not self.running or rank.phase == "Running":
+            return ""
+        return rank_waits(rank.number, rank.pod)
+
+    async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+        """Do it."""
+        module, _, function = self.place.partition(":")
+        act: Act = getattr(import_module(module), function)
+        await act(screen, line, rank)
+
+
+RANK_ACTIONS: tuple[RankAction, ...] = (
+    RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.shell:shell_in_rank", changes=True),
+    RankAction(
+        "facts",
+        "i",
+        "Facts",
+        "What its container says: GPUs, disks, mounts, NCCL environment",
+        "screens.pages.facts:facts_of_rank",
+    ),
+    RankAction(
+        "code",
+        "v",
+        "VS Code",
+        "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
+        "screens.dialogs.editor:open_editor_in_rank",
+        changes=True,
+    ),
+    RankAction(
+        "forward",
+        "f",
+        "Forward",
+        "Ports of this machine that lead to the chosen pod, and follow it when it is replaced",
+        "screens.dialogs.forward:forward_rank",
+        running=False,
+        alive=True,
+    ),
+    RankAction(
+        "doctor",
+        "D",
+        "Doctor",
+        "Each step from your token to an editor in the chosen pod, and what fixes it",
+        "screens.dialogs.editor:diagnose_rank",
+        running=False,
+        show=False,
+    ),
+    RankAction(
+        "everywhere",
+        "exclamation_mark",
+        "Run in pods",
+        "A command in many pods at once, equal outputs together",
+        "screens.dialogs.run_in_ranks:run_in_ranks",
+        changes=True,
+        running=False,
+        show=False,
+    ),
+    RankAction(
+        "nccl",
+        "Q",
+        "NCCL test",
+        "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
+        "screens.dialogs.run_in_ranks:nccl_in_pod",
+        changes=True,
+        show=False,
+    ),
+    RankAction(
+        "fetch",
+        "u",
+        "Copy from",
+        "Copy a file or folder of the chosen pod to this machine",
+        "screens.dialogs.copy:fetch_from_rank",
+        show=False,
+    ),
+    RankAction(
+        "send",
+        "U",
+        "Copy to",
+        "Copy a file or folder of this machine to the chosen pod",
+        "screens.dialogs.copy:send_to_rank",
+        changes=True,
+        show=False,
+    ),
+)
+"""In the order of the key line."""

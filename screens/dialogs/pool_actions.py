@@ -1,0 +1,244 @@
+"""What can be done with a node pool at Google: another size, other limits, a report of a faulty host.
+
+What can be done with nodes: cordon and uncordon, each after a question that names them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from console.errors import BadInput
+from screens.base import LiveScreen
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.wording import count
+
+if TYPE_CHECKING:
+    from console.google.clusters import GkeOperation
+    from console.google.node_pools import PoolFacts
+    from console.kube.objects.node import Node
+
+
+class NodeActions(LiveScreen):
+    """A screen with nodes to choose from."""
+
+    CHANGES_CLUSTER = frozenset({"cordon", "uncordon"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("K", "cordon", "Cordon", key_display="K", id="nodes.cordon",
+                tooltip="No new pods here; what runs goes on. Asks first"),
+        Binding("U", "uncordon", "Uncordon", key_display="U", id="nodes.uncordon",
+                tooltip="Let pods come here again. Asks first"),
+        Binding("y", "yaml", "YAML", id="nodes.yaml", tooltip="The object as the API server has it"),
+        Binding("c", "copy", "Copy name", show=False, id="nodes.copy", tooltip="To the clipboard (OSC 52)"),
+    ]  # fmt: skip
+
+    @property
+    @abstractmethod
+    def node_names(self) -> list[str]:
+        """Names of the nodes an action is about, at this moment."""
+
+    def nodes(self) -> list[Node]:
+        """The nodes an action is about."""
+        nodes = self.app.fleet.nodes
+        return [nodes["", name] for name in self.node_names if ("", name) in nodes]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Cordon what is open, uncordon what is not."""
+        if action in {"cordon", "uncordon"} and not any(n.cordoned == (action == "uncordon") for n in self.nodes()):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_yaml(self) -> None:
+        """Open its YAML."""
+        for node in self.nodes()[:1]:
+            self.app.open_page("manifest", "Node", "", node.name)
+
+    def action_copy(self) -> None:
+        """Its name, to the clipboard."""
+        names = self.node_names
+        if names:
+            self.app.copy_to_clipboard("\n".join(names))
+            copied = names[0] if len(names) == 1 else count(len(names), "name")
+            self.notify(f"Copied {copied}.", timeout=2, markup=False)
+
+    def action_cordon(self) -> None:
+        """Ask, then cordon."""
+        self.set_cordon([node for node in self.nodes() if not node.cordoned], on=True)
+
+    def action_uncordon(self) -> None:
+        """Ask, then uncordon."""
+        self.set_cordon([node for node in self.nodes() if node.cordoned], on=False)
+
+    @work(group="actions")
+    async def set_cordon(self, nodes: list[Node], *, on: bool) -> None:
+        """Cordon or uncordon these nodes, if the answer is yes."""
+        verb = "Cordon" if on else "Uncordon"
+        title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
+        lines = [f"{node.name}: {self._held(node)}" for node in nodes]
+        lines += [" ", "No new pods come here; what runs goes on." if on else "New pods may come here again."]
+        if not await self.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
+            return
+        for node in nodes:
+            with self.report_errors(f"Could not {verb.lower()} {node.name}"):
+                await self.session.cordon(node.name, on=on)
+                self.notify(f"{node.name} is {'cordoned' if on else 'open'}.", timeout=3, markup=False)
+
+    def _held(self, node: Node) -> str:
+        used = self.app.fleet.gpus_used.get(node.name, 0)
+        return f"{used} of {count(node.gpus, 'GPU')} in use" if node.gpus else "no GPUs"
+
+
+class PoolSizes(LiveScreen):
+    """A screen with a pool to choose."""
+
+    CHANGES_CLUSTER = frozenset({"resize", "limits"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("R", "resize", "Resize", key_display="R", id="pool.resize",
+                tooltip="Another number of machines in this pool. Asks first"),
+        Binding("L", "limits", "Limits", key_display="L", id="pool.limits",
+                tooltip="Between which sizes the autoscaler keeps this pool. Asks first"),
+    ]  # fmt: skip
+
+    @property
+    @abstractmethod
+    def facts(self) -> PoolFacts | None:
+        """The pool as Google has it; None while that is not known."""
+
+    @abstractmethod
+    def look_again(self) -> None:
+        """Something was asked for: see at once what comes of it."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what Google would do: DWS sizes its pools itself, between their limits."""
+        facts = self.facts if action in {"resize", "limits"} else None
+        if action in {"resize", "limits"} and facts is None:
+            return False
+        if action == "resize" and facts and (facts.pool.queued or facts.pool.flex_start):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_resize(self) -> None:
+        """Ask how many, ask whether, then do it."""
+        if self.facts is not None:
+            self.resize(self.facts)
+
+    @work(group="actions")
+    async def resize(self, facts: PoolFacts) -> None:
+        """Another number of machines."""
+        name, zones = facts.pool.name, len(facts.pool.zones)
+        now = facts.target if facts.target is not None else facts.nodes
+        each = now // max(1, zones)
+        where = f" in each of its {zones} zones" if zones > 1 else ""
+        text = await self.app.push_screen_wait(
+            Prompt(f"How many machines is {name} to have{where}? It has {each} of them wanted now.", str(each))
+        )
+        if not text:
+            return
+        with self.report_errors(f"Could not resize {name}"):
+            if not text.isdecimal():
+                raise BadInput(f"{text!r} is no number of machines.", "Give a whole number, 0 or more.")
+            wanted = int(text)
+            if wanted == each:
+                self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
+                return
+            lines = [*facts.losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
+            lines += ["The reservation or the zone must have them: else it ends half-way."] if wanted > each else []
+            title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
+            if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
+                self._tell(await self.session.node_pools.resize(name, wanted))
+
+    def _autoscaled(self, facts: PoolFacts, wanted: int) -> list[str]:
+        if not facts.pool.autoscaling:
+            return []
+        outside = not facts.pool.least <= wanted <= facts.pool.most
+        words = f"Its autoscaler keeps it at {facts.limits} nodes"
+        return [f"{words}, and may change it again." if not outside else f"{words}: it would undo this."]
+
+    def action_limits(self) -> None:
+        """Ask for the limits, ask whether, then set them."""
+        if self.facts is not None:
+            self.limits(self.facts)
+
+    @work(group="actions")
+    async def limits(self, facts: PoolFacts) -> None:
+        """Other limits of autoscaling."""
+        name = facts.pool.name
+        now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
+        hint = "Two numbers, over all zones; 0 0 switches autoscaling off. Enter takes it, Esc cancels."
+        question = f"Between which sizes is the autoscaler to keep {name}?"
+        text = await self.app.push_screen_wait(Prompt(question, now, hint=hint))
+        if not text:
+            return
+        with self.report_errors(f"Could not set the limits of {name}"):
+            words = text.replace("to", " ").replace(",", " ").split()
+            if len(words) != 2 or not all(word.isdecimal() for word in words):
+                raise BadInput(f"{text!r} are no limits.", "Give two whole numbers, the smaller first: 2 8.")
+            least, most = int(words[0]), int(words[1])
+            title = f"Let the autoscaler keep {name} between {least} and {count(most, 'node')}?"
+            lines = ["Idle machines above the least go after ten minutes."]
+            if most == 0:
+                title, lines = f"Switch the autoscaler of {name} off?", ["The pool keeps the size it has."]
+            if await self.app.push_screen_wait(Confirm(title, lines, verb="Set", keep="Leave")):
+                self._tell(await self.session.node_pools.scale_between(name, least, most))
+
+    def _tell(self, operation: GkeOperation) -> None:
+        self.notify(f"Google has begun; a row here shows how far it is ({operation.name}).", timeout=4, markup=False)
+        self.look_again()
+
+
+class PoolActions(PoolSizes, NodeActions):
+    """A screen about one pool and its nodes."""
+
+    CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
+                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
+    ]  # fmt: skip
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Report only what Google would take."""
+        if action == "report" and (self.facts is None or not self._reportable()):
+            return False
+        return super().check_action(action, parameters)
+
+    def _reportable(self) -> list[Node]:
+        """The node under the cursor, where Google takes a report about it."""
+        if not self.app.connected:
+            return []
+        pools = self.session.node_pools
+        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
+
+    def action_report(self) -> None:
+        """Ask for the fault, then for the name, then report."""
+        for node in self._reportable():
+            self.report(node)
+
+    @work(group="actions")
+    async def report(self, node: Node) -> None:
+        """Report a host as faulty."""
+        from console.google.pool_changes import FAULTS
+
+        choices = [Choice(fault, words) for fault, words in FAULTS.items()]
+        fault = await self.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
+        if not fault:
+            return
+        pods = [pod for pod in self.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
+        question = (
+            f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
+            "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
+            f"minutes. The repair takes 3 to 14 days; Google takes only so many reports for a reservation."
+        )
+        typed = await self.app.push_screen_wait(
+            Prompt(question, hint="Type the node's name to report it; Esc cancels.")
+        )
+        if not typed:
+            return
+        with self.report_errors(f"Could not report {node.name}"):
+            if typed != node.name:
+                raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
+            await self.session.node_pools.report(node.name, fault)
+            self.notify(f"{node.name} is reported: {fault}. Its row shows how far it is.", timeout=5, markup=False)
+            self.look_again()

@@ -1,0 +1,211 @@
+"""What every dialog is: it is answered once.
+
+A question before something that cannot be undone: it names what goes, and what stays.
+
+A question whose answer is one line of text.
+
+A choice of one from a list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widgets import Button, Input, Static
+
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+
+class Question(ModalScreen[ScreenResultType]):
+    """A dialog, which takes only its first answer: a second one on its way would close the page behind it."""
+
+    _dismissed = False
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Close it with this answer."""
+        if self._dismissed:
+            return AwaitComplete()
+        self._dismissed = True
+        return super().dismiss(result)
+
+
+class Confirm(Question[bool]):
+    """Asks; the answer is whether to do it. Enter at once keeps everything as it is."""
+
+    DEFAULT_CSS = """
+    Confirm > Vertical {
+        width: auto; max-width: 90%; height: auto; max-height: 90%; min-width: 40;
+        background: $surface; border: round $error; padding: 1 2; border-title-color: $error;
+    }
+    Confirm Static { width: auto; max-width: 82vw; height: auto; }
+    Confirm .lines { height: auto; max-height: 12; overflow-y: auto; width: auto; }
+    Confirm Horizontal { height: auto; width: auto; margin-top: 1; }
+    Confirm Button { margin-right: 2; min-width: 12; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", id="confirm.yes"),
+        Binding("n,escape", "answer(False)", "No", id="confirm.no"),
+        Binding("left", "app.focus_previous", "Left", show=False),
+        Binding("right", "app.focus_next", "Right", show=False),
+    ]
+
+    def __init__(self, title: str, lines: Sequence[str] = (), *, verb: str = "Delete", keep: str = "Keep") -> None:
+        super().__init__()
+        self._question, self._lines, self._verb, self._keep = title, lines, verb, keep
+
+    def compose(self) -> ComposeResult:
+        """The question, what goes, and the two answers."""
+        with Vertical():
+            yield Static(self._question, markup=False, classes="question")
+            with Vertical(classes="lines"):
+                for line in self._lines:
+                    yield Static(line, markup=False)
+            with Horizontal():
+                yield Button(f"{self._keep} (n)", id="no", compact=True)
+                yield Button(f"{self._verb} (y)", id="yes", variant="error", compact=True)
+
+    def on_mount(self) -> None:
+        """The harmless answer is the one under Enter."""
+        self.query_one("#no").focus()
+
+    def action_answer(self, answer: bool) -> None:
+        """Give the answer."""
+        self.dismiss(answer)
+
+    @on(Button.Pressed)
+    def _press(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+
+class Prompt(Question[str | None]):
+    """Asks for a line; None if the person turned away."""
+
+    DEFAULT_CSS = """
+    Prompt > Vertical {
+        width: 70; max-width: 90%; height: auto; background: $surface; border: round $accent; padding: 1 2;
+    }
+    Prompt Input { border: none; height: 1; padding: 0; margin-top: 1; background: $panel; }
+    Prompt .hint { color: $ink-dim; margin-top: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "turn_away", "Cancel", id="prompt.cancel")]
+
+    def __init__(self, title: str, value: str = "", *, hint: str = "Enter takes it, Esc cancels.") -> None:
+        super().__init__()
+        self._question, self._value, self._hint = title, value, hint
+
+    def compose(self) -> ComposeResult:
+        """The question, the line, the hint."""
+        with Vertical():
+            yield Static(self._question, markup=False)
+            yield Input(self._value, compact=True)
+            yield Static(self._hint, markup=False, classes="hint")
+
+    def action_turn_away(self) -> None:
+        """No answer."""
+        self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _take(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One entry: what is given back, what is shown of it, and whether it is the present one."""
+
+    value: str
+    note: str = ""
+    present: bool = False
+
+
+class ChoiceTable(ResourceTable[Choice]):
+    """The entries."""
+
+    NOUN = "entry"
+    EMPTY = Notice("Nothing to choose from.")
+    COLUMNS: ClassVar = (
+        Column("", lambda each: Run("●" if each.present else "", "ok"), width=1),
+        Column("NAME", lambda each: each.value, least=20),
+        Column("", lambda each: Run(each.note, "dim"), fill=True, least=0),
+    )
+
+    def row_text(self, row: Choice) -> str:
+        """Name and note."""
+        return f"{row.value} {row.note}"
+
+
+class Pick(Question[str | None]):
+    """Type to narrow, Enter takes the row under the cursor; None if the person turned away."""
+
+    DEFAULT_CSS = """
+    Pick > Vertical { width: 90; max-width: 95%; height: 20; max-height: 90%; background: $surface;
+                      border: round $accent; border-title-color: $accent; padding: 0 1; }
+    Pick Input { border: none; height: 1; padding: 0 1; background: $panel; }
+    Pick ChoiceTable { background: $surface; }
+    Pick .hint { height: 1; color: $ink-dim; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "turn_away", "Cancel", id="pick.cancel"),
+        Binding("down", "step(1)", "Down", show=False, priority=True),
+        Binding("up", "step(-1)", "Up", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, choices: Sequence[Choice], *, free: bool = False) -> None:
+        super().__init__()
+        self._question, self._choices, self._free = title, choices, free
+
+    def compose(self) -> ComposeResult:
+        """A line to type in over the entries."""
+        with Vertical() as box:
+            box.border_title = Content(self._question)
+            yield Input(placeholder="type to narrow" + (", or a name of your own" if self._free else ""), compact=True)
+            yield ChoiceTable()
+            yield Static("Enter takes it, Esc cancels.", classes="hint")
+
+    def on_mount(self) -> None:
+        """Show the entries, the present one under the cursor."""
+        table = self.query_one(ChoiceTable)
+        table.show_rows({(each.value,): each for each in self._choices}, None)
+        table.show_trouble(ChoiceTable.EMPTY)
+        present = next((each for each in self._choices if each.present), None)
+        if present:
+            self.call_after_refresh(table.move_to, (present.value,))
+
+    def action_step(self, lines: int) -> None:
+        """Move in the list while typing."""
+        self.query_one(ChoiceTable).action_step(lines)
+
+    def action_turn_away(self) -> None:
+        """No answer."""
+        self.dismiss(None)
+
+    @on(Input.Changed)
+    def _narrow(self, event: Input.Changed) -> None:
+        self.query_one(ChoiceTable).filter_by(event.value)
+
+    @on(Input.Submitted)
+    def _take(self, event: Input.Submitted) -> None:
+        row = self.query_one(ChoiceTable).row
+        if row is not None:
+            self.dismiss(row.value)
+        elif self._free and event.value.strip():
+            self.dismiss(event.value.strip())
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        self.dismiss(event.key[0])

@@ -1,0 +1,281 @@
+"""A command in many pods of a job, and a short NCCL test in one, from the job's page.
+
+A command in many ranks at once: equal outputs stand together, and who says something else stands out.
+
+A quick NCCL test inside a pod: asked for once, then its table grows row by row.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, grouped, parse_ranks, worst
+from console.errors import ConsoleError
+from console.metrics.nccl.history import MeasuredTest
+from console.scheduling.ranks import ranges, ranks
+from screens.dialogs.question import Question
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.output_text import RULE, OutputText
+from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Run, count, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from textual.app import ComposeResult
+
+    from console.metrics.nccl.results import NcclTest
+    from console.scheduling.ranks import Rank
+    from screens.base import LiveScreen
+    from screens.widgets.job_line import JobLine
+
+
+if TYPE_CHECKING:
+    Perform = Callable[[Sequence[int], Sequence[str], Callable[[RankOutput], None]], Awaitable[object]]
+
+
+def group_lines(group: OutputGroup) -> list[str]:
+    """A heading with the ranks, and what they said."""
+    glyph = "✗" if group.code else "≠" if group.odd else "●"
+    ended = f", exit code {group.code}" if group.code else ""
+    lines = group.said.splitlines()
+    if len(lines) <= 1:
+        return [f"{RULE}{glyph} {group.words}{ended}: {lines[0] if lines else '(no output)'}"]
+    return [f"{RULE}{glyph} {group.words}{ended}", *(f"   {line}" for line in lines)]
+
+
+class Everywhere(Question[None]):
+    """Asks for a command and for ranks, runs it, shows what came; again with another command until it is closed."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Everywhere > Vertical { width: 94%; max-width: 140; height: 90%; background: $surface; border: round $accent;
+                            border-title-color: $accent; padding: 0 1; }
+    Everywhere Horizontal { height: 1; }
+    Everywhere Horizontal Static { width: 10; color: $ink-head; }
+    Everywhere Input { border: none; height: 1; padding: 0 1; background: $panel; width: 1fr; }
+    Everywhere SentenceLine { margin: 1 0 0 0; padding: 0; }
+    Everywhere OutputText { background: $surface; }
+    Everywhere .keys { height: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Stop or close", id="everywhere.leave"),
+        Binding("pagedown", "page(1)", "Down", show=False, priority=True),
+        Binding("pageup", "page(-1)", "Up", show=False, priority=True),
+    ]
+    command = getters.query_one("#command", Input)
+    ranks = getters.query_one("#ranks", Input)
+    status = getters.query_one(SentenceLine)
+    output = getters.query_one(OutputText)
+
+    def __init__(self, job: str, known: Sequence[int], perform: Perform) -> None:
+        super().__init__()
+        self._job, self._known, self._do = job, tuple(known), perform
+        self._ended: list[RankOutput] = []
+        self._busy = False
+
+    def compose(self) -> ComposeResult:
+        """Two lines to type in, what came, the keys."""
+        with Vertical() as box:
+            box.border_title = Content(f"Run in pods of {self._job}")
+            with Horizontal():
+                yield Static("Command")
+                yield Input(
+                    placeholder="for the shell of each pod, such as nvidia-smi -L | wc -l", compact=True, id="command"
+                )
+            with Horizontal():
+                yield Static("Pods")
+                yield Input(ranges(self._known), compact=True, id="ranks")
+            yield SentenceLine()
+            yield OutputText()
+            yield Static(
+                "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops what runs, then closes", classes="keys", markup=False
+            )
+
+    def on_mount(self) -> None:
+        """The command first."""
+        self.command.focus()
+
+    def action_page(self, way: int) -> None:
+        """Read on while the command line has the keys."""
+        self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
+
+    def action_leave(self) -> None:
+        """Stop waiting for what runs, or close."""
+        if self._busy:
+            self.workers.cancel_group(self, "everywhere")
+            self._busy = False
+            self._say("waits", f"Stopped waiting; {self._answered()}. It may still run in the others.")
+        else:
+            self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _submit(self) -> None:
+        text = self.command.value.strip()
+        if not text:
+            self._say("waits", "No command was given.")
+            self.command.focus()
+            return
+        try:
+            wanted = parse_ranks(self.ranks.value, self._known)
+        except ConsoleError as error:
+            self._say("bad", str(error))
+            self.ranks.focus()
+            return
+        self._ended = []
+        self.output.show("")
+        self._run(wanted, text)
+
+    @work(group="everywhere", exclusive=True)
+    async def _run(self, ranks: tuple[int, ...], text: str) -> None:
+        self._busy = True
+        self._wanted = len(ranks)
+        self._say("dim", f"{self._answered()}…")
+        try:
+            await self._do(ranks, ("sh", "-c", text), self._take)
+        except ConsoleError as error:
+            self._say("bad", str(error))
+        else:
+            code = worst(self._ended)
+            self._say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
+        self._busy = False
+
+    def _take(self, output: RankOutput) -> None:
+        self._ended.append(output)
+        self._say("dim", f"{self._answered()}…")
+        self.output.show("\n".join(line for group in grouped(self._ended) for line in group_lines(group)))
+
+    def _answered(self) -> str:
+        kinds = len(grouped(self._ended))
+        same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
+        return f"{len(self._ended)} of {count(self._wanted, 'pod')} answered{same if len(self._ended) > 1 else ''}"
+
+    def _say(self, ink: str, words: str) -> None:
+        glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
+        self.status.runs = (Run(glyph, ink), Run(words, "" if ink in ("ok", "dim") else ink))
+
+
+if TYPE_CHECKING:
+    RunTest = Callable[[Callable[[MeasuredTest], None], Callable[[str], None]], Awaitable[None]]
+
+
+class QuickNccl(Question[None]):
+    """Runs the test when it is told to; again until it is closed."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    QuickNccl > Vertical { width: 94%; max-width: 140; height: 90%; background: $surface; border: round $accent;
+                           border-title-color: $accent; padding: 0 1; }
+    QuickNccl SentenceLine { margin: 0 0 1 0; padding: 0; }
+    QuickNccl .keys { height: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "measure", "Run", id="quicknccl.run", priority=True),
+        Binding("escape", "leave", "Stop or close", id="quicknccl.leave"),
+    ]
+    panel = getters.query_one(NcclPanel)
+    status = getters.query_one(SentenceLine)
+
+    def __init__(self, title: str, sizes: str, perform: RunTest) -> None:
+        super().__init__()
+        self._title, self._sizes, self._do = title, sizes, perform
+        self._busy = False
+        self._complaint = ""
+        """What it last said beside its table."""
+
+    def compose(self) -> ComposeResult:
+        """What it will do or does, the table, the keys."""
+        with Vertical() as box:
+            box.border_title = Content(self._title)
+            yield SentenceLine()
+            yield NcclPanel()
+            yield Static("⏎ runs   esc stops waiting, then closes", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Say what it costs, before it is run."""
+        self.panel.waiting = "No row yet."
+        self._say(
+            "waits", f"all_reduce_perf of {self._sizes} on all GPUs of the pod, which slows down what runs there."
+        )
+        self.panel.table.focus()
+
+    def action_measure(self) -> None:
+        """Run it, unless it runs."""
+        if not self._busy:
+            self._busy = True
+            self._say("dim", "It runs…")
+            self._measure()
+
+    @work(group="quick-nccl", exclusive=True)
+    async def _measure(self) -> None:
+        try:
+            await self._do(self._take, self._hear)
+        except ConsoleError as error:
+            self._say("bad", " ".join(filter(None, (error.message, error.hint))))
+        else:
+            test = self.panel.test
+            average = test.avg_busbw if test else None
+            bad = test is None or test.ok is False
+            words = "Done" if average is None else f"Done: average {average:,.1f} GB/s"
+            told = f"{words}; values are wrong." if bad and test else f"{words}."
+            self._say("bad" if bad else "ok", f"{told} {self._complaint}".rstrip())
+        self._busy = False
+
+    def _take(self, test: MeasuredTest) -> None:
+        self.panel.measured = (test,)
+
+    def _hear(self, text: str) -> None:
+        self._complaint = one_line(text.strip().rpartition("\n")[2])
+
+    def action_leave(self) -> None:
+        """Stop waiting for it, or close."""
+        if self._busy:
+            self.workers.cancel_group(self, "quick-nccl")
+            self._busy = False
+            self._say("waits", "Stopped waiting; it may still run there.")
+        else:
+            self.dismiss(None)
+
+    def _say(self, ink: str, words: str) -> None:
+        glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
+        self.status.runs = (Run(glyph, ink), Run(words, "" if ink in ("ok", "dim") else ink))
+
+
+async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """Opens the dialog; which pod fills a rank is looked up when the command is run."""
+    jobset = line.jobset
+
+    async def perform(numbers: Sequence[int], argv: Sequence[str], ended: Callable[[RankOutput], None]) -> None:
+        fleet = screen.app.fleet
+        found = fleet.jobsets.get((jobset.namespace, jobset.name), jobset)
+        chosen = [each for each in ranks(found, fleet) if each.number in set(numbers)]
+        await screen.session.inside.everywhere(chosen, argv, ended=ended)
+
+    await screen.app.push_screen_wait(Everywhere(jobset.name, [each.number for each in line.ranks], perform))
+
+
+async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """Open the dialog; the pod is the one that was chosen."""
+    jobset, pod, test = line.jobset, rank.pod, QuickTest()
+    assert pod is not None
+    node = screen.app.fleet.nodes.get(("", pod.node))
+
+    async def perform(take: Callable[[MeasuredTest], None], complain: Callable[[str], None]) -> None:
+        def heard(channel: int, data: bytes) -> None:
+            if channel == 2:
+                complain(data.decode(errors="replace"))
+
+        def grown(test: NcclTest) -> None:
+            nodes, accelerator = (pod.node,), node.accelerator if node else ""
+            job, space, number = jobset.name, jobset.namespace, rank.number
+            take(MeasuredTest(test, job, space, rank=number, at=time.time(), nodes=nodes, accelerator=accelerator))
+
+        await screen.session.inside.quick_nccl(pod, test, heard=heard, grown=grown, limit=120.0)
+
+    title = f"NCCL test in pod {rank.number} of {jobset.name}"
+    await screen.app.push_screen_wait(QuickNccl(title, f"{test.first} to {test.last}", perform))

@@ -1,0 +1,84 @@
+"""Writing the lines of a log to a file of the person's choice.
+
+Writing what a panel shows to a file of the person's choice: a table, an object, or a picture, by its ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput
+from screens.dialogs.question import Prompt
+from screens.wording import count, whole_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.logs.text import Text
+    from screens.base import LiveScreen
+
+
+PAGE = 5000
+
+
+async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
+    """Asks where to, then writes what is shown; to be run in a worker."""
+    place = await screen.app.push_screen_wait(Prompt("Save the lines that are shown to", f"{name}.log"))
+    if not place:
+        return
+    with screen.report_errors("The log is not saved"):
+        number = await asyncio.to_thread(write_lines, text, place)
+        screen.notify(f"{count(number, 'line')} in {whole_path(place)}.", title="Saved", markup=False)
+
+
+def write_lines(text: Text, place: str) -> int:
+    """All lines of the text into a new file that only its owner may read; how many. BadInput: no lines, or no file."""
+    if not len(text):
+        raise BadInput("There are no lines to save.", "Wait for some, or end the filter with esc.")
+    file = Path(place).expanduser()
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as out:
+            total = len(text)
+            for start in range(0, total, PAGE):
+                for row in text.page(start, min(total, start + PAGE)):
+                    out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
+    except FileExistsError as error:
+        raise BadInput(f"{file} is there already.", "Choose another name.") from error
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
+    return total
+
+
+KINDS = ("csv", "json", "svg")
+
+
+async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str]) -> None:
+    """Asks where to and writes there what `text` gives for that kind of file; to be run in a worker."""
+    place = await screen.app.push_screen_wait(
+        Prompt("Save as", name, hint="The ending says what it becomes: .csv, .json or .svg. Esc cancels.")
+    )
+    if not place:
+        return
+    with screen.report_errors("Nothing is saved"):
+        await asyncio.to_thread(write_export, place, text)
+        screen.notify(f"{whole_path(place)} is written.", title="Saved", markup=False)
+
+
+def write_export(place: str, text: Callable[[str], str]) -> None:
+    """A new file that only its owner may read. BadInput for another ending, and if it cannot be made."""
+    file = Path(place).expanduser()
+    kind = file.suffix.lower().removeprefix(".")
+    if kind not in KINDS:
+        raise BadInput(f"{file.name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise BadInput(f"{file} is there already.", "Choose another name.") from error
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
+    with os.fdopen(fd, "w", encoding="utf-8") as out:
+        out.write(text(kind))

@@ -1,0 +1,184 @@
+"""Screens of what Google tells when it is asked, not with every picture of the cluster.
+
+Screens that need Google alone: they work without a cluster too, by the login, in a project and region one names.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ApiDisabled, BadInput
+from screens.base import LiveScreen
+from screens.dialogs.question import Confirm, Prompt
+from screens.widgets.bars import SummaryLine
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from console.errors import ConsoleError
+
+
+ASKING = (Run("◐ ", "waits"), Run("asking Google …", "dim"))
+
+
+class AskingScreen(LiveScreen):
+    """Asks when it is opened, and again by a key."""
+
+    summary = getters.query_one(SummaryLine)
+
+    @abstractmethod
+    def read(self) -> object:
+        """Ask, in a worker."""
+
+    def on_mount(self) -> None:
+        """Ask at once."""
+        self.summary.runs = ASKING
+        self.read()
+
+    def _trouble_changed(self) -> None:
+        super()._trouble_changed()
+        if self.app.trouble and not self.app.connected:
+            self.summary.runs = ()
+
+    def action_read(self) -> None:
+        """Ask now."""
+        self.read()
+
+
+USUAL_REGION = "us-central1"
+"""What is offered where no region is known: the documents' own."""
+
+
+class InGoogleScreen(LiveScreen):
+    """Asks `app.google`; what needs a cluster says so while there is none."""
+
+    NEEDS_CLUSTER: ClassVar[frozenset[str]] = frozenset()
+    """Actions that have no meaning without a cluster."""
+
+    _without: bool | None = None
+
+    def read(self) -> object:
+        """Ask again, in a worker, where what is shown was asked for."""
+        return None
+
+    def _trouble_changed(self) -> None:
+        """That no cluster is connected is no trouble here."""
+        was, self._without = self._without, self.app.without_cluster
+        if not self._without:
+            super()._trouble_changed()
+            return
+        self._show_title()
+        if was is False:
+            self.read()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """No key for what needs a cluster while there is none."""
+        if action in self.NEEDS_CLUSTER and self.app.without_cluster:
+            return False
+        return super().check_action(action, parameters)
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a key that needs a cluster does nothing without one."""
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if binding.action in self.NEEDS_CLUSTER and self.app.without_cluster:
+                event.stop()
+                self.tell_what_needs_a_cluster(binding.description)
+
+    def tell_what_needs_a_cluster(self, what: str) -> None:
+        """A word of the keys, such as "Launch with it"."""
+        self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4,
+                    markup=False)  # fmt: skip
+
+
+class PlacedScreen(InGoogleScreen):
+    """Shows what is in one project and region: the cluster's, or without one those that are named."""
+
+    CHANGES_CLUSTER = frozenset({"enable"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "where", "Project, region", id="google.where",
+                tooltip="Another project and region, while no cluster is connected"),
+        Binding("e", "enable", "Enable service", id="google.enable",
+                tooltip="Enable the service of Google's that did not answer; asks first"),
+    ]  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._disabled: dict[str, str] = {}
+        """Services that are not enabled, and what they would tell."""
+
+    def heard(self, about: str, error: ConsoleError | None = None) -> None:
+        """How asking for one kind of things went: a service that is not enabled can be."""
+        self._disabled = {service: kind for service, kind in self._disabled.items() if kind != about}
+        if isinstance(error, ApiDisabled):
+            self._disabled[error.service] = about
+        self.refresh_bindings()
+
+    def hint_of(self, error: ConsoleError) -> str:
+        """What to do about it, with the keys of this screen."""
+        if isinstance(error, ApiDisabled):
+            return error.hint if self.app.settings.read_only else "e enables it."
+        return error.hint
+
+    def place_words(self) -> list[Run]:
+        """What is said beside the project while no cluster is connected."""
+        if not self.app.without_cluster:
+            return []
+        return [Run("   no cluster: a launch needs one (ctrl+g)", "waits")]
+
+    async def placed(self, *, region: bool) -> bool:
+        """Whether it is known where to look; asks for what neither a cluster nor the login tells."""
+        if not self.app.without_cluster:
+            return True
+        cloud = self.app.google.cloud
+        if await cloud.usual_project() and (cloud.region or not region):
+            return True
+        return await self._ask()
+
+    async def _ask(self) -> bool:
+        cloud = self.app.google.cloud
+        usual = f"{await cloud.usual_project()}/{cloud.region or USUAL_REGION}"
+        hint = "PROJECT/REGION, as in my-project/us-central1. Esc cancels."
+        typed = await self.app.push_screen_wait(Prompt("In which project and region?", usual, hint=hint))
+        if typed is None:
+            return False
+        project, _, where = typed.replace(" ", "").partition("/")
+        if not project or not where:
+            raise BadInput(f"{typed or 'Nothing'} names no project and region.", "w asks again: PROJECT/REGION.")
+        cloud.project, cloud.region = project, where
+        return True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A place where none is given by a cluster; a service where one is not enabled."""
+        if action == "where" and not self.app.without_cluster:
+            return False
+        if action == "enable" and not self._disabled:
+            return False
+        return super().check_action(action, parameters)
+
+    @work(group="actions", exclusive=True)
+    async def action_where(self) -> None:
+        """Ask, then look there."""
+        with self.report_errors("Nowhere to look"):
+            if await self._ask():
+                self.read()
+
+    @work(group="actions", exclusive=True)
+    async def action_enable(self) -> None:
+        """Ask, then enable."""
+        service = next(iter(self._disabled), "")
+        with self.report_errors(f"Could not enable {service}"):
+            cloud = self.app.google.cloud
+            project = await cloud.usual_project()
+            question = Confirm(f"Enable {service} in project {project}?", ["It may cost money once it is used."],
+                               verb="Enable", keep="Leave")  # fmt: skip
+            if not await self.app.push_screen_wait(question):
+                return
+            self.notify(f"{service} is being enabled; that takes half a minute.", timeout=4, markup=False)
+            await cloud.enable_service(project, service)
+            self.notify(f"{service} is enabled in {project}.", timeout=4, markup=False)
+            self.read()

@@ -1,0 +1,60 @@
+"""What was reported of a job, its Jobs, its pods and its Workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import getters, on
+
+from screens.job_tabs.tab import JobTab
+from screens.widgets.job_line import events_of
+from screens.widgets.table.events import EventTable
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from screens.widgets.job_line import JobLine
+
+
+def show_event(tab: JobTab, event: EventTable.Opened) -> None:
+    """The whole message of the event that was opened, in the corner."""
+    found = event.table.listing.rows.get(event.key)
+    if found is not None:
+        tab.notify(found.message, title=f"{found.reason}: {found.kind} {found.object_name}", markup=False)
+
+
+class EventsTab(JobTab):
+    """All events, newest first; Enter shows the whole message."""
+
+    NAME = "events"
+    KEY = "e"
+    TITLE = "Events"
+
+    table = getters.query_one(EventTable)
+
+    def compose(self) -> ComposeResult:
+        """The table."""
+        yield EventTable()
+
+    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+        """How many there are."""
+        number = len(events_of(line)) if line else 0
+        self.note = f"{number}" if number else ""
+
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        """All of them."""
+        if line is not None:
+            self.table.show_rows(events_of(line), fleet.links.get("events"))
+
+    @property
+    def keys_to(self) -> Widget:
+        """The table."""
+        return self.table
+
+    @on(EventTable.Opened, "EventTable")
+    def open_event(self, event: EventTable.Opened) -> None:
+        """Enter on an event shows its whole message."""
+        event.stop()
+        show_event(self, event)

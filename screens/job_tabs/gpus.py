@@ -1,0 +1,295 @@
+"""The GPUs of all ranks, live: utilization, memory, power, temperature, clock, ECC.
+
+The GPUs of a job as a heat map: a row for each rank, a cell for each GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.metrics.alarm_sources import faults
+from console.metrics.gpu import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard, added
+from screens.job_tabs.tab import JobTab
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from console.metrics.gpu import Gpu, Metric, RankGpus, Source
+    from screens.widgets.job_line import JobLine
+    from screens.widgets.table.table import RowKey
+    from screens.wording import Cell
+
+
+BARS = "▁▂▃▄▅▆▇█"
+USUAL = 8
+"""Columns of GPUs at least: an A4 machine has eight."""
+_CELL = 6
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One rank, and against what its GPUs are held."""
+
+    gpus: RankGpus
+    metric: Metric
+    middle: float | None
+    """The middle of all GPUs."""
+    odd: float
+    """How far from it a GPU stands out."""
+
+    def gpu(self, index: int) -> Gpu | None:
+        """The GPU in that column."""
+        return next((each for each in self.gpus.gpus if each.index == index), None)
+
+    def stands_out(self, gpu: Gpu) -> bool:
+        """Whether it is far from the others on the bad side."""
+        value = self.metric.value(gpu)
+        if value is None or self.middle is None:
+            return False
+        return (self.middle - value if self.metric.low_is_bad else value - self.middle) > self.odd
+
+
+def gpu_cell(row: GpuRow, index: int) -> Cell:
+    """A bar and a number: ✗ a fault, ▼ and ▲ far from the others."""
+    gpu = row.gpu(index)
+    if gpu is None:
+        return ""
+    value, share = row.metric.value(gpu), row.metric.share(gpu)
+    number = "─" if value is None else f"{value:.0f}"
+    if gpu.faults:
+        return [Run("✗", "bad"), Run(f"{number:>{_CELL - 2}}", "bad")]
+    if share is None:
+        return Run(f"{number:>{_CELL - 1}}", "dim")
+    bar = BARS[min(len(BARS) - 1, int(share * len(BARS)))]
+    if row.stands_out(gpu):
+        return [Run("▼" if row.metric.low_is_bad else "▲", "waits"), Run(f"{number:>{_CELL - 2}}", "waits")]
+    ink = _ink(share, low_is_bad=row.metric.low_is_bad)
+    return [Run(bar, ink), Run(f"{number:>{_CELL - 2}}", ink if ink == "bad" else "")]
+
+
+def _ink(share: float, *, low_is_bad: bool) -> str:
+    if low_is_bad:
+        return "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
+    return "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
+
+
+def _column(index: int) -> Column[GpuRow]:
+    cell: Callable[[GpuRow], Cell] = lambda row: gpu_cell(row, index)  # noqa: E731
+    return Column(f"GPU {index}", cell, width=_CELL, right=True)
+
+
+def _rdma(row: GpuRow) -> Cell:
+    """What goes over all network cards of a pod."""
+    links = row.gpus.rdma
+    received, sent = added([each.received for each in links]), added([each.sent for each in links])
+    if received is None or sent is None:
+        return Run("not known" if row.gpus.gpus else "", "faint")
+    return f"{received / 1e9:.1f} {sent / 1e9:6.1f}"
+
+
+def columns(gpus: int) -> Sequence[Column[GpuRow]]:
+    """Columns for that many GPUs a rank."""
+    return (
+        Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
+        *(_column(index) for index in range(gpus)),
+        Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
+        Column("NODE", lambda row: Run(row.gpus.node, "dim"), least=8, most=48, drop=2, sort=lambda row: row.gpus.node),
+        Column("", lambda row: Run(row.gpus.problem, "waits") if row.gpus.problem else "", fill=True, least=0, drop=1),
+    )
+
+
+class GpuTable(ResourceTable[GpuRow]):
+    """The ranks, those that stand out first."""
+
+    NOUN = "pod"
+    EMPTY = Notice("No GPU has been read yet.", "Each pod's nvidia-smi is asked every two seconds.")
+    _gpus = 0
+
+    def fit_gpus(self, gpus: int) -> None:
+        """As many columns as the rank with the most GPUs needs."""
+        if gpus != self._gpus:
+            self._gpus = gpus
+            self.set_columns(columns(max(USUAL, gpus)))
+
+    def on_mount(self) -> None:
+        """The usual columns."""
+        self.fit_gpus(USUAL)
+
+    def row_text(self, row: GpuRow) -> str:
+        """Rank, node, faults."""
+        faults = " ".join(word for gpu in row.gpus.gpus for word in gpu.faults)
+        return f"pod {row.gpus.rank} {row.gpus.pod} {row.gpus.node} {row.gpus.problem} {faults}"
+
+
+class GpusTab(JobTab):
+    """Reads the GPUs while it is in front, and only then."""
+
+    NAME = "gpus"
+    KEY = "h"
+    TITLE = "GPUs"
+    DEFAULT_CSS: ClassVar[str] = """
+    GpusTab {
+        GpuTable { height: 1fr; }
+        #gpu { height: auto; max-height: 4; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "metric(1)", "Metric", id="gpus.metric",
+                tooltip="Utilization, memory, power, temperature, clock, NVLink, ECC in turn"),
+        Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
+        Binding("d", "source", "Source", id="gpus.source",
+                tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods"),
+    ]  # fmt: skip
+
+    table = getters.query_one(GpuTable)
+    about = getters.query_one("#about", SentenceLine)
+    board = GpuBoard()
+    _place = 0
+    source: Source = ""
+    _reading = False
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        super().__init__(key)
+        self._foremost = Foremost()
+
+    def compose(self) -> ComposeResult:
+        """What all of it comes to, the heat map, the rank under the cursor."""
+        yield SentenceLine(id="about")
+        yield GpuTable()
+        yield SentenceLine(id="gpu")
+
+    @property
+    def keys_to(self) -> Widget:
+        """The table."""
+        return self.table
+
+    def opened(self) -> None:
+        """Begin to read."""
+        if not self._reading:
+            self._reading = True
+            self._read()
+
+    def connected_anew(self) -> None:
+        """Read on."""
+        if self.is_open:
+            self._reading = True
+            self._read()
+
+    def go(self) -> None:
+        """Nobody looks: the streams end."""
+        super().go()
+        self.workers.cancel_group(self, "gpus")
+        self._reading = False
+
+    @work(group="gpus", exclusive=True)
+    async def _read(self) -> None:
+        with self.live.report_errors(f"The GPUs of {self.key[1]} cannot be read"):
+            async with aclosing(self.live.session.gpus.watch(*self.key, source=self.source)) as boards:
+                async for board in boards:
+                    self.board = board
+                    self._show()
+        self._reading = False
+
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        """Readings grow old."""
+        self._show()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The other source only where there is one."""
+        if action == "source":
+            return bool(self._exporter()) and not self.live.app.settings.read_only
+        return super().check_action(action, parameters)
+
+    def _exporter(self) -> str:
+        if self.fleet is None or self.key not in self.fleet.jobsets or not self.live.app.connected:
+            return ""
+        return self.live.session.gpus.exporter_of(*self.key)
+
+    def action_source(self) -> None:
+        """The other one of the two."""
+        self.source = SMI if self.source == DCGM else DCGM
+        self.board = GpuBoard()
+        self._reading = True
+        self._read()
+        self._show()
+
+    def action_metric(self, step: int) -> None:
+        """The next thing that is measured."""
+        self._place = (self._place + step) % len(METRICS)
+        self._show()
+
+    @property
+    def fault(self) -> str:
+        """The GPUs with faults."""
+        return "; ".join(faults(self.board)[:2])
+
+    def _show(self) -> None:
+        what, board = METRICS[self._place], self.board
+        middle = board.median(what)
+        ranks = {rank.rank: rank for rank in board.ranks}
+        rows: dict[RowKey, GpuRow] = {
+            (str(number),): GpuRow(ranks[number], what, middle, board.odd(what))
+            for number in self._foremost.order(board, what)
+        }
+        self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.every), default=USUAL))
+        self.table.show_rows(rows)
+        faulty = sum(bool(gpu.faults) for _, gpu in board.every)
+        self.note = f"✗ {faulty}" if faulty else ""
+        unit = f" in {what.unit}" if what.unit else ""
+        scale = f"▁ {what.least:.0f} … █ {what.most:.0f}, ▼ ▲ far from the others, ✗ a fault"
+        self.about.runs = (
+            Run(f"{what.title}{unit}", "strong"), Run(f"  {board.words}"), Run(f"  {scale}", "dim"),
+        )  # fmt: skip
+        self._tell_row()
+
+    @on(GpuTable.Highlighted, "GpuTable")
+    def choose(self, event: GpuTable.Highlighted) -> None:
+        """The rank under the cursor is the one actions are about."""
+        event.stop()
+        if event.key is not None and self.is_open:
+            self.post_message(self.Chosen(int(event.key[0])))
+        self._tell_row()
+
+    @on(GpuTable.Opened, "GpuTable")
+    def open_rank(self, event: GpuTable.Opened) -> None:
+        """Enter on a rank is its log."""
+        event.stop()
+        self.post_message(self.Chosen(int(event.key[0]), "log"))
+
+    def _tell_row(self) -> None:
+        row = self.table.row
+        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, time.time())) if row else ()
+
+
+def row_words(rank: RankGpus, now: float) -> list[Run]:
+    """One rank in words: what its worst GPU shows in everything that is measured."""
+    runs = [Run(f"pod {rank.rank}", "strong"), Run(f"  {rank.node}", "dim")]
+    if rank.problem:
+        return [*runs, Run(f"  {rank.problem}", "waits")]
+    for gpu in rank.gpus:
+        if gpu.faults:
+            runs.append(Run(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
+    for what in METRICS:
+        values = [value for gpu in rank.gpus if (value := what.value(gpu)) is not None]
+        if values:
+            low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+            span = low if low == high else f"{low}–{high}"
+            runs.append(Run(f"  {what.title.lower()} {span} {what.unit}"))
+    if rank.at and now - rank.at > STALE:
+        runs.append(Run(f"  read {now - rank.at:.0f} s ago", "waits"))
+    return [*runs, Run(f"  {rank.source}", "dim")]

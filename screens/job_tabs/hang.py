@@ -1,0 +1,284 @@
+"""The X-ray of a job that hangs: who is not where the others are, why, and what to do; one key."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from console.hang.words import STACKS, member_lines, pod_lines
+from console.scheduling.ranks import process_words, ranges
+from screens import wording
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.job_tabs.tab import JobTab
+from screens.widgets.output_text import RULE, OutputText
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import EXTRA, Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.hang.report import HangGroup, HangReport, Traced
+    from screens.widgets.table.table import RowKey
+
+FLAME = 10.0
+"""Seconds of a flame graph."""
+
+
+class GroupTable(ResourceTable["HangGroup"]):
+    """Processes at the same place, those for whom the others wait first."""
+
+    NOUN = "group"
+    EMPTY = Notice("Nothing has been looked into yet.", "H asks every process of the job where it is.")
+    COLUMNS: ClassVar = (
+        Column("", lambda group: Run("✗", "bad") if group.suspect else Run("●", "ok"), width=1),
+        Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
+        Column("WHERE", lambda group: Run(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
+        Column("RANKS", lambda group: ranges(group.ranks), least=8, most=40),
+        Column("PODS", lambda group: ranges({each.pod_rank for each in group.members}), least=4, most=16),
+        Column("NODE", lambda group: group.place, least=10, most=40, tail=True),
+        Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
+    )
+
+    def row_text(self, row: HangGroup) -> str:
+        """Place, ranks and all calls of their stacks, so that the filter finds what py-spy printed."""
+        calls = {
+            frame.function
+            for each in row.members
+            for thread in (each.stacks.threads if each.stacks else ())
+            for frame in thread.frames
+        }
+        return f"{row.doing} {row.label} {row.who} {' '.join(calls)}"
+
+
+def _call(group: HangGroup) -> Run:
+    if group.members[0].program:
+        return Run(group.members[0].command, "dim")
+    frame = group.members[0].where.frame
+    return Run(f"{frame.function} {frame.file}{f':{frame.line}' if frame.line else ''}" if frame else "─", "dim")
+
+
+class HangTab(JobTab):
+    """Looks when it is opened, and again by its key."""
+
+    NAME = "hang"
+    KEY = "H"
+    TITLE = "Hang"
+    DEFAULT_CSS: ClassVar[str] = """
+    HangTab {
+        #verdict { height: auto; max-height: 3; padding: 0 1; text-style: bold; }
+        #advice { height: auto; max-height: 3; }
+        #more { height: auto; max-height: 2; }
+        GroupTable { height: auto; min-height: 3; max-height: 35%; margin: 1 0; }
+        OutputText { height: 1fr; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("H", "look", "Look again", id="hang.look", tooltip="Ask all processes anew where they are"),
+        Binding("F", "record", "Flame graph", id="hang.record",
+                tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
+        Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),
+        Binding("I", "install", "Install py-spy", id="hang.install", tooltip="By pip, where it is missing; asks first"),
+    ]  # fmt: skip
+
+    verdict = getters.query_one("#verdict", SentenceLine)
+    advice = getters.query_one("#advice", SentenceLine)
+    more = getters.query_one("#more", SentenceLine)
+    table = getters.query_one(GroupTable)
+    text = getters.query_one(OutputText)
+    report: HangReport | None = None
+    _asked = False
+
+    def compose(self) -> ComposeResult:
+        """What is wrong, what to do, the groups, the stacks of the one under the cursor."""
+        yield SentenceLine(id="verdict")
+        yield SentenceLine(id="advice")
+        yield SentenceLine(id="more")
+        yield GroupTable()
+        yield OutputText()
+
+    @property
+    def keys_to(self) -> Widget:
+        """The groups."""
+        return self.table
+
+    @property
+    def fault(self) -> str:
+        """The rank that the others wait for."""
+        lives = self.line is not None and not self.line.jobset.finished
+        return self.report.short.rstrip(".") if lives and self.report is not None and self.report.suspects else ""
+
+    def opened(self) -> None:
+        """The first time it looks by itself."""
+        if not self._asked:
+            self._asked = True
+            self.action_look()
+
+    def action_look(self) -> None:
+        """Ask all processes where they are."""
+        if not self.is_open:
+            return
+        self._look()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What needs a report, and what changes pods."""
+        if action == "install":
+            missing = self.report is not None and bool(self.report.without_py_spy)
+            return missing and not self.live.app.settings.read_only
+        if action in ("record", "facts"):
+            process = self._process()
+            known = process is not None and not (action == "record" and process.program)
+            return known and not self.live.app.settings.read_only
+        return super().check_action(action, parameters)
+
+    @work(group="hang", exclusive=True)
+    async def _look(self) -> None:
+        self._tell("waits", "◐ ", "Asks all processes where they are…")
+        try:
+            report = await self.live.session.xray.job(*self.key, answered=self._answered)
+        except ConsoleError as error:
+            self._tell("bad", "✗ ", str(error))
+            return
+        self.report = report
+        self._show(report)
+        self.refresh_bindings()
+        if report.without_py_spy and not self.live.app.settings.read_only:
+            await self._ask_to_install(report)
+
+    def _answered(self, done: int, every: int) -> None:
+        self._tell(
+            "waits", "◐ ", f"Asks all processes where they are: {done} of {wording.count(every, 'pod')} answered…"
+        )
+
+    def _tell(self, ink: str, glyph: str, words: str) -> None:
+        self.verdict.runs = (Run(glyph, ink), Run(words, ink if ink == "bad" else ""))
+        self.advice.runs = self.more.runs = ()
+
+    def _show(self, report: HangReport) -> None:
+        _, *rest = report.verdict
+        glyph, ink = ("✗ ", "bad") if report.alarming else ("● ", "ok") if report.groups else ("○ ", "dim")
+        self.verdict.runs = (Run(glyph, ink), Run(report.short, ink if ink == "bad" else "strong"))
+        self.advice.runs = tuple(Run(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
+        self.more.runs = (*(Run(f"{each} ") for each in rest), Run(f"{report.summary}.", "dim"))
+        self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
+        rows: dict[RowKey, HangGroup] = {(f"{group.doing}", group.label): group for group in report.groups}
+        self.table.show_rows(rows)
+        if report.groups:
+            self.table.move_to((f"{report.groups[0].doing}", report.groups[0].label))
+        self._show_group()
+
+    @on(GroupTable.Highlighted, "GroupTable")
+    def _show_group(self) -> None:
+        group, report = self.table.row, self.report
+        if report is None:
+            return
+        self.refresh_bindings()
+        lines: list[str] = []
+        if group is not None:
+            if self.is_open:  # keys of the page are about the pod of the process
+                self.post_message(self.Chosen(group.members[0].pod_rank))
+            lines.append(f"{RULE}{'✗' if group.suspect else '●'} {group.words}")
+            lines += member_lines(group)
+            if len(group.members) > STACKS:
+                lines += [f"   … and {len(group.members) - STACKS} more", ""]
+        self.text.show("\n".join([*lines, *_with_glyphs(pod_lines(report))]))
+
+    @on(GroupTable.Opened, "GroupTable")
+    def open_rank(self, event: GroupTable.Opened) -> None:
+        """Enter is the log of the pod of the first process."""
+        event.stop()
+        process = self._process()
+        if process is not None:
+            self.post_message(self.Chosen(process.pod_rank, "log"))
+
+    def _process(self) -> Traced | None:
+        return self.table.row.members[0] if self.table.row else None
+
+    # what takes longer
+
+    @work(group="hang-record", exclusive=True)
+    async def action_record(self) -> None:
+        """A flame graph of the process under the cursor."""
+        process, report = self._process(), self.report
+        if process is None or report is None:
+            return
+        app = self.live.app
+        name = f"{self.key[1]}-rank-{process.rank}.svg"
+        place = await app.push_screen_wait(
+            Prompt(f"Record {process_words(process.place)} for {FLAME:g} s and save it to", name)
+        )
+        if not place:
+            return
+        tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
+        with self.live.report_errors(f"No flame graph of {process_words(process.place)}"):
+            self.notify(f"Records {process_words(process.place)} for {FLAME:g} s…", markup=False)
+            file = await asyncio.to_thread(Path(place).expanduser)
+            size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
+            self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved", markup=False)
+
+    @work(group="hang-facts", exclusive=True)
+    async def action_facts(self) -> None:
+        """A file of /proc of the process under the cursor."""
+        process = self._process()
+        if process is None:
+            return
+        choices = [Choice(name, note) for name, note in FACT_NOTES.items()]
+        what = await self.live.app.push_screen_wait(
+            Pick(f"Of {process_words(process.place)}, pid {process.pid}", choices)
+        )
+        if what is None:
+            return
+        with self.live.report_errors(f"Rank {process.rank} does not tell its {what}"):
+            said = await self.live.session.xray.facts(*self.key, process, what)
+            self.text.show(f"{RULE}● {what} of {process_words(process.place)}, pid {process.pid}\n{said}")
+
+    @work(group="hang-install", exclusive=True)
+    async def action_install(self) -> None:
+        """Install py-spy where it is missing."""
+        if self.report is not None:
+            await self._ask_to_install(self.report)
+
+    async def _ask_to_install(self, report: HangReport) -> None:
+        missing = [pod.pod for pod in report.without_py_spy]
+        question = f"py-spy is missing in {len(missing)} of {wording.count(len(report.pods), 'pod')} of {self.key[1]}."
+        lines = [*missing[:8], *([f"… and {len(missing) - 8} more"] if len(missing) > 8 else []),
+                 "It comes by pip, or is copied from here, into these containers, and goes with them."]  # fmt: skip
+        if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Leave it")):
+            return
+        with self.live.report_errors("py-spy is not installed"):
+            self._tell("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")
+            failed = {
+                pod: why for pod, why in (await self.live.session.xray.install(*self.key, missing)).items() if why
+            }
+            for pod, why in list(failed.items())[:1]:
+                self.notify(why, title=f"py-spy is not installed in {pod}", severity="error", markup=False)
+            if len(failed) < len(missing):
+                self._look()
+            else:
+                self._show(report)
+
+
+FACT_NOTES = {
+    "status": "state, memory, threads",
+    "limits": "limits of the process",
+    "fd": "open files, pipes and sockets",
+    "maps": "its memory",
+    "strace": "system calls, for ten seconds",
+}
+
+
+def _with_glyphs(lines: list[str]) -> list[str]:
+    """Headings as the text paints them."""
+    return [
+        f"{RULE}{'✗' if index + 1 < len(lines) and lines[index + 1].startswith('   ✗') else '●'} {each[len(RULE):]}"
+        if each.startswith(RULE) else each
+        for index, each in enumerate(lines)
+    ]  # fmt: skip

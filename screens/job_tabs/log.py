@@ -1,0 +1,335 @@
+"""What the ranks print: one of them, all merged by time, or what they agree on; over restarts and new pods."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.logs.consensus import Consensus
+from console.logs.line import FIRST_ERROR
+from console.logs.text import AgreedText
+from console.metrics.log_search import firsts, place_of
+from console.scheduling.ranks import first_failure, pod_words
+from screens.dialogs.save import save_log
+from screens.job_tabs.tab import JobTab
+from screens.widgets.job_line import rank_waits
+from screens.widgets.log.view import WAITING, LogView
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from console.logs.job_log import JobLog
+    from console.logs.segment import Part
+    from console.metrics.alarm_rules import Alarm
+    from console.metrics.log_search import Line, Place
+    from screens.widgets.job_line import JobLine
+
+LOOKS = 40
+"""Looks, one each `RENEW`, until the lines of all pods have come: after that nobody is taken to another pod."""
+OFFERS = 15.0
+"""Seconds for which Enter goes to an error that was found elsewhere."""
+RENEW = 0.1
+"""Seconds between two drawings while lines stream in."""
+MODES = ("one", "all", "agreed")
+_TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"}
+
+
+class LogTab(JobTab):
+    """Follows from the first time it is opened, in front or not."""
+
+    NAME = "log"
+    KEY = "l"
+    TITLE = "Log"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "mode", "One/all/same", id="log.mode",
+                tooltip="The chosen pod, all pods merged by time, or each line once that many pods print"),
+        Binding("enter", "go_there", "Go there", id="log.go-there", tooltip="To the first error of another pod"),
+    ]  # fmt: skip
+
+    view = getters.query_one(LogView)
+    mode = "one"
+    _asked = False
+    _log: JobLog | None = None
+    _renewed = -1
+    given = False
+    """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
+    _led_to: Alarm | None = None
+    """The alarm whose place was shown last."""
+    _offer: Line | None = None
+    """The first error of another pod, while Enter goes there."""
+
+    @property
+    def turns_ranks(self) -> bool:
+        """While one rank is shown."""
+        return self.mode == "one"
+
+    def compose(self) -> ComposeResult:
+        """The lines."""
+        yield LogView()
+
+    @property
+    def keys_to(self) -> Widget:
+        """The lines."""
+        return self.view.lines
+
+    def come(self) -> None:
+        """From here on it is followed: where the alarm came from, or in the pod that prints iterations."""
+        first, alarm = not self._asked, self._alarm()
+        if not self._asked:
+            self._asked = True
+            self._follow()
+        super().come()
+        if not self.given and (first or (alarm is not None and alarm != self._led_to)):
+            self._look_for_place()
+        self.given = False
+
+    def _alarm(self) -> Alarm | None:
+        """The newest that is there now."""
+        return self.line.alarms[-1] if self.line is not None and self.line.alarms else None
+
+    @work(group="place", exclusive=True)
+    async def _look_for_place(self) -> None:
+        """Choose the pod that somebody who opens the log wants to see, as soon as its lines have come."""
+        pod: int | None = None
+        alarm: Alarm | None = None
+        place: Place | None = None
+        for _ in range(LOOKS):
+            await asyncio.sleep(RENEW)
+            line, alarm = self.line, self._alarm()
+            if line is None or self._log is None:
+                continue
+            pod = self.rank if pod is None else pod
+            failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
+            if not self.is_open or self.mode != "one" or self.rank != pod or len(line.ranks) < 2 or failed:
+                return
+            place = await asyncio.to_thread(place_of, self._parts(), alarm)
+            if place is not None:
+                break
+        self._led_to = alarm
+        if place is None:
+            if alarm is not None and self.mode == "one" and self.rank == pod:
+                self.action_mode()
+            return
+        if place.pod != pod:
+            self.post_message(self.Chosen(place.pod, led=True))
+            self.rank = place.pod
+        if place.pattern:
+            self.view.lines.find_first(place.pattern)
+
+    @on(LogView.NoError)
+    @work(group="errors", exclusive=True)
+    async def look_elsewhere(self) -> None:
+        """Whether another pod tells of an error."""
+        if self.mode != "one" or self._log is None:
+            return
+        found = await asyncio.to_thread(firsts, self._parts(), FIRST_ERROR)
+        found.pop(self.rank, None)
+        if not found:
+            self.view.tell_answer("No line of any pod tells of an error.", OFFERS)
+            return
+        first = min(found.values(), key=lambda each: each.time)
+        where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
+        several = len(found) > 1
+        others = f"{pod_words(*found)} {'have' if several else 'has'} some, first"
+        others += f" pod {first.pod}" if several else ""
+        self._offer = first
+        self.refresh_bindings()
+        self.view.tell_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFERS)
+        await asyncio.sleep(OFFERS)
+        self._offer = None
+        self.refresh_bindings()
+
+    def action_go_there(self) -> None:
+        """To the first error of the other pod."""
+        if self._offer is not None:
+            self.post_message(self.Chosen(self._offer.pod, led=True))
+            self.rank = self._offer.pod
+            self._offer = None
+            self.view.tell_answer("")
+            self.view.action_first_error()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enter goes where an answer has said that it does."""
+        return self._offer is not None if action == "go_there" else super().check_action(action, parameters)
+
+    def connected_anew(self) -> None:
+        """Follow on."""
+        if self._asked:
+            self._follow()
+
+    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+        """The note beside the title."""
+        self.note = f"pod {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
+        self._tell()
+
+    def watch_rank(self) -> None:
+        """Another rank's log begins."""
+        if self.fleet is not None:
+            self.keep(self.line, self.fleet)
+        if self.mode == "one":
+            self._show_log()
+
+    @work(group="log", exclusive=True)
+    async def _follow(self) -> None:
+        with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
+            async with self.job_log() as log:
+                before, self._log = self._log, self._log or log
+                await log.ready.wait()
+                self._log = log
+                # Lines that came early may be shown already, at the place of an alarm: they stay there.
+                self._show_log(again=before is not None or self._renewed >= 0)
+                if before is not None and self.mode == "agreed":
+                    self._agree(log, again=True)
+                await self._renew_while_open(log)
+            self._tell()
+
+    async def _renew_while_open(self, log: JobLog) -> None:
+        """Draw what came, a few times a second, while anything comes and somebody looks."""
+        with log.listening() as news:
+            while not log.closed:
+                await news.come()
+                if news.take() and self.is_open:
+                    self._renew()
+                elif self.is_open:
+                    self._tell()
+                await asyncio.sleep(RENEW)
+
+    def _renew(self) -> None:
+        log = self._log
+        if log is None:
+            return
+        if self._renewed != len(log.parts):
+            self._show_log(again=True)
+        self.view.lines.renew()
+        self._tell()
+
+    def opened(self) -> None:
+        """Draw what came while another tab was in front."""
+        self._renew()
+
+    # what is shown
+
+    def _show_log(self, *, again: bool = False) -> None:
+        """The text of this mode; `again`: the same one, of which there are more parts."""
+        log = self._log
+        if log is None:
+            return
+        self._renewed = len(log.parts)
+        if self.mode == "agreed":
+            if not again:
+                self._agree(log)
+            return
+        from console.logs.merged_text import MergedText
+
+        text = self.view.lines.text
+        if again and isinstance(text, MergedText):
+            text.renew()
+        elif self.mode == "all":
+            self.view.lines.show_text(MergedText(self._parts, lambda part: str(part.rank)))
+        else:
+            rank = self.rank
+            self.view.lines.show_text(MergedText(lambda: self._parts(rank), lambda part: self._which(part)))
+        self._tell()
+
+    def _parts(self, rank: int | None = None) -> list[Part]:
+        """Those of the log that is followed now, of one rank or all."""
+        if self._log is None:
+            return []
+        return self._log.parts if rank is None else self._log.parts_of(rank)
+
+    def _which(self, part: Part) -> str:
+        """Which attempt and container a line of a rank is from, where there are several."""
+        every = self._parts(part.rank)
+        said = [f"try {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
+        said += [part.container] if len({each.container for each in every}) > 1 else []
+        return " ".join(said)
+
+    @work(group="agreed", exclusive=True)
+    async def _agree(self, log: JobLog, *, again: bool = False) -> None:
+        """Count who prints what; `again`: as before, which is shown until all of that has been counted."""
+        consensus = Consensus()
+        text, read = AgreedText(consensus, log.ranks, lambda: log.unread), 0
+        if not again:
+            self.view.lines.show_text(text)
+        async with aclosing(log.lines()) as batches:
+            async for batch in batches:
+                consensus.add(batch)
+                if self.mode != "agreed":
+                    return
+                read += len(batch)
+                if again and read >= sum(map(len, log.parts)):
+                    again = False
+                    self.view.lines.take_over(text)
+                if self.is_open:
+                    self.view.lines.renew()
+                await asyncio.sleep(0)
+
+    def action_mode(self) -> None:
+        """The chosen rank, all of them, what they agree on, and round again."""
+        self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
+        self._show_log()
+        if self.fleet is not None:
+            self.keep(self.line, self.fleet)
+        self.refresh_bindings()
+
+    def _tell(self) -> None:
+        """What this is, how much of it there is, and what it waits for."""
+        if not self._asked:
+            return
+        log, line = self._log, self.line
+        self.view.over = _over(log)
+        if line is None and (log is None or not log.parts):
+            self.view.over, self.view.status = "", self.waits_to_appear()
+            return
+        said = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
+        if log is not None and not log.closed:
+            coverage = log.coverage
+            said += [coverage.words, coverage.why]
+            if log.gone and log.parts:
+                said.insert(0, "kept on this machine")
+        self.view.status = "  ".join(each for each in said if each)
+        self.view.drawn = self._drawn()
+
+    def _drawn(self) -> str:
+        """The progress bar that is being drawn, of the first rank that draws one."""
+        bars = self._log.drawn({self.rank} if self.mode == "one" else None) if self._log is not None else {}
+        if not bars:
+            return ""
+        rank, bar = min(bars.items())
+        more = f" (and {len(bars) - 1} more)" if len(bars) > 1 else ""
+        return f"▸ {bar.strip()}" if self.mode == "one" else f"▸ pod {rank}: {bar.strip()}{more}"
+
+    def _about_rank(self) -> str:
+        rank = self.chosen
+        if rank is None:
+            return f"pod {self.rank}"
+        waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
+        kept = self._log is not None and any(map(len, self._log.parts_of(rank.number)))
+        if waits and not (kept and rank.pod is None):
+            return waits
+        where = f" on {rank.node}" if rank.node else ""
+        attempt = f", attempt {rank.pod.attempt + 1}" if rank.pod and rank.pod.attempt else ""
+        return f"pod {rank.number}  {rank.name}{where}{attempt}"
+
+    @on(LogView.Saved)
+    @work(group="actions")
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        name = f"{self.key[1]}-pod-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
+        await save_log(self.live, event.text, name)
+
+
+def _over(log: JobLog | None) -> str:
+    """Why nothing more comes of it now; empty: it is followed."""
+    if log is None:
+        return ""
+    if log.closed:
+        return WAITING
+    return "○ the log has ended" if log.finished else ""

@@ -1,0 +1,128 @@
+"""The NCCL tests that a job prints: table and curve, row by row, beside what was measured before."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from console.metrics.nccl.reference import is_comparable
+from console.metrics.nccl.results import export_tests
+from screens.dialogs.question import Choice, Pick
+from screens.dialogs.save import save_export
+from screens.job_tabs.tab import JobTab
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.job_line import nccl_waits, rank_waits
+from screens.wording import clock
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from console.metrics.job_progress import JobMeasures
+    from screens.widgets.job_line import JobLine
+
+
+class NcclTab(JobTab):
+    """Measures from the moment rank 0 has started, if the job is a test or somebody looks."""
+
+    NAME = "nccl"
+    KEY = "b"
+    TITLE = "NCCL"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "against", "Against", id="nccl.against", tooltip="Lay an earlier test of the same kind beside it"),
+        Binding("S", "save", "Save", key_display="S", id="nccl.save", tooltip="As .csv, .json or .svg"),
+    ]
+
+    panel = getters.query_one(NcclPanel)
+    _measured = ""
+
+    def compose(self) -> ComposeResult:
+        """The panel."""
+        yield NcclPanel()
+
+    @property
+    def keys_to(self) -> Widget:
+        """The table."""
+        return self.panel.table
+
+    def connected_anew(self) -> None:
+        """The next picture, which comes at once, begins to read again."""
+        self._measured = ""
+
+    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+        """Begin to read the tables as soon as there can be one."""
+        self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
+        if line is None:
+            if self.is_open and not self._measured:
+                self._measured = "kept"
+                self._measure()
+            return
+        if not (self.is_open or line.jobset.recipe.startswith("nccl")):
+            return
+        first = line.ranks[0].pod if line.ranks else None
+        started = not rank_waits(0, first) or line.jobset.finished
+        if self._measured != line.jobset.uid and started:
+            self._measured = line.jobset.uid
+            self._measure()
+
+    @work(group="nccl", exclusive=True)
+    async def _measure(self) -> None:
+        try:
+            measures = self.live.session.measures
+            self.panel.pass_line = measures.pass_line
+            async with measures.job(*self.key) as job, aclosing(job.changes()) as changes:
+                async for now in changes:
+                    self._show(now)
+        except ConsoleError as error:
+            self.panel.waiting = f"The tables cannot be read: {error}"
+
+    def _show(self, job: JobMeasures) -> None:
+        panel = self.panel
+        panel.kept = self.live.session.measures.kept.tests
+        panel.measured = job.tests
+        panel.unreadable = job.unreadable.get("nccl")
+        peak = panel.test.peak_busbw if panel.test else None
+        self.note = f"{peak:,.0f} GB/s" if peak is not None else ""
+        self.refresh_bindings()
+
+    # what can be done with it
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is not there is neither compared nor saved."""
+        if action == "against":
+            return self.is_mounted and bool(self.panel.earlier or self.panel.against)
+        return self.is_mounted and self.panel.shown is not None if action == "save" else True
+
+    @work(group="against")
+    async def action_against(self) -> None:
+        """Choose the test to compare with."""
+        panel = self.panel
+        earlier = {f"{each.job or 'test'} {clock(each.at)}": each for each in panel.earlier}
+        choices = [
+            Choice(name, f"{each.busbw:,.0f} GB/s" if each.busbw else "", each == panel.against)
+            for name, each in earlier.items()
+        ]
+        if panel.against is not None:
+            choices.append(Choice("nothing", "no comparison"))
+        picked = await self.app.push_screen_wait(Pick("Compare with an earlier test of the same kind", choices))
+        if picked is not None:
+            panel.against = earlier.get(picked)
+
+    @work(group="save")
+    async def action_save(self) -> None:
+        """Write the tests to a file."""
+        panel, shown = self.panel, self.panel.shown
+        if shown is None:
+            return
+        others = [(panel.against.job, panel.against.test)] if panel.against else []
+        compared = is_comparable(shown.test, shown.accelerator)
+
+        def text(kind: str) -> str:
+            return export_tests(kind, self.key[1], panel.tests, shown.test, others, compared=compared)
+
+        await save_export(self.live, f"{self.key[1]}-nccl.csv", text)

@@ -1,0 +1,429 @@
+"""The ranks of a job at a glance and in a table, with the latest events below.
+
+The ranks of a job: pod, node, state, and how each ended.
+
+All ranks of a job at a glance: one cell per rank, up to 32 a line.
+
+The card of what failed first: who, how and where, then the last lines that were printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widgets import Static
+
+from console.scheduling.failure import endings
+from console.scheduling.ranks import Rank
+from screens import wording
+from screens.job_tabs.events import show_event
+from screens.job_tabs.tab import JobTab
+from screens.widgets.job_line import events_of
+from screens.widgets.line import Inked, wrap
+from screens.widgets.log.filter import printable
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.events import EventTable
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.geometry import Size
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from console.metrics.rank_progress import Pulse
+    from console.scheduling.failure import FailureCard
+    from screens.widgets.job_line import JobLine
+    from screens.widgets.table.table import RowKey
+    from screens.wording import Cell
+
+
+def rank_glyph(rank: Rank) -> Run:
+    """The mark of a rank's state."""
+    if rank.pod is None:
+        return wording.IDLE
+    if rank.failed:
+        return wording.BAD
+    return wording.pod_glyph(rank.status, ready=rank.ready)
+
+
+def _status(rank: Rank) -> Cell:
+    glyph = rank_glyph(rank)
+    word = rank.status if rank.pod else "no pod"
+    return [glyph, Run(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
+
+
+def _node(width: int) -> Callable[[Rank], Cell]:
+    """The end of a long name tells nodes of a pool apart, its beginning does not."""
+
+    def cell(rank: Rank) -> Cell:
+        if not rank.node:
+            return Run("─", "faint")
+        return rank.node if len(rank.node) <= width else "…" + rank.node[1 - width :]
+
+    return cell
+
+
+def _ended(rank: Rank) -> Cell:
+    if rank.exit_code is None:
+        return ""
+    return Run(str(rank.exit_code), "bad" if rank.exit_code else "dim")
+
+
+def rank_columns(width: int) -> Sequence[Column[Rank]]:
+    """Columns of the ranks on a line of that width."""
+    return (
+        Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
+        Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
+        Column("NAME", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
+        Column("NODE", _node(max(16, width // 5)), least=8, sort=lambda rank: rank.node),
+        Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
+        Column("RESTARTS", lambda rank: Run(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
+               right=True, drop=2),
+        Column("EXIT", _ended, width=4, right=True),
+        since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
+    )  # fmt: skip
+
+
+class RankTable(ResourceTable[Rank]):
+    """All ranks the job asks for; Enter opens a rank's log."""
+
+    NOUN = "pod"
+    EMPTY = Notice("This job asks for no pods.")
+
+    def on_resize(self) -> None:
+        """Long names of nodes are cut where the line is short."""
+        self.set_columns(rank_columns(self.size.width))
+        super().on_resize()
+
+
+A_LINE = 32
+CELL = 2
+FRESH = ((10.0, "ok"), (60.0, "text"), (300.0, "dim"), (float("inf"), "faint"))
+"""Seconds since the last line of a rank that runs, and how bright it is up to then."""
+GUTTER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RankCell:
+    """One rank: its number and the glyph of its state."""
+
+    number: int
+    glyph: Run
+    heard: float = 0.0
+    """When it printed its last line; 0.0 if that is not known."""
+    behind: int = 0
+    """Steps behind the foremost rank."""
+
+    def run(self, now: float) -> Run:
+        """Its mark: the fresher its last line, the brighter; behind the others, whatever its state."""
+        if self.behind and self.glyph.ink != "bad":
+            return Run("▼", "bad")
+        if self.glyph.ink != "ok" or not self.heard:
+            return self.glyph
+        quiet = now - self.heard
+        return Run(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
+
+
+class RankMatrix(Inked, can_focus=True):
+    """The cells, with a cursor; Enter opens the rank under it."""
+
+    DEFAULT_CSS: ClassVar[str] = "RankMatrix { height: auto; }"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "move(-1, 0)", "Previous pod", show=False, id="ranks.left"),
+        Binding("right", "move(1, 0)", "Next pod", show=False, id="ranks.right"),
+        Binding("up", "move(0, -1)", "Pods above", show=False, id="ranks.up"),
+        Binding("down", "move(0, 1)", "Pods below", show=False, id="ranks.down"),
+        Binding("enter", "open", "Open", id="ranks.open", tooltip="The log of this pod"),
+    ]
+
+    cells: reactive[tuple[RankCell, ...]] = reactive(())
+    cursor: reactive[int] = reactive(0)
+
+    @dataclass
+    class Opened(Message):
+        """Enter or a click on a rank."""
+
+        number: int
+
+    @dataclass
+    class Pointed(Message):
+        """The cursor is on another rank."""
+
+        number: int
+
+    def a_line(self, width: int) -> int:
+        """How many ranks stand on one line: the largest power of two that fits, 32 at most."""
+        fitting = max(1, (width - GUTTER) // CELL)
+        return min(A_LINE, 1 << (fitting.bit_length() - 1))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Lines for all ranks."""
+        return -(-len(self.cells) // self.a_line(width))
+
+    def watch_cells(self, before: tuple[RankCell, ...], cells: tuple[RankCell, ...]) -> None:
+        """More ranks may need more lines."""
+        if len(before) != len(cells):
+            self.refresh(layout=True)
+        self.cursor = max(0, min(self.cursor, len(cells) - 1))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of cells."""
+        ground, now = self.rich_style, time.time()
+        count = self.a_line(self.size.width)
+        first = y * count
+        segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.ink("dim"))]
+        for index, cell in enumerate(self.cells[first : first + count], first):
+            back = ground + self.ground("cursor") if self.has_focus and index == self.cursor else ground
+            mark = cell.run(now)
+            segments.append(Segment(mark.text, back + self.ink(mark.ink)))
+            segments.append(Segment(" ", ground))
+        return Strip(segments).adjust_cell_length(self.size.width, ground)
+
+    def action_move(self, across: int, down: int) -> None:
+        """The rank beside, above or below; stays where there is none."""
+        to = self.cursor + across + down * self.a_line(self.size.width)
+        if 0 <= to < len(self.cells):
+            self.cursor = to
+            self.post_message(self.Pointed(self.cells[to].number))
+
+    def action_open(self) -> None:
+        """Says which rank is meant."""
+        if self.cells:
+            self.post_message(self.Opened(self.cells[self.cursor].number))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click points, a second one opens."""
+        count = self.a_line(self.size.width)
+        column = (event.x - GUTTER) // CELL
+        index = event.y * count + column
+        if 0 <= column < count and index < len(self.cells):
+            again = index == self.cursor
+            self.cursor = index
+            self.post_message(self.Pointed(self.cells[index].number))
+            if again and event.chain > 1:
+                self.action_open()
+
+
+TAIL = 3
+"""Printed lines that stay when there is room for little; the newest always does."""
+
+
+def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
+    """The card in at most `room` lines, 2 at least: its head, folded to `width`, and the newest lines that fit.
+
+    What is cut is the end of the head and the older of the lines; the head's first line and the newest line never are.
+    """
+    room = max(2, room)
+    said, printed = card.told(), len(card.lines)
+    head = [line for part in said[: len(said) - printed] for line in wrap(printable(part), max(1, width))]
+    high = max(1, room - min(TAIL, printed, room - 1))
+    if len(head) > high:
+        head = [*head[: high - 1], f"{head[high - 1]} …"]
+    newest = max(0, room - len(head))
+    return head + [printable(line) for line in said[len(said) - printed :][-newest:] if newest]
+
+
+class FailureCardView(Static):
+    """The card, as high as `room` lets it be; not there while there is no card."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    FailureCardView { display: none; height: auto; margin: 1 1 0 1; padding: 0 1; border-left: outer $error;
+        text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
+    card: reactive[FailureCard | None] = reactive(None, init=False)
+    room: reactive[int] = reactive(0, init=False)
+    """Lines there are for it."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+
+    def watch_card(self) -> None:
+        """Another card, or none."""
+        self.display = self.card is not None
+        self._draw()
+
+    def watch_room(self) -> None:
+        """Another size of the page, or another number of ranks beside it."""
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The head folds otherwise at another width."""
+        self._draw()
+
+    def _draw(self) -> None:
+        if self.card is not None:
+            self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
+
+
+EVENTS = 6
+"""Lines the latest events keep beside the card of a failure: a head, and some of them."""
+BEAT = 0.5
+"""Seconds between two looks at how fresh the ranks are."""
+FEW = 8
+"""Up to so many ranks the table alone shows them all at a glance."""
+
+
+class RanksTab(JobTab):
+    """Matrix and table have one cursor; Enter on a rank is its log."""
+
+    NAME = "pods"
+    KEY = "r"
+    TITLE = "Pods"
+    DEFAULT_CSS: ClassVar[str] = """
+    RanksTab {
+        RankMatrix { max-height: 8; margin: 1 0 0 0; }
+        RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
+        &.-failed RankTable { max-height: 40%; }
+        #caption { height: 1; margin: 1 0 0 0; }
+        EventTable { height: 1fr; min-height: 3; }
+    }
+    """
+
+    card = getters.query_one(FailureCardView)
+    matrix = getters.query_one(RankMatrix)
+    table = getters.query_one(RankTable)
+    latest = getters.query_one(EventTable)
+    _pulse: Pulse | None = None
+    _listening = False
+    _told = (0, 0)
+
+    def compose(self) -> ComposeResult:
+        """Matrix, table, events."""
+        yield FailureCardView()
+        yield RankMatrix()
+        yield RankTable()
+        yield SentenceLine(id="caption")
+        yield EventTable()
+
+    def on_mount(self) -> None:
+        """The caption stays as it is."""
+        self.query_one("#caption", SentenceLine).runs = (Run("── ", "faint"), Run("latest events", "head"))
+
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        """All ranks as they are."""
+        if line is None:
+            return
+        rows: dict[RowKey, Rank] = {(str(rank.number),): rank for rank in line.ranks}
+        began = self.table.cursor is None
+        self.table.show_rows(rows, fleet.links.get("pods"))
+        if began:
+            self.table.move_to((str(self.rank),))
+        self.matrix.display = len(line.ranks) > FEW
+        self._show_cells(line)
+        self._keep_pulse(line)
+        self._keep_card(line)
+        self.latest.show_rows(events_of(line), fleet.links.get("events"))
+        self._make_room()
+
+    def _show_cells(self, line: JobLine) -> None:
+        pulse = self._pulse
+        heard, behind = (pulse.heard, pulse.behind) if pulse else ({}, lambda rank: 0)
+        self.matrix.cells = tuple(
+            RankCell(rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number))
+            for rank in line.ranks
+        )
+        self.matrix.refresh()
+
+    def _keep_pulse(self, line: JobLine) -> None:
+        """Listen to all ranks, once there are too many to look at one by one and one of them runs."""
+        if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
+            self._listening = True
+            self._listen()
+
+    @work(group="pulse", exclusive=True)
+    async def _listen(self) -> None:
+        from console.metrics.rank_progress import pulses
+
+        with self.live.report_errors("The pods cannot be watched"):
+            async with self.job_log() as log, aclosing(pulses(log)) as beats:
+                async for pulse in beats:
+                    self._pulse = pulse
+                    if self.is_open and self.line is not None:
+                        self._show_cells(self.line)
+                    await asyncio.sleep(BEAT)
+
+    def connected_anew(self) -> None:
+        """Listen on."""
+        if self._listening:
+            self._listen()
+
+    def _keep_card(self, line: JobLine) -> None:
+        """The card of what failed first, anew whenever more has ended badly."""
+        found = len(endings(line.jobset, line.fleet))
+        about = (line.jobset.restarts, found)
+        if any(about) and about != self._told:
+            self._told = about
+            self._read_card()
+
+    @work(group="card", exclusive=True)
+    async def _read_card(self) -> None:
+        with self.live.report_errors("What failed first cannot be told"):
+            self.card.card = await self.live.session.follow.why(*self.key)
+            self.set_class(self.card.card is not None, "-failed")
+
+    def on_resize(self) -> None:
+        """Another height has another room for the card."""
+        self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
+
+    def _make_room(self) -> None:
+        """The card may have what the ranks and the latest events do not need."""
+        low, size = not self.latest.display, self.size
+        ranks = len(self.table.listing.rows) + 1
+        others = max(4, min(ranks, size.height * 2 // 5)) + (0 if low else 1)
+        if self.matrix.display:
+            others += self.matrix.get_content_height(size, size, size.width) + (0 if low else 1)
+        if not low:
+            others += 2 + max(4, min(len(self.latest.listing.rows) + 1, EVENTS)) + 1
+        self.card.room = size.height - others
+
+    @property
+    def keys_to(self) -> Widget:
+        """The table."""
+        return self.table
+
+    @on(RankMatrix.Pointed)
+    def point(self, event: RankMatrix.Pointed) -> None:
+        """Matrix and table have one cursor."""
+        self.table.move_to((str(event.number),))
+
+    @on(RankTable.Highlighted, "RankTable")
+    def choose(self, event: RankTable.Highlighted) -> None:
+        """The rank under the cursor is the one actions are about."""
+        if event.key is not None and self.is_open:
+            self.post_message(self.Chosen(int(event.key[0])))
+
+    @on(RankTable.Opened, "RankTable")
+    def open_rank(self, event: RankTable.Opened) -> None:
+        """Enter on a rank is its log."""
+        event.stop()
+        self.post_message(self.Chosen(int(event.key[0]), "log"))
+
+    @on(RankMatrix.Opened)
+    def open_cell(self, event: RankMatrix.Opened) -> None:
+        """Enter on a cell of the matrix too."""
+        self.post_message(self.Chosen(event.number, "log"))
+
+    @on(EventTable.Opened, "EventTable")
+    def open_event(self, event: EventTable.Opened) -> None:
+        """Enter on an event shows its whole message."""
+        event.stop()
+        show_event(self, event)

@@ -1,0 +1,146 @@
+"""What every tab of a job's page is: a widget that is shown the job, and says what it has to tell beside its title."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.containers import Vertical
+from textual.message import Message
+from textual.reactive import reactive
+
+from screens.widgets.base import Abstract
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from console.logs.job_log import JobLog
+    from console.scheduling.ranks import Rank
+    from screens.base import LiveScreen
+    from screens.widgets.job_line import JobLine
+
+
+BUDGET = 2_000_000
+"""Lines that are fetched of all ranks together when a log is first opened; what comes after is followed."""
+LEAST = 2_000
+
+
+class JobTab(Vertical, metaclass=Abstract):
+    """One tab. The page calls `show` with every picture, `opened` when the tab comes to the front, and sets `rank`."""
+
+    DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
+
+    NAME: ClassVar[str]
+    """Its name in code: the widget's id, and the last part of the key's id."""
+    KEY: ClassVar[str]
+    """The key that opens it, on the whole page."""
+    TITLE: ClassVar[str]
+    note: reactive[str] = reactive("", init=False)
+    """What stands beside the title, such as a count."""
+    rank: reactive[int] = reactive(0, init=False)
+    """Number of the chosen rank; the page sets it, a tab asks for another one by `Chosen`."""
+
+    @dataclass
+    class Chosen(Message):
+        """Another rank was chosen here."""
+
+        rank: int
+        open: str = ""
+        """Name of the tab to open with it; empty: none."""
+        led: bool = False
+        """Whether the tab led there by itself: no person has chosen it."""
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        super().__init__(id=self.NAME)
+        self.key = key
+        """Namespace and name of the JobSet."""
+        self.line: JobLine | None = None
+        """The job as last seen, in the picture in which it was; None until it appears."""
+        self.fleet: Fleet | None = None
+        self.is_open = False
+        self._connection: object | None = None
+
+    # what the page calls
+
+    def show(self, line: JobLine | None, fleet: Fleet) -> None:
+        """Another picture: `line` is the job in it, or as it was before it went; None if it was never there."""
+        self.line, self.fleet = line, fleet
+        before, now = self._connection, self.live.app.connection
+        if now is not None and now is not before:
+            self._connection = now
+            if before is not None:
+                self.connected_anew()
+        self.keep(line, fleet)
+        if self.is_open:
+            self.draw(line, fleet)
+
+    def come(self) -> None:
+        """It is in front from here on."""
+        self.is_open = True
+        if self.fleet is not None:
+            self.keep(self.line, self.fleet)
+            self.draw(self.line, self.fleet)
+        self.opened()
+
+    def go(self) -> None:
+        """Another tab is in front from here on."""
+        self.is_open = False
+
+    # what a tab fills in
+
+    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+        """With every picture, in front or not: keep streams alive and the note true; has to be cheap."""
+
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        """With every picture while it is in front, and when it comes there."""
+
+    def opened(self) -> None:
+        """It came to the front."""
+
+    def connected_anew(self) -> None:
+        """There is another connection: streams ended with the one before, and have to be asked for again."""
+
+    @property
+    def turns_ranks(self) -> bool:
+        """Whether it shows one rank at a time, so that `<` and `>` go from rank to rank."""
+        return False
+
+    @property
+    def fault(self) -> str:
+        """What it found wrong with the job, in words; empty: nothing. It changes with the note beside its title."""
+        return ""
+
+    @property
+    @abstractmethod
+    def keys_to(self) -> Widget:
+        """The part that gets the keys when the tab is opened."""
+
+    # what a tab may use
+
+    @property
+    def live(self) -> LiveScreen:
+        """The page: its session, its app, its way to report errors."""
+        return cast("LiveScreen", self.screen)  # Textual knows of no widget whose screens it is on
+
+    def job_log(self) -> AbstractAsyncContextManager[JobLog]:
+        """What all ranks print, shared with every other tab; of a job with many ranks the older lines are left out."""
+        ranks = len(self.line.ranks) if self.line else 1
+        return self.live.session.follow.job(*self.key, tail=max(LEAST, BUDGET // max(1, ranks)))
+
+    @property
+    def chosen(self) -> Rank | None:
+        """The chosen rank as last seen."""
+        return self.line.ranks[self.rank] if self.line and self.rank < len(self.line.ranks) else None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the JobSet is not in the picture, though it was seen before."""
+        return self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
+
+    def waits_to_appear(self) -> str:
+        """What it says while there is no such JobSet."""
+        return f"Waits for JobSet {self.key[1]} to appear."

@@ -1,0 +1,144 @@
+"""The training of a job: loss, gradients, speed; what happened on the way; earlier runs of the same recipe."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from console.metrics.health import NO_STEPS
+from console.metrics.training.export import export_tracks
+from screens import wording
+from screens.dialogs.save import save_export
+from screens.job_tabs.tab import JobTab
+from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.job_line import training_waits
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.kube.snapshot import Fleet
+    from console.metrics.job_progress import JobMeasures
+    from screens.widgets.job_line import JobLine
+
+
+class TrainingTab(JobTab):
+    """Reads from the first time it is opened, in front or not."""
+
+    NAME = "training"
+    KEY = "t"
+    TITLE = "Training"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "earlier", "Earlier runs", id="training.earlier",
+                tooltip="Lay earlier runs of the same recipe under it, or take them away"),
+        Binding("S", "save", "Save", key_display="S", id="training.save", tooltip="As .csv, .json or .svg"),
+    ]  # fmt: skip
+
+    panel = getters.query_one(TrainingPanel)
+    _asked = False
+    _job: JobMeasures | None = None
+
+    def compose(self) -> ComposeResult:
+        """The panel."""
+        yield TrainingPanel()
+
+    @property
+    def keys_to(self) -> Widget:
+        """The charts."""
+        return self.panel.charts
+
+    @property
+    def fault(self) -> str:
+        """What is no number."""
+        track = self._job.track if self._job else None
+        return track.standing().nan_words if track is not None and track.nan else ""
+
+    def come(self) -> None:
+        """From here on it is read."""
+        if not self._asked:
+            self._asked = True
+            self._measure()
+        super().come()
+
+    def connected_anew(self) -> None:
+        """Read on."""
+        if self._asked:
+            self._measure()
+
+    def opened(self) -> None:
+        """Draw what came while another tab was in front."""
+        self._show()
+
+    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+        """What it waits for, and whether its next step is late."""
+        self.panel.late = line.health.words if line is not None and line.health.state in NO_STEPS else ""
+        self._tell()
+        if self.is_open:
+            self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
+
+    @work(group="training", exclusive=True)
+    async def _measure(self) -> None:
+        try:
+            async with self.live.session.measures.job(*self.key) as job, aclosing(job.changes()) as changes:
+                self._job = job
+                async for _ in changes:
+                    self._tell()
+                    if self.is_open:
+                        self._show()
+        except ConsoleError as error:
+            self.panel.waiting = f"The log cannot be read: {error}"
+
+    def _tell(self) -> None:
+        """The note beside the title."""
+        track = self._job.track if self._job else None
+        if track is not None and track.last is not None:
+            loss = track.latest("loss")
+            health = self.line.health if self.line is not None else None
+            late = f"{wording.WAITS.text} {health.state}" if health is not None and health.state in NO_STEPS else ""
+            known = f"loss {loss:.4g}" if loss is not None else ""
+            self.note = f"{wording.BAD.text} loss is NaN" if track.nan else late or known
+
+    def _show(self) -> None:
+        if self._job is not None:
+            self.panel.gpu = self._job.accelerator
+            self.panel.unreadable = self._job.unreadable.get("training")
+            self.panel.show(self._job.tracks)
+            self.refresh_bindings()
+
+    # what can be done with it
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is not there has no earlier runs and is not saved."""
+        if action in {"earlier", "save"}:
+            return self.is_mounted and self.panel.track is not None
+        return True
+
+    @work(group="earlier", exclusive=True)
+    async def action_earlier(self) -> None:
+        """Earlier runs of the same recipe, or none."""
+        panel, job = self.panel, self._job
+        if panel.earlier or job is None:
+            panel.earlier = ()
+        else:
+            with self.live.report_errors("Earlier runs cannot be read"):
+                panel.earlier = tuple(await self.live.session.measures.earlier(job))
+            if not panel.earlier:
+                self.notify("No earlier run of this recipe has a log that is kept.", markup=False)
+        panel.redraw()
+
+    @work(group="save")
+    async def action_save(self) -> None:
+        """Write the runs to a file."""
+        panel, shown = self.panel, self.panel.track
+        if shown is None:
+            return
+        name, metric = self.key[1], panel.charts.metrics[0].name
+
+        def text(kind: str) -> str:
+            return export_tracks(kind, name, panel.tracks, shown, panel.earlier, metric=metric, gpu=panel.gpu)
+
+        await save_export(self.live, f"{name}-training.csv", text)

@@ -1,1 +1,0 @@
-"""One question each, with a typed answer."""

@@ -1,0 +1,132 @@
+"""The alarms of this session, the newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+
+from console.errors import ConsoleError
+from console.kube.find_job import in_namespace
+from console.metrics.alarm_rules import GLYPH, Alarm
+from screens.base import LiveScreen
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from screens.widgets.table.table import RowKey
+
+
+class AlarmTable(ResourceTable[Alarm]):
+    """Alarms, those that are over too."""
+
+    NOUN = "alarm"
+    EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
+    COLUMNS: ClassVar = (
+        since("AGO", lambda alarm: alarm.since),
+        Column("", lambda alarm: Run(GLYPH, "bad") if alarm.now else Run("○", "dim"), width=1),
+        Column("JOB", lambda alarm: Run(alarm.job, "strong" if alarm.now else "dim"), least=8, most=32,
+               sort=lambda alarm: alarm.job),
+        Column("ALARM", lambda alarm: alarm.kind, width=8, sort=lambda alarm: alarm.kind),
+        Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.over_words})" if alarm.over else ""),
+               fill=True, least=20),
+        Column("NAMESPACE", lambda alarm: Run(alarm.namespace, "dim"), least=9, most=16, drop=2),
+    )  # fmt: skip
+
+    def row_text(self, row: Alarm) -> str:
+        """All of it."""
+        return f"{row.namespace} {row.job} {row.kind} {row.words}"
+
+
+class AlarmsScreen(LiveScreen):
+    """What is watched, the table, and the alarm under the cursor in full; Enter opens its job."""
+
+    KINDS = ("jobsets",)
+    CSS = """
+    AlarmsScreen {
+        #whole { height: auto; max-height: 4; }
+        #coverage { height: auto; max-height: 2; }
+    }
+    """
+    table = getters.query_one(AlarmTable)
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return "alarms"
+
+    def body(self) -> ComposeResult:
+        """The table and one alarm."""
+        yield SentenceLine(id="coverage")
+        yield AlarmTable()
+        yield SentenceLine(id="whole")
+
+    def on_mount(self) -> None:
+        """The table has the keys."""
+        self.table.focus()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """All alarms of the session."""
+        found = self.session.alarms.latest if self.app.connected and self.session.heeds_alarms else []
+        rows: dict[RowKey, Alarm] = {
+            (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
+            for number, each in enumerate(sorted(found, key=lambda each: each.since))
+        }
+        self.table.show_rows(dict(reversed(rows.items())))
+        self.query_one("#coverage", SentenceLine).runs = self._coverage()
+        self._tell()
+
+    def _coverage(self) -> tuple[Run, ...]:
+        """Of which jobs alarms come, or why of none."""
+        if not self.app.connected:
+            return ()
+        try:
+            thresholds = self.session.alarms.thresholds
+        except ConsoleError as error:
+            return (Run("✗ ", "bad"), Run(str(error)))
+        if not thresholds.running:
+            return (Run("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
+        coverage = self.session.alarms.coverage
+        part = coverage.heard < coverage.running
+        speed = self.app.settings.speed
+        real = (
+            f" They wait for seconds of real time, though the practice cluster runs {speed:g} times faster than life."
+        )
+        fast = [Run(real, "dim")] if speed > 1 else []
+        return (Run("◐ " if part else "● ", "waits" if part else "ok"), Run(coverage.words), *fast)
+
+    def tick(self) -> None:
+        """Alarms begin and end between pictures too."""
+        super().tick()
+        self.show_fleet(self.app.fleet)
+
+    @on(AlarmTable.Highlighted)
+    def _tell(self) -> None:
+        alarm = self.table.row
+        whole = self.query_one("#whole", SentenceLine)
+        whole.runs = () if alarm is None else (
+            Run(f"{GLYPH if alarm.now else '○'} ", "bad" if alarm.now else "dim"), Run(f"{alarm.job} ", "strong"),
+            Run(f"{alarm.kind}: {in_namespace(alarm.full, self.session.unusual(alarm.namespace))}"),
+        )  # fmt: skip
+
+    @on(AlarmTable.Opened)
+    def open_job(self, event: AlarmTable.Opened) -> None:
+        """Its job; a stall and a silence are what the X-ray is for."""
+        event.stop()
+        alarm = self.table.row
+        if alarm is not None:
+            tab = {
+                "stall": "hang",
+                "silent": "hang",
+                "busbw": "nccl",
+                "gpu": "gpus",
+                "failed": "log",
+                "restart": "pods",
+            }.get(alarm.kind, "training")
+            self.app.open_page("job", alarm.namespace, alarm.job, tab)

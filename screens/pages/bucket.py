@@ -1,0 +1,232 @@
+"""One folder of a bucket: result trees, checkpoints, logs; and their way to this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import Conflict, ConsoleError
+from console.google.storage import GcsPlace, gcs_place
+from screens import wording
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.google_base import InGoogleScreen
+from screens.widgets.bars import SummaryLine
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Cell, Run, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.attach.files.entries import CopyProgress
+    from console.google.storage import Listing, StoredObject
+
+
+def name_cell(stored: StoredObject) -> Cell:
+    """Its name; the checkpoint to go on from is marked."""
+    name = Run(wording.one_line(stored.title), "accent" if stored.is_folder else "")
+    return [name, Run("  ← the last whole checkpoint", "ok")] if stored.latest else name
+
+
+def folder_named(text: str) -> Path:
+    """A folder of this machine, as it was typed."""
+    return Path(text).expanduser()
+
+
+class ObjectTable(ResourceTable["StoredObject"]):
+    """Folders first."""
+
+    NOUN = "object"
+    EMPTY = Notice("Nothing is here.")
+    COLUMNS: ClassVar = (
+        Column("NAME", name_cell, least=20, most=120, sort=lambda stored: stored.name),
+        Column("SIZE", lambda stored: "" if stored.is_folder else wording.size(stored.bytes), width=10, right=True,
+               sort=lambda stored: stored.bytes, down=True),
+        since("AGE", lambda stored: stored.updated),
+        Column("ITERATION", lambda stored: f"{stored.iteration:,}" if stored.iteration is not None else "", width=9,
+               right=True, sort=lambda stored: stored.iteration or -1, down=True, drop=5),
+    )  # fmt: skip
+
+    def row_text(self, row: StoredObject) -> str:
+        """Its name."""
+        return row.title
+
+
+def ended(path: str, room: int) -> str:
+    """A path of at most `room` columns: its end says where one is, so what is cut is its middle."""
+    if len(path) <= room:
+        return path
+    head = path[: path.index("/", len("gs://")) + 1]
+    return f"{head}…{path[-max(1, room - len(head) - 1) :]}" if len(head) < room - 12 else f"…{path[1 - room :]}"
+
+
+class BucketScreen(InGoogleScreen):
+    """Enter goes into a folder, Esc out of it."""
+
+    KINDS = ("jobsets",)
+    CHANGES_CLUSTER = NEEDS_CLUSTER = frozenset({"store"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "fetch", "Copy here", id="bucket.fetch",
+                tooltip="Bring what is under the cursor, or all that is marked, to this machine"),
+        Binding("s", "store", "Store logs", id="bucket.store",
+                tooltip="Put what all pods of a job have printed into this folder"),
+        Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
+        Binding("r", "read", "Read again", id="bucket.read", tooltip="Look anew"),
+    ]  # fmt: skip
+    table = getters.query_one(ObjectTable)
+    summary = getters.query_one(SummaryLine)
+    told = getters.query_one(SentenceLine)
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = gcs_place(place)
+        self._target = ""
+        """Where the last copy went."""
+
+    @property
+    def crumb(self) -> str:
+        """The bucket."""
+        return f"gs://{self.place.bucket}"
+
+    def body(self) -> ComposeResult:
+        """Where one is, what is there, what it means."""
+        yield SummaryLine()
+        yield ObjectTable()
+        yield SentenceLine()
+
+    def on_mount(self) -> None:
+        """Look at once."""
+        self.table.focus()
+        self.read()
+
+    def action_read(self) -> None:
+        """Now."""
+        self.read()
+
+    @work(group="bucket", exclusive=True)
+    async def read(self, back_to: str = "") -> None:
+        """What is in the folder; the cursor on `back_to`."""
+        place = self.place
+        self.summary.runs = (Run(str(place), "strong"), Run("   looking …", "dim"))
+        try:
+            found = await self.app.google.storage.folder(place)
+        except ConsoleError as error:
+            self.table.show_rows({})
+            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
+            self.summary.runs = (Run(str(place), "strong"), Run(f"   ✗ {sentence(error.message)}", "bad"))
+            return
+        self._show(found)
+        if back_to:
+            self.table.move_to((back_to,))
+
+    def _show(self, found: Listing) -> None:
+        self.table.show_trouble(ObjectTable.EMPTY)
+        self.table.show_rows({(each.name,): each for each in found.objects})
+        files = [each for each in found.objects if not each.is_folder]
+        folders = len(found.objects) - len(files)
+        amount = sum(each.bytes for each in files)
+        words = f"   {wording.count(folders, 'folder')}, {wording.count(len(files), 'object')}, {wording.size(amount)}"
+        more = [Run("   and more, which are not shown", "waits")] if found.more else []
+        room = max(20, self.size.width - len(words) - 4)
+        self.summary.runs = (Run(ended(str(found.place), room), "strong"), Run(words, "dim"), *more)
+        self.told.runs = (Run(found.note),) if found.note else ()
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        stored = self.table.listing.rows.get(event.key)
+        if stored is None:
+            return
+        if stored.is_folder:
+            self.place = GcsPlace(self.place.bucket, stored.name)
+            self.read()
+        else:
+            self.action_fetch()
+
+    def action_back(self) -> None:
+        """Out of the folder; out of the bucket."""
+        if self.app.close_alarms():
+            return
+        if self.table.filter_text or self.table.marks or not self.place.path:
+            super().action_back()
+            return
+        here = self.place.path
+        self.place = self.place.up()
+        self.read(here)
+
+    def _chosen(self) -> list[StoredObject]:
+        rows = self.table.listing.rows
+        return [rows[key] for key in self.table.chosen if key in rows]
+
+    def action_copy(self) -> None:
+        """Addresses."""
+        found = [str(GcsPlace(self.place.bucket, each.name)) for each in self._chosen()] or [str(self.place)]
+        self.app.copy_to_clipboard("\n".join(found))
+        self.notify(f"Copied {found[0] if len(found) == 1 else f'{len(found)} addresses'}.", timeout=2, markup=False)
+
+    @work(group="fetch")
+    async def action_fetch(self) -> None:
+        """Ask where to, then bring it; what is there already is kept, what broke off is gone on with."""
+        chosen = self._chosen()
+        if not chosen:
+            return
+        what = chosen[0].title if len(chosen) == 1 else wording.count(len(chosen), "thing")
+        target = await self.app.push_screen_wait(
+            Prompt(f"Copy {what} into which folder of this machine?", self._target or str(Path.cwd()))
+        )
+        if not target:
+            return
+        self._target = target
+        for each in chosen:
+            with self.report_errors(f"{each.title} was not copied"):
+                place = GcsPlace(self.place.bucket, each.name)
+                report = await self.app.google.storage.fetch(place, folder_named(target), self._tell)
+                kept = f", {report.kept} of them were there" if report.kept else ""
+                words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
+                self.notify(words, title=f"{each.title} is in {target}", markup=False)
+                for name, why in report.problems[:3]:
+                    self.notify(why, title=f"{name} was left out", severity="error", timeout=8, markup=False)
+        self.table.clear_marks()
+        self.told.runs = ()
+
+    @work(group="fetch-logs")
+    async def action_store(self) -> None:
+        """Ask whose logs, and where to; what is there already is replaced only after a question."""
+        jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)
+        picked = await self.app.push_screen_wait(
+            Pick("Store the logs of which job?", [Choice(f"{namespace}/{name}") for namespace, name in jobs])
+        )
+        if not picked:
+            return
+        namespace, _, job = picked.partition("/")
+        usual = GcsPlace(self.place.bucket, f"{self.place.folder}testbed-logs/")
+        typed = await self.app.push_screen_wait(Prompt(f"Store the logs of {job} where?", str(usual)))
+        if not typed:
+            return
+        with self.report_errors(f"The logs of {job} were not stored"):
+            place = gcs_place(typed)
+            try:
+                report = await self.app.google.storage.store_logs(namespace, job, place)
+            except Conflict as error:
+                question = Confirm("Replace what is there?", [error.message], verb="Replace")
+                if not await self.app.push_screen_wait(question):
+                    return
+                report = await self.app.google.storage.store_logs(namespace, job, place, replace=True)
+            words = ", ".join(f"{name} ({wording.count(lines, 'line')})" for name, lines in report.objects[:4])
+            self.notify(words, title=f"The logs of {job} are in {place}", markup=False)
+            self.read()
+
+    def _tell(self, far: CopyProgress) -> None:
+        """How far a copy is."""
+        share = f"{far.done / far.total:.0%}" if far.total else ""
+        files = f"{far.files} of {wording.count(far.all_files, 'file')}"
+        self.told.runs = (
+            Run("◐ ", "waits"),
+            Run(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
+            Run(wording.one_line(far.now), "dim"),
+        )

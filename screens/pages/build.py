@@ -1,0 +1,169 @@
+"""One build: how far it is, and its log as it is written."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from screens import wording
+from screens.dialogs.build import GLYPHS, cancel_one, launch_with
+from screens.dialogs.save import save_log
+from screens.google_base import InGoogleScreen
+from screens.widgets.bars import SummaryLine
+from screens.widgets.log.view import WAITING, LogView
+from screens.wording import WAITS, Run, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.google.builds import Build, BuildLine
+    from console.kube.snapshot import Fleet
+
+AGAIN = 3.0
+"""Seconds between two looks at how far it is."""
+
+
+class BuildScreen(InGoogleScreen):
+    """A line about the build, its log below."""
+
+    KINDS = ("jobsets",)
+    CHANGES_CLUSTER = frozenset({"cancel"})
+    NEEDS_CLUSTER = frozenset({"launch"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "launch", "Launch with it", id="build.launch", tooltip="The launch form, with this image in it",
+                priority=True),
+        Binding("x", "cancel", "Cancel", id="build.cancel", tooltip="End the build; asks first"),
+    ]  # fmt: skip
+    view = getters.query_one(LogView)
+    head = getters.query_one(SummaryLine)
+
+    def __init__(self, number: str, project: str, location: str) -> None:
+        super().__init__()
+        self._about = number, project, location
+        self.build: Build | None = None
+        self._connection: object | None = None
+        """By which its log was last asked for; None also without a cluster."""
+        self._given: Counter[BuildLine] = Counter()
+        """What its log has given, which is read from its beginning each time."""
+        self._read_all = False
+
+    @property
+    def crumb(self) -> str:
+        """Its number."""
+        return f"build {self._about[0][:8]}"
+
+    def body(self) -> ComposeResult:
+        """The line and the log."""
+        yield SummaryLine()
+        yield LogView()
+
+    def on_mount(self) -> None:
+        """Follow from its start."""
+        self.view.lines.focus()
+        self._connection = self.app.connection
+        self.set_interval(AGAIN, self.look)
+        self.read()
+
+    def read(self) -> None:
+        """How far it is, and what its log has beyond what was shown."""
+        self.look()
+        if not self._read_all:
+            self.follow()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Go on as soon as there is another connection."""
+        if (connection := self.app.connection) not in {None, self._connection}:
+            self._connection = connection
+            self.read()
+
+    def tick(self) -> None:
+        """Its time runs."""
+        super().tick()
+        self._tell()
+
+    @work(group="look", exclusive=True)
+    async def look(self) -> None:
+        """How far it is."""
+        if self.is_current and (self.build is None or not self.build.over):
+            try:
+                self.build = await self.app.google.images.look(*self._about)
+            except ConsoleError as error:
+                self.head.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+                return
+            self._tell()
+            self.refresh_bindings()
+
+    def _tell(self) -> None:
+        build = self.build
+        if build is None or not self.is_attached or not self.query(SummaryLine):
+            return
+        mark = GLYPHS.get(build.status, WAITS)
+        runs = [mark, Run(f" {build.status.lower().replace('_', ' ')}  "), Run(", ".join(build.images), "strong")]
+        if took := build.seconds(time.time()):
+            runs.append(Run(f"  {wording.age(took)} of at most {wording.age(build.time_out)}", "dim"))
+        if build.why:
+            runs.append(Run(f"  {sentence(build.why)}", "bad"))
+        self.head.runs = tuple(runs)
+
+    @work(group="log", exclusive=True)
+    async def follow(self) -> None:
+        """Show lines until it is over or the page is closed."""
+        number, project, location = self._about
+        self.view.over, self.view.status = "", "the builder prints"
+        known = self._given.copy()
+        try:
+            async with aclosing(self.app.google.images.log(number, project=project, location=location)) as lines:
+                async for line in lines:
+                    self._show(line, known)
+        except ConsoleError as error:
+            now = self.app.connection
+            lost = not self.app.without_cluster and (now is None or now is not self._connection)
+            self.view.over = WAITING if lost else "✗ not followed"
+            self.view.status = "" if lost else sentence(f"{error.message} {error.hint}")
+            return
+        self._read_all = True
+        self.view.over, self.view.status = "○ the build is over", ""
+        self.look()
+
+    def _show(self, line: BuildLine, known: Counter[BuildLine]) -> None:
+        """A line, unless it is one of those that are known."""
+        if known[line]:
+            known[line] -= 1
+        else:
+            self._given[line] += 1
+            self.view.lines.append([(line.time, line.text)])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Cancel while it runs; launch with what it makes, unless it failed."""
+        build = self.build
+        if action == "cancel" and (build is None or build.over):
+            return False
+        if action == "launch" and not (build and build.images and (build.succeeded or not build.over)):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_launch(self) -> None:
+        """The form, with the image."""
+        if self.build and self.build.images:
+            launch_with(self, self.build.images[0])
+
+    @work(group="actions")
+    async def action_cancel(self) -> None:
+        """Ask, then end it."""
+        with self.report_errors("Not cancelled"):
+            if self.build is not None and (ended := await cancel_one(self, self.build)):
+                self.build = ended
+                self._tell()
+                self.refresh_bindings()
+
+    @on(LogView.Saved)
+    @work(group="actions")
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        await save_log(self, event.text, f"build-{self._about[0][:8]}")

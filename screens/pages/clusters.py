@@ -1,0 +1,318 @@
+"""Clusters: those of Google's that the login may see, and the way into one.
+
+Clusters of Google's as rows and sentences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ApiDisabled, ConsoleError
+from screens.dialogs.question import Confirm, Prompt
+from screens.google_base import AskingScreen
+from screens.widgets.bars import SummaryLine
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run, count, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.google.account import Cloud
+    from console.google.clusters import Clusters, GkeCluster
+    from console.kube.snapshot import Fleet
+    from screens.widgets.table.table import RowKey
+
+
+_GLYPHS = {"RUNNING": OK, "ERROR": BAD, "DEGRADED": BAD, "STOPPING": IDLE}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster, or a project whose clusters could not be listed."""
+
+    project: str
+    cluster: GkeCluster | None = None
+    error: ConsoleError | None = None
+    here: bool = False
+
+
+def status(row: ClusterRow) -> Cell:
+    """State with its glyph."""
+    if row.cluster is None:
+        return [BAD, Run(" not read", "bad")]
+    glyph = _GLYPHS.get(row.cluster.status, WAITS)
+    return [glyph, Run(f" {row.cluster.status.lower().replace('_', ' ')}")]
+
+
+def entrance(row: ClusterRow) -> Cell:
+    """How it can be reached."""
+    cluster = row.cluster
+    if cluster is None:
+        return ""
+    if cluster.dns_endpoint:
+        return "DNS endpoint"
+    if not cluster.endpoint:
+        return Run("none", "dim")
+    return Run("private", "waits") if cluster.private else "public"
+
+
+def why(row: ClusterRow) -> Cell:
+    """Where one is, or what is wrong."""
+    if row.error is not None:
+        return Run(sentence(row.error.message), "dim")
+    if row.here:
+        return Run("you are here", "accent")
+    return Run(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
+
+
+class ClusterTable(ResourceTable[ClusterRow]):
+    """Clusters by project."""
+
+    NOUN = "cluster"
+    EMPTY = Notice("No clusters.", "The login sees no project with a cluster.")
+    COLUMNS: ClassVar = (
+        Column("CLUSTER", lambda row: Run(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
+               sort=lambda row: row.cluster.name if row.cluster else ""),
+        Column("PROJECT", lambda row: row.project, least=8, most=30, sort=lambda row: row.project),
+        Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
+               sort=lambda row: row.cluster.location if row.cluster else ""),
+        Column("STATUS", status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
+        Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=7,
+               sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
+        Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim",
+               sort=lambda row: row.cluster.version if row.cluster else ""),
+        Column("ENTRANCE", entrance, least=8, most=12, drop=2),
+        Column("", why, fill=True, least=0, drop=6),
+    )  # fmt: skip
+
+    def row_text(self, row: ClusterRow) -> str:
+        """Names and place."""
+        place = f"{row.cluster.name} {row.cluster.location} {row.cluster.status}" if row.cluster else ""
+        return f"{row.project} {place}"
+
+
+def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Run]:
+    """What there is to know of a row; `may_enable`: a key enables what the project lacks."""
+    if row.error is not None:
+        hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
+        return [Run(f"{row.project}: ", "strong"), Run(row.error.message), Run(f" {hint}", "dim")]
+    cluster = row.cluster
+    assert cluster is not None
+    pools = ", ".join(f"{each.name} ({each.machine_type})" for each in cluster.pools) or "no pools"
+    ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
+    said = [Run(f"{cluster.path}  ", "strong")]
+    said += [Run("you are here, Enter shows its node pools  ", "accent")] if row.here else []
+    said += [Run(f"{sentence(cluster.message)}  ", "bad")] if cluster.message else []
+    said.append(Run(pools, "text"))
+    said += [Run(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim")]
+    if cluster.private and not cluster.dns_endpoint:
+        said.append(Run("   only from inside its network", "waits"))
+    if cluster.maintenance:
+        said.append(Run(f"   maintenance: {cluster.maintenance}", "dim"))
+    return said
+
+
+AGAIN = 60.0
+"""Seconds between two looks while this is shown; each that failed doubles them."""
+LONGEST = 600.0
+
+
+class ClustersScreen(AskingScreen):
+    """All clusters; Enter goes into one."""
+
+    KINDS = ("nodes",)
+    CHANGES_CLUSTER = frozenset({"enable"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "write", "Write kubeconfig", id="clusters.write",
+                tooltip="Put the cluster into a kubeconfig, beside what is there"),
+        Binding("E", "enable", "Enable the API", key_display="E", id="clusters.enable",
+                tooltip="Enable Google's container service in this project. Asks first"),
+        Binding("r", "read", "Read again", id="clusters.read", tooltip="Ask Google anew"),
+    ]  # fmt: skip
+    table = getters.query_one(ClusterTable)
+    told = getters.query_one(SentenceLine)
+
+    _alone: Cloud | None = None
+    _found: Clusters | None = None
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return "clusters"
+
+    def body(self) -> ComposeResult:
+        """A line about all, the clusters, a sentence about one."""
+        yield SummaryLine()
+        yield ClusterTable()
+        yield SentenceLine()
+
+    def on_mount(self) -> None:
+        """The keys are the table's."""
+        self.table.focus()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Which one is connected may have changed."""
+        self._show()
+
+    def _trouble_changed(self) -> None:
+        """That no cluster is connected is no trouble here: this is where one is chosen."""
+        self._show_title()
+
+    async def cloud(self) -> Cloud:
+        """Google around the connected cluster, else by itself."""
+        if self.app.connected:
+            return self.session.cloud
+        if self._alone is None:
+            from console.session import cloud_alone
+
+            self._alone = cloud_alone()
+        return self._alone
+
+    async def on_unmount(self) -> None:
+        """Close what was opened here."""
+        if self._alone is not None:
+            await self._alone.close()
+
+    @work(group="clusters", exclusive=True)
+    async def read(self) -> None:
+        """What there is, as it comes; again and again while somebody looks."""
+        pause = AGAIN
+        while True:
+            if self.is_current:
+                pause = AGAIN if await self._read_once() else min(LONGEST, pause * 2)
+            await asyncio.sleep(pause)
+
+    async def _read_once(self) -> bool:
+        try:
+            async for picture in (await self.cloud()).growing():
+                if self._found is None or len(picture.clusters) >= len(self._found.clusters):
+                    self._found = picture
+                    self._show(growing=True)
+            self._found = picture
+        except ConsoleError as error:
+            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
+            self.summary.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+            return False
+        self.table.show_trouble(None)
+        self._show()
+        return True
+
+    def _show(self, *, growing: bool = False) -> None:
+        found = self._found
+        if found is None:
+            return
+        here = self.app.session.context if self.app.connected else ""
+        practice = self.app.settings.practice
+        rows: dict[RowKey, ClusterRow] = {}
+        for each in found.clusters:
+            mine = here == each.context or (practice and here == "practice" and each.name == "practice")
+            rows[each.project, each.location, each.name] = ClusterRow(each.project, each, here=mine)
+        for project, error in found.unread:
+            rows[project, "", ""] = ClusterRow(project, error=error)
+        self.table.show_rows(dict(sorted(rows.items(), key=lambda pair: not pair[1].here)))
+        words = f"{count(len(found.clusters), 'cluster')} in {count(len({k[0] for k in rows}), 'project')}"
+        runs = [Run(words, "strong")]
+        if found.unread:
+            runs.append(Run(f"   {count(len(found.unread), 'project')} not read", "bad"))
+        if found.missing_zones:
+            runs.append(Run(f"   no answer from {', '.join(found.missing_zones)}: clusters may be missing", "waits"))
+        if growing:
+            runs.append(Run("   asking on …", "dim"))
+        self.summary.runs = tuple(runs)
+        self._tell()
+
+    @on(ResourceTable.Highlighted)
+    def _tell(self) -> None:
+        row = self.table.row
+        self.told.runs = tuple(self._about(row)) if row is not None else ()
+        self.refresh_bindings()
+
+    def _about(self, row: ClusterRow) -> list[Run]:
+        return sentence_of(row, may_enable=not self.session.read_only if self.app.connected else True)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enable where a project lacks the service, write where there is a cluster."""
+        row = self.table.row if self.is_mounted else None
+        if action == "enable" and not (row and isinstance(row.error, ApiDisabled)):
+            return False
+        if action == "write" and not (row and row.cluster):
+            return False
+        return super().check_action(action, parameters)
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        row = self.table.listing.rows.get(event.key)
+        if row is None or row.cluster is None:
+            words = "".join(run.text for run in self._about(row)) if row else ""
+            self.notify(words, title="Nothing to connect to", severity="warning", markup=False)
+        elif row.here:
+            self.app.open_page("nodepools")
+        else:
+            self.connect(row.cluster)
+
+    @work(group="actions", exclusive=True)
+    async def connect(self, cluster: GkeCluster) -> None:
+        """Go there; whatever stands in the way leaves everything as it is."""
+        self.notify(f"Connecting to {cluster.path} …", timeout=2, markup=False)
+        with self.report_errors(f"Could not connect to {cluster.name}"):
+            cloud = await self.cloud()
+            if self.app.connected:
+                await cloud.enter(cluster)
+            else:
+                await cloud.greet(cluster)
+                self.app.settings = replace(self.app.settings, context=cluster.context)
+                await self.app.action_reconnect()
+            self.app.only_namespace = ""
+            self.app.refresh_bindings()
+            self.app.pop_screen()
+            self.app.switch_mode("fleet")
+            self.app.notify(f"Connected to {cluster.path}; nothing was written.", timeout=4, markup=False)
+
+    def action_write(self) -> None:
+        """Ask for the file, then write."""
+        row = self.table.row
+        if row and row.cluster:
+            self.write(row.cluster)
+
+    @work(group="actions")
+    async def write(self, cluster: GkeCluster) -> None:
+        """Put it into a kubeconfig."""
+        cloud = await self.cloud()
+        usual = "" if self.app.settings.practice else str(cloud.usual_kubeconfig())
+        hint = "An entry of that name is replaced; all else stays. No token is written. Esc cancels."
+        path = await self.app.push_screen_wait(Prompt(f"Put {cluster.context} into which file?", usual, hint=hint))
+        if not path:
+            return
+        with self.report_errors("Could not write the kubeconfig"):
+            file, replaced = await cloud.write_kubeconfig(cluster, Path(path))
+            verb = "replaced in" if replaced else "added to"
+            self.notify(f"{cluster.context} was {verb} {file}.", timeout=5, markup=False)
+
+    def action_enable(self) -> None:
+        """Ask, then enable."""
+        row = self.table.row
+        if row and isinstance(row.error, ApiDisabled):
+            self.enable(row.project, row.error.service)
+
+    @work(group="actions")
+    async def enable(self, project: str, service: str) -> None:
+        """Enable a service, if the answer is yes."""
+        lines = ["It may cost money once it is used."]
+        title = f"Enable {service} in project {project}?"
+        if not await self.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):
+            return
+        self.notify(f"{service} is being enabled; that takes half a minute.", timeout=4, markup=False)
+        with self.report_errors(f"Could not enable {service}"):
+            await (await self.cloud()).enable_service(project, service)
+            self.notify(f"{service} is enabled in {project}.", timeout=4, markup=False)
+            self.read()

@@ -1,0 +1,145 @@
+"""The doctor of one rank: each step from the token to an editor in the pod, as it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.attach.ssh.editors import STEPS, Step, StepState
+from screens.base import LiveScreen
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+
+GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
+Row = tuple[str, Step | None]
+"""Name of a step, and how it ended; None while it has not."""
+
+
+def glyph(row: Row) -> Run:
+    """Of a step that ended, or waits for its turn."""
+    return GLYPHS[row[1].state] if row[1] else WAITS
+
+
+def took(row: Row) -> str:
+    """Milliseconds."""
+    step = row[1]
+    return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
+
+
+def said(row: Row) -> Run:
+    """What was found; of a step that needs mending in its ink."""
+    step = row[1]
+    if step is None:
+        return Run("…", "faint")
+    inks = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "faint"}
+    return Run(step.found, inks.get(step.state, ""))
+
+
+class StepTable(ResourceTable[Row]):
+    """The steps."""
+
+    NOUN = "step"
+    EMPTY = Notice("No steps.")
+    COLUMNS: ClassVar = (
+        Column("", glyph, width=1),
+        Column("STEP", lambda row: STEPS[row[0]], least=16),
+        Column("MS", took, right=True, least=6),
+        Column("FOUND", said, fill=True, least=20),
+    )
+
+    def row_text(self, row: Row) -> str:
+        """Its title and what was found."""
+        return f"{STEPS[row[0]]} {row[1].found if row[1] else ''}"
+
+
+class DoctorScreen(LiveScreen):
+    """The page."""
+
+    KINDS = ("pods",)
+    OF_CLUSTER = True
+    CSS = "DoctorScreen SentenceLine { max-height: 6; } DoctorScreen StepTable { margin-top: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "again", "Again", id="doctor.again", tooltip="All steps anew"),
+    ]
+    who = getters.query_one("#who", SentenceLine)
+    fix = getters.query_one("#fix", SentenceLine)
+    table = getters.query_one(StepTable)
+
+    def __init__(self, namespace: str, job: str, rank: str) -> None:
+        super().__init__()
+        self.key = namespace, job
+        self._rank = int(rank)
+        self._steps: dict[str, Step] = {}
+        self._running = False
+
+    @property
+    def crumb(self) -> str:
+        """Whose doctor."""
+        return f"pod {self._rank} doctor"
+
+    def body(self) -> ComposeResult:
+        """Whom it is about, the steps, and what mends them."""
+        yield SentenceLine(id="who")
+        yield SentenceLine(id="fix")
+        yield StepTable()
+
+    def on_mount(self) -> None:
+        """Begin."""
+        self.table.focus()
+        self.action_again()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """The steps do not come from the picture."""
+        self._draw()
+
+    def action_again(self) -> None:
+        """All steps anew."""
+        self._steps.clear()
+        self._diagnose()
+
+    @on(StepTable.Opened, "StepTable")
+    def tell(self, event: StepTable.Opened) -> None:
+        """The whole of what was found, and what to do."""
+        event.stop()
+        step = self._steps.get(event.key[0])
+        if step is not None:
+            self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8, markup=False)
+
+    @work(group="doctor", exclusive=True)
+    async def _diagnose(self) -> None:
+        self._running = True
+        self._draw()
+        with self.report_errors(f"Could not look at pod {self._rank}"):
+            async for step in self.session.attach.diagnose(*self.key, self._rank):
+                self._steps[step.name] = step
+                self._draw()
+        self._running = False
+        self._draw()
+
+    def _draw(self) -> None:
+        rows: dict[tuple[str, ...], Row] = {(name,): (name, self._steps.get(name)) for name in STEPS}
+        self.table.show_rows(rows, None)
+        self.who.runs = (Run(f"{self.key[1]} pod {self._rank}", "strong"), Run(f"  {self._verdict()}"))
+        wrong = [step for step in self._steps.values() if step.fix]
+        runs = [part for step in wrong for part in (Run("→ ", "head"), Run(f"{step.title}: {step.fix}  "))]
+        self.fix.runs = tuple(runs)
+
+    def _verdict(self) -> str:
+        failed = next((step for step in self._steps.values() if step.state is StepState.FAILED), None)
+        if failed:
+            return f"cannot be reached by ssh: {failed.title} failed."
+        if self._running:
+            return "is looked at."
+        if any(step.state is StepState.WARNING for step in self._steps.values()):
+            return "can be reached by ssh, with something to mind."
+        return f"can be reached by ssh: a4 ssh {self.key[1]} {self._rank}"

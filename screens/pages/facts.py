@@ -1,0 +1,119 @@
+"""What a container says of itself: GPUs, disks, mounts, NCCL environment, InfiniBand, C library, Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, work
+from textual.binding import Binding, BindingType
+
+from console.attach.container_facts import ContainerFact, FactState
+from screens.base import LiveScreen
+from screens.dialogs.question import Prompt
+from screens.widgets.output_text import RULE, OutputText
+from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from console.scheduling.ranks import Rank
+    from screens.widgets.job_line import JobLine
+
+GLYPHS = {FactState.ASKED: "◐", FactState.KNOWN: "●", FactState.ABSENT: "○", FactState.FAILED: "✗"}
+
+
+async def facts_of_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """Open the page for a rank of a job."""
+    screen.app.open_page("facts", line.jobset.namespace, rank.name, "", str(rank.number))
+
+
+class FactsScreen(LiveScreen):
+    """The page of one container's facts; each answer appears as it comes."""
+
+    KINDS = ("pods",)
+    OF_CLUSTER = True
+    CSS = "FactsScreen #who { padding: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("i", "ask", "Ask again", id="facts.ask", tooltip="All questions anew"),
+        Binding("b", "browse", "Browse files", id="facts.browse", tooltip="A folder of the container, and its disk"),
+    ]
+    who = getters.query_one("#who", SentenceLine)
+    text = getters.query_one(OutputText)
+
+    def __init__(self, namespace: str, pod: str, container: str = "", rank: str = "") -> None:
+        super().__init__()
+        self.key = namespace, pod
+        self._container, self._rank = container, rank
+        self._facts: dict[str, ContainerFact] = {}
+        self._gpus = ""
+
+    @property
+    def crumb(self) -> str:
+        """Whose facts they are."""
+        return f"{f'pod {self._rank}' if self._rank else self.key[1]} facts"
+
+    def body(self) -> ComposeResult:
+        """Whom they are of, and what was said."""
+        yield SentenceLine(id="who")
+        yield OutputText()
+
+    def on_mount(self) -> None:
+        """Ask."""
+        self.text.focus()
+        self.action_ask()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """The pod may have gone since."""
+        pod = fleet.pods.get(self.key)
+        words = [Run(self.key[1], "strong")]
+        if pod is None:
+            words.append(Run("  is gone: this is what it said last", "waits"))
+        else:
+            container = self._container or (pod.main.name if pod.main else "")
+            words.append(Run(f"  container {container} on {pod.node}", "dim"))
+        if self._gpus:
+            words.append(Run(f"  {self._gpus}"))
+        self.who.runs = tuple(words)
+
+    def action_ask(self) -> None:
+        """Ask everything anew."""
+        self._facts.clear()
+        self._draw()
+        self._ask()
+
+    @work(group="browse", exclusive=True)
+    async def action_browse(self) -> None:
+        """Ask which folder, and open it."""
+        path = await self.app.push_screen_wait(Prompt("Which folder of the container?", "/"))
+        if path:
+            pod = self.app.fleet.pods.get(self.key)
+            container = self._container or (pod.main.name if pod and pod.main else "")
+            self.app.open_page("folder", *self.key, container, path)
+
+    @work(group="facts", exclusive=True)
+    async def _ask(self) -> None:
+        pod = self.app.fleet.pods.get(self.key)
+        if pod is None:
+            self.text.show(f"{RULE}✗ The pod is gone: nobody can be asked.")
+            return
+        with self.report_errors(f"Could not ask {pod.name}"):
+            await self.session.inside.facts(pod, container=self._container, answered=self._take)
+
+    def _take(self, fact: ContainerFact) -> None:
+        self._facts[fact.name] = fact
+        self._draw()
+
+    def _draw(self) -> None:
+        from console.session import container_questions
+
+        lines: list[str] = []
+        gpus = self._facts.get("gpus")
+        self._gpus = gpus.words if gpus else ""
+        self.show_fleet(self.app.fleet)
+        for asked in container_questions():
+            fact = self._facts.get(asked.name, asked)
+            words = fact.words or ("asked" if fact.state is FactState.ASKED else f"{fact.seconds:.1f} s")
+            lines += [f"{RULE}{GLYPHS[fact.state]} {fact.title}: {words}", *fact.text.splitlines(), ""]
+        self.text.show("\n".join(lines))

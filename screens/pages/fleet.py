@@ -1,0 +1,212 @@
+"""Fleet: what hardware there is, what of it is free, and what is broken."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.google.node_pools import PoolsPicture, with_google
+from console.scheduling.pools import Pool, pools
+from console.scheduling.ranks import ranks
+from screens.base import LiveScreen
+from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
+from screens.widgets.node_words import busbw_words, gpu_bar, node_state, pool_state
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from console.scheduling.topology import Holder, Host
+    from console.session import Session
+
+
+class PoolTable(ResourceTable[Pool]):
+    """Node pools, those with GPUs first."""
+
+    NOUN = "pool"
+    EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
+    COLUMNS: ClassVar = (
+        Column("POOL", lambda pool: Run(pool.name, "strong" if pool.labelled else "dim"), least=8, most=40,
+               sort=lambda pool: pool.name),
+        Column("MACHINE", lambda pool: pool.machine_type, least=8, most=24, drop=8,
+               sort=lambda pool: pool.machine_type),
+        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), most=24, drop=9),
+        Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", width=7, right=True,
+               sort=lambda pool: pool.nodes_total, down=True),
+        Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", least=14, most=32, drawn=gpu_bar,
+               sort=lambda pool: pool.gpus_used, down=True),
+        Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", width=5, right=True, ink="strong",
+               sort=lambda pool: pool.gpus_free, down=True),
+        Column("×8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=4, right=True, drop=5,
+               sort=lambda pool: pool.slots8, down=True),
+        Column("×64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=4, right=True, drop=6,
+               sort=lambda pool: pool.slots64, down=True),
+        Column("PROVISIONING", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
+               sort=lambda pool: pool.provisioning),
+        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20, ages=True),
+    )  # fmt: skip
+
+    def row_text(self, row: Pool) -> str:
+        """Names and how it was obtained."""
+        return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"
+
+
+def heading(pool: Pool) -> tuple[Run, ...]:
+    """What stands over the floor of a pool."""
+    return (Run(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
+
+
+class FleetScreen(LiveScreen):
+    """Pools above, their floors below."""
+
+    CSS_PATH = "fleet.tcss"
+    KINDS = ("nodes", "pods")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
+        Binding("a", "google", "All pools", id="fleet.google",
+                tooltip="Also the pools without a machine now, and what Google does to each: asks Google"),
+    ]  # fmt: skip
+    table = getters.query_one(PoolTable)
+    map = getters.query_one(FloorMap)
+    key = getters.query_one(FloorKey)
+
+    def body(self) -> ComposeResult:
+        """Pools, floor, key."""
+        yield PoolTable()
+        yield FloorMap()
+        yield FloorKey()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Pools of that picture."""
+        if self._google is None and self.app.connected and self.session.node_pools.seen is not None:
+            self._google = self.session.node_pools.seen  # another screen has asked already: nothing new is loaded
+            self.action_google()
+        if self._google is not None and self.app.connected:
+            self._google = self.session.node_pools.again(self._google)
+        found = with_google(pools(fleet), self._google)
+        self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
+        self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
+        self._floors = [pool for pool in found if pool.gpus_total]
+        held: Counter[Holder] = Counter()
+        for pool in self._floors:
+            held.update(dict(pool.floor.holders))
+        self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
+        self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
+
+    _google: PoolsPicture | None = None
+    _asking = False
+    _offered = False
+    """Whether the key that asks was shown last time."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Google is asked where the nodes are of pools, and is not being asked."""
+        if action == "google":
+            return self._can_ask()
+        return super().check_action(action, parameters)
+
+    def _can_ask(self) -> bool:
+        known = self._google is not None or self._asking
+        return not known and any(node.pool for node in self.app.fleet.nodes.values())
+
+    def action_google(self) -> None:
+        """Ask Google for all pools, from now on."""
+        if self.app.connected:
+            self._asking = self._google is None
+            self._show_key()
+            self._follow(self.session)
+
+    def on_screen_suspend(self) -> None:
+        """Nobody looks: ask nothing."""
+        self._asking = False
+        self.workers.cancel_group(self, "google")
+
+    def on_screen_resume(self) -> None:
+        """Somebody looks, again."""
+        super().on_screen_resume()
+        if self.is_mounted and self._google is not None:
+            self.action_google()
+
+    @work(group="google", exclusive=True)
+    async def _follow(self, session: Session) -> None:
+        async for told in session.node_pools.follow():
+            self._asking = False
+            if isinstance(told, PoolsPicture):
+                self._google = told
+                self.show_fleet(self.app.fleet)
+            elif self._google is None:
+                self._show_key()
+                self.notify(str(told), title="Google's pools are not known", severity="error", markup=False)
+                return
+
+    _floors: Sequence[Pool] = ()
+    _holders: Sequence[tuple[Holder, int]] = ()
+
+    @on(ResourceTable.Highlighted)
+    def _show_pool(self) -> None:
+        pool = self.table.row
+        if pool in self._floors and not self.map.has_focus:
+            self.map.move_to(self._floors.index(pool))
+        self._show_key()
+
+    @on(FloorMap.Moved)
+    def _show_key(self) -> None:
+        if self._can_ask() is not self._offered:
+            self._offered = self._can_ask()
+            self.refresh_bindings()
+        jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph, self.app.whose)
+        self.key.lines = (tuple(jobs), tuple(self._about()))
+
+    def _about(self) -> list[Run]:
+        host = self.map.host
+        if host is not None and self.map.has_focus:
+            return self._about_host(host)
+        marks = (
+            ("✗", "bad", "faulty"),
+            ("⚠", "waits", "maintenance"),
+            ("‖", "waits", "cordoned"),
+            ("◐", "waits", "starting"),
+        )
+        runs = [Run("◐ asking Google for all pools …   ", "waits")] if self._asking else []
+        if self._can_ask():
+            runs = [Run("a: also pools without machines   ", "dim")]
+        runs.append(Run("colour = job   · free   ", "dim"))
+        for glyph, ink, word in marks:
+            runs += [Run(glyph, ink), Run(f" {word}   ", "dim")]
+        return [*runs, Run("tab: to the floor", "dim")]
+
+    def _about_host(self, host: Host) -> list[Run]:
+        node, fleet = host.node, self.app.fleet
+        runs = [Run(f"{node.name}  ", "strong"), *node_state(node, time.time()), Run("  ")]
+        for pod in fleet.pods_by_node.get(node.name, ()):
+            jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
+            if pod.holds_gpus and jobset is not None:
+                number = next((each.number for each in ranks(jobset, fleet) if each.pod is pod), None)
+                rank = f" pod {number}" if number is not None else ""
+                runs += [Run(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)), Run(f" {jobset.name}{rank}  ")]
+            elif pod.holds_gpus:
+                runs += [Run(f"{pod.name}  ")]
+        measured = busbw_words(self.bandwidth_of_nodes().get(node.name), time.time())
+        if measured:
+            runs += [*measured, Run("  ")]
+        elif node.last_busbw is not None:
+            runs.append(Run(f"last scan {node.last_busbw:.0f} GB/s  ", "dim"))
+        taints = [taint for taint in node.taints if not taint.startswith("nvidia.com/gpu")]
+        return [*runs, Run(f"taints {', '.join(taints)}" if taints else "", "dim")]
+
+    @on(ResourceTable.Opened)
+    def _open_pool(self, event: ResourceTable.Opened) -> None:
+        self.app.open_page("pool", *event.key)
+
+    @on(FloorMap.Opened)
+    def _open_node(self, event: FloorMap.Opened) -> None:
+        self.app.open_page("node", event.node)

@@ -1,0 +1,172 @@
+"""One folder of a pod: what is in it, how full its disk is, and what may go."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.attach.files.entries import Entry, EntryKind
+from console.errors import ConsoleError
+from screens import wording
+from screens.base import LiveScreen
+from screens.dialogs.question import Confirm
+from screens.widgets.bars import SummaryLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Cell, Run, bar, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.attach.files.copies import ContainerCopies
+    from console.attach.files.pod_files import PodFolder
+
+FULL = 0.9
+"""Share of a disk from which it is told as nearly full."""
+
+LOST = ("All that is in it goes too, and cannot be brought back.", "On a shared file system it goes for every pod.")
+
+
+def name_cell(entry: Entry) -> Cell:
+    """Its name; of a link where it leads, of a folder a slash."""
+    name = wording.one_line(entry.path)
+    if entry.kind is EntryKind.FOLDER:
+        return Run(f"{name}/", "accent")
+    if entry.kind is EntryKind.LINK:
+        return [Run(name), Run(f" → {wording.one_line(entry.target)}", "dim")]
+    return Run(name)
+
+
+class EntryTable(ResourceTable[Entry]):
+    """Folders first."""
+
+    NOUN = "entry"
+    EMPTY = Notice("Nothing is here.")
+    COLUMNS: ClassVar = (
+        Column("NAME", name_cell, least=20, most=120, sort=lambda entry: entry.path),
+        Column("SIZE", lambda entry: wording.size(entry.size) if entry.kind is EntryKind.FILE else "", width=10,
+               right=True, sort=lambda entry: entry.size, down=True),
+        since("CHANGED", lambda entry: float(entry.modified)),
+        Column("MODE", lambda entry: Run(f"{entry.mode:04o}", "dim"), width=5, drop=5),
+    )  # fmt: skip
+
+    def row_text(self, row: Entry) -> str:
+        """Its name."""
+        return row.path
+
+
+class FolderScreen(LiveScreen):
+    """Enter goes into a folder, backspace out of it."""
+
+    KINDS = ("pods",)
+    OF_CLUSTER = True
+    CHANGES_CLUSTER = frozenset({"delete"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("backspace", "up", "Up", id="folder.up", key_display="⌫", tooltip="The folder that this one is in"),
+        Binding("x", "delete", "Delete", id="folder.delete", tooltip="What is under the cursor, or marked; asks first"),
+        Binding("c", "copy", "Copy path", show=False, id="folder.copy", tooltip="To the clipboard"),
+        Binding("r", "read", "Read again", id="folder.read", tooltip="Look anew"),
+    ]  # fmt: skip
+    table = getters.query_one(EntryTable)
+    summary = getters.query_one(SummaryLine)
+
+    def __init__(self, namespace: str, pod: str, container: str, path: str) -> None:
+        super().__init__()
+        self._pod, self._container = (namespace, pod), container
+        self.path = path
+
+    @property
+    def crumb(self) -> str:
+        """Whose files they are."""
+        return f"{self._pod[1]} files"
+
+    def body(self) -> ComposeResult:
+        """Where one is and how full that is; what is there."""
+        yield SummaryLine()
+        yield EntryTable()
+
+    def on_mount(self) -> None:
+        """Look at once."""
+        self.table.focus()
+        self.read()
+
+    def _files(self) -> ContainerCopies:
+        return self.session.copies.of(*self._pod, container=self._container)
+
+    def action_read(self) -> None:
+        """Now."""
+        self.read()
+
+    @work(group="folder", exclusive=True)
+    async def read(self, back_to: str = "") -> None:
+        """What is in the folder; the cursor on `back_to`."""
+        self.summary.runs = (Run(self.path, "strong"), Run("   looking …", "dim"))
+        try:
+            found = await self._files().listed(self.path)
+        except ConsoleError as error:
+            self.table.show_rows({})
+            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
+            self.summary.runs = (Run(self.path, "strong"), Run(f"   ✗ {sentence(error.message)}", "bad"))
+            return
+        self.path = found.path
+        self._show(found)
+        if back_to:
+            self.table.move_to((back_to,))
+
+    def _show(self, found: PodFolder) -> None:
+        self.table.show_trouble(EntryTable.EMPTY)
+        self.table.show_rows({(each.path,): each for each in found.entries})
+        runs = [Run(f"{wording.one_line(found.path)}  ", "strong")]
+        if found.total and found.used is not None and found.free is not None:
+            held = found.used + found.free  # not all of a disk is anybody's: some is kept back
+            full = found.used >= FULL * held
+            words = f" {wording.size(found.free)} free of {wording.size(found.total)}"
+            runs += [*bar(found.used, held, 12), Run(f"{' ⚠' if full else ''}{words}", "waits" if full else "")]
+        runs += [Run(f"   ✗ {sentence(each)}", "bad") for each in found.complaints[:1]]
+        self.summary.runs = tuple(runs)
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        entry = self.table.listing.rows.get(event.key)
+        if entry is not None and entry.kind in {EntryKind.FOLDER, EntryKind.LINK}:
+            self.path = posixpath.join(self.path, entry.path)
+            self.read()
+
+    def action_up(self) -> None:
+        """The folder above, the cursor on this one."""
+        above, name = posixpath.split(self.path)
+        if name:
+            self.path = above
+            self.read(name)
+
+    def _chosen(self) -> list[str]:
+        rows = self.table.listing.rows
+        return [posixpath.join(self.path, rows[key].path) for key in self.table.chosen if key in rows]
+
+    def action_copy(self) -> None:
+        """Paths."""
+        if found := self._chosen():
+            self.app.copy_to_clipboard("\n".join(found))
+            self.notify(f"Copied {found[0] if len(found) == 1 else f'{len(found)} paths'}.", timeout=2, markup=False)
+
+    @work(group="actions")
+    async def action_delete(self) -> None:
+        """Ask, naming each, then delete."""
+        chosen = self._chosen()
+        if not chosen:
+            return
+        what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} things in {self.path}"
+        lines = [*(chosen if len(chosen) > 1 else ()), *LOST]
+        if not await self.app.push_screen_wait(Confirm(f"Delete {what}?", lines, verb="Delete", keep="Keep")):
+            return
+        files = self._files()
+        for path in chosen:
+            with self.report_errors(f"{path} was not deleted"):
+                await files.delete(path)
+        self.table.clear_marks()
+        self.read()

@@ -1,0 +1,297 @@
+"""Images: builds as they run, and what the registries hold."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import BadInput, ConsoleError
+from screens import wording
+from screens.dialogs.build import GLYPHS, build_one, cancel_one, launch_with
+from screens.dialogs.question import Prompt
+from screens.google_base import AskingScreen, PlacedScreen
+from screens.widgets.bars import SummaryLine
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import WAITS, Cell, Run, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.google.builds import Build, Image
+
+SOON, LATER = 3.0, 30.0
+"""Seconds between two looks while a build is under way, and while none is."""
+
+
+def status_cell(build: Build) -> Cell:
+    """Mark and word."""
+    mark = GLYPHS.get(build.status, WAITS)
+    return [mark, Run(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
+
+
+def image_cell(build: Build) -> Cell:
+    """What it makes, without the registry that all have."""
+    return Run(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
+
+
+def took(build: Build) -> float:
+    """Seconds."""
+    return build.seconds(time.time())
+
+
+class BuildTable(ResourceTable["Build"]):
+    """Builds, latest first."""
+
+    NOUN = "build"
+    EMPTY = Notice("No builds.", "b builds one that comes with the console, or one of yours.")
+    COLUMNS: ClassVar = (
+        Column("STATUS", status_cell, width=16, sort=lambda build: build.status),
+        Column("IMAGE", image_cell, least=12, most=60, sort=lambda build: build.images),
+        Column("TOOK", lambda build: wording.age(took(build)) if took(build) else "", width=7, right=True, sort=took,
+               down=True, ages=True),
+        since("BEGAN", lambda build: build.created),
+        Column("MACHINE", lambda build: Run(build.machine, "dim"), least=8, most=16, drop=5),
+        Column("BUILD", lambda build: Run(build.id[:8], "dim"), width=8, drop=6),
+        Column("WHY", lambda build: Run(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
+    )  # fmt: skip
+
+    def row_text(self, row: Build) -> str:
+        """What it makes and what became of it."""
+        return f"{row.id} {' '.join(row.images)} {row.status} {row.why}"
+
+
+class ImageTable(ResourceTable["Image"]):
+    """Images of the registries, latest first."""
+
+    NOUN = "image"
+    EMPTY = Notice("No images.", "b builds one.")
+    COLUMNS: ClassVar = (
+        Column("IMAGE", lambda image: Run(image.name, "strong"), least=10, most=40, sort=lambda image: image.name),
+        Column("TAGS", lambda image: ", ".join(image.tags) or Run("untagged", "dim"), least=8, most=40,
+               sort=lambda image: image.tags),
+        Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
+               sort=lambda image: image.bytes),
+        since("AGE", lambda image: image.uploaded),
+        Column("DIGEST", lambda image: Run(image.digest.removeprefix("sha256:")[:12], "dim"), width=12, drop=5),
+        Column("REPOSITORY", lambda image: Run(image.repository, "dim"), least=10, fill=True, drop=3,
+               sort=lambda image: image.repository),
+    )  # fmt: skip
+
+    def row_text(self, row: Image) -> str:
+        """Name, tags, digest, place."""
+        return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"
+
+
+class ImagesScreen(PlacedScreen, AskingScreen):
+    """Builds above, images below; tab goes from one to the other."""
+
+    DEFAULT_CSS = """
+    ImagesScreen BuildTable { height: 2fr; }
+    ImagesScreen ImageTable { height: 3fr; }
+    ImagesScreen .head { margin-top: 1; }
+    """
+    KINDS = ("jobsets",)
+    CHANGES_CLUSTER = PlacedScreen.CHANGES_CLUSTER | {"build", "cancel", "create"}
+    NEEDS_CLUSTER = frozenset({"launch"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "build", "Build", id="images.build", tooltip="Build one of the console's own images, or yours"),
+        Binding("n", "launch", "Launch with it", id="images.launch", tooltip="The launch form, with this image in it"),
+        Binding("x", "cancel", "Cancel", id="images.cancel", tooltip="End the build under the cursor; asks first"),
+        Binding("c", "copy", "Copy name", id="images.copy", tooltip="The image's whole name, to the clipboard"),
+        Binding("m", "create", "New repository", show=False, id="images.create",
+                tooltip="Make a repository for images in this project and region"),
+        Binding("r", "read", "Read again", show=False, id="images.read", tooltip="Ask Google anew"),
+    ]  # fmt: skip
+    builds = getters.query_one(BuildTable)
+    images = getters.query_one(ImageTable)
+    summary = getters.query_one("#summary", SummaryLine)
+    held = getters.query_one("#held", SummaryLine)
+    told = getters.query_one(SentenceLine)
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return "images"
+
+    def body(self) -> ComposeResult:
+        """Builds, images, a sentence."""
+        yield SummaryLine(id="summary")
+        yield BuildTable()
+        yield SummaryLine(id="held", classes="head")
+        yield ImageTable()
+        yield SentenceLine()
+
+    def on_mount(self) -> None:
+        """The keys are the builds'."""
+        self.builds.focus()
+
+    @work(group="images", exclusive=True)
+    async def read(self) -> None:
+        """Builds again and again; images whenever a build has ended."""
+        ended: set[str] | None = None
+        if not await self._know_where():
+            return
+        while True:
+            pause = LATER
+            able = self.app.connected or self.app.without_cluster
+            if self.is_current and able:
+                found = await self._read_builds()
+                over = {each.id for each in found or () if each.over}
+                if found is not None and over != ended:
+                    ended = over
+                    await self._read_images()
+                if found and any(not each.over for each in found):
+                    pause = SOON
+            await asyncio.sleep(pause if able else 0.5)
+
+    async def _know_where(self) -> bool:
+        """Whether project and region are known; the tables say why not."""
+        try:
+            if await self.placed(region=True):
+                return True
+            error: ConsoleError = BadInput("No cluster is connected, and no region was named.", "w asks for it.")
+        except ConsoleError as why:
+            error = why
+        self._refused(self.builds, self.summary, error)
+        self.images.show_trouble(Notice("", ""))
+        return False
+
+    async def _read_builds(self) -> tuple[Build, ...] | None:
+        try:
+            images = self.app.google.images
+            found = await images.builds()
+            project, location = await images.where()
+        except ConsoleError as error:
+            self._refused(self.builds, self.summary, error)
+            return None
+        self.builds.show_trouble(BuildTable.EMPTY)
+        self.builds.show_rows({(each.id,): each for each in found})
+        running = sum(not each.over for each in found)
+        runs = [Run(f"Builds of {project} in {location}", "strong")]
+        if running:
+            runs += [Run("   ◐ ", "waits"), Run(f"{running} under way")]
+        runs += self.place_words()
+        self.heard("builds")
+        self.summary.runs = tuple(runs)
+        self._tell()
+        return found
+
+    async def _read_images(self) -> None:
+        try:
+            found = await self.app.google.images.registry()
+        except ConsoleError as error:
+            self._refused(self.images, self.held, error)
+            return
+        self.heard("images")
+        self.images.show_trouble(ImageTable.EMPTY)
+        self.images.show_rows({(each.repository, each.name, each.digest): each for each in found.images})
+        words = f"{wording.count(len(found.images), 'image')} in {len(found.repositories)} repositories"
+        runs = [Run(words, "strong")]
+        runs += [Run(f"   {address}: {sentence(why)}", "waits") for address, why in found.unread]
+        self.held.runs = tuple(runs)
+
+    def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
+        self.heard("builds" if table is self.builds else "images", error)
+        table.show_trouble(Notice(error.message, self.hint_of(error), "✗", "bad"))
+        line.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+
+    # the row under the cursor
+
+    @on(ResourceTable.Highlighted)
+    def _tell(self) -> None:
+        build = self.builds.row
+        if self.focused is self.images and self.images.row is not None:
+            self.told.runs = (Run(self.images.row.references[0], "dim"),)
+        elif build is not None:
+            self.told.runs = tuple(_sentence(build))
+        self.refresh_bindings()
+
+    def on_descendant_focus(self) -> None:
+        """The sentence is about the table with the keys."""
+        self._tell()
+
+    def _image(self) -> str:
+        """The name of what is under the cursor; empty if there is none."""
+        if self.focused is self.images:
+            return self.images.row.references[0] if self.images.row else ""
+        build = self.builds.row
+        return build.images[0] if build and build.images and (build.succeeded or not build.over) else ""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Cancel where a build runs, launch where there is an image."""
+        if self.is_mounted and action == "cancel":
+            build = self.builds.row if self.focused is self.builds else None
+            if build is None or build.over:
+                return False
+        if self.is_mounted and action in {"launch", "copy"} and not self._image():
+            return False
+        return super().check_action(action, parameters)
+
+    @on(ResourceTable.Opened, "BuildTable")
+    def _open(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        build = self.builds.listing.rows.get(event.key)
+        if build is not None:
+            self.app.open_page("build", build.id, build.project, build.location)
+
+    @on(ResourceTable.Opened, "ImageTable")
+    def _open_image(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        if self.app.without_cluster:
+            self.tell_what_needs_a_cluster("A launch")
+        else:
+            self.action_launch()
+
+    def action_launch(self) -> None:
+        """The form, with the image."""
+        if image := self._image():
+            launch_with(self, image)
+
+    def action_copy(self) -> None:
+        """Its name."""
+        if image := self._image():
+            self.app.copy_to_clipboard(image)
+            self.notify(f"Copied {image}.", timeout=2, markup=False)
+
+    @work(group="actions")
+    async def action_build(self) -> None:
+        """Ask what; its log opens once it has begun."""
+        with self.report_errors("Not built"):
+            build = await build_one(self)
+            if build is not None:
+                self.read()
+                self.app.open_page("build", build.id, build.project, build.location)
+
+    @work(group="actions")
+    async def action_create(self) -> None:
+        """Ask for its name, then make it."""
+        with self.report_errors("No repository was made"):
+            images = self.app.google.images
+            project, location = await images.where()
+            name = await self.app.push_screen_wait(Prompt(f"New repository in {project}, {location}, named?", "a4"))
+            if name:
+                made = await images.create_repository(project, location, name)
+                self.notify(f"{made.address} is there.", timeout=4, markup=False)
+                self.read()
+
+    @work(group="actions")
+    async def action_cancel(self) -> None:
+        """Ask, then end it."""
+        build = self.builds.row
+        with self.report_errors("Not cancelled"):
+            if build is not None and await cancel_one(self, build):
+                self.read()
+
+
+def _sentence(build: Build) -> list[Run]:
+    """All of what it makes, with what, and what became of it."""
+    values = "  ".join(f"{name}={value}" for name, value in sorted(build.substitutions.items()))
+    runs = [Run(f"{sentence(build.why)} ", "bad")] if build.why else []
+    return [*runs, Run(f"{build.id}  ", ""), Run(values, "dim")]

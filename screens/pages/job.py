@@ -1,0 +1,254 @@
+"""One job: what it is, why it is as it is, and its tabs over one chosen rank."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+from textual.widgets import ContentSwitcher
+
+from console.scheduling.ranks import first_failure
+from screens.alarm_notices import has_changed, line_of, watch
+from screens.base import LiveScreen
+from screens.dialogs.launch import launch_like_job, open_release
+from screens.dialogs.pod_actions import RANK_ACTIONS
+from screens.dialogs.stop import stop_jobs
+from screens.job_tabs.log import LogTab
+from screens.job_tabs.registry import TABS
+from screens.job_tabs.tab import JobTab
+from screens.widgets.job_line import first_tab, head, told
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.tab_strip import Tab, TabStrip
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from console.scheduling.ranks import Rank
+    from screens.dialogs.pod_actions import RankAction
+    from screens.widgets.job_line import JobLine
+
+BY_NAME = {action.name: action for action in RANK_ACTIONS}
+
+
+class JobScreen(LiveScreen):
+    """Header, why, and tabs; it keeps working while pods are replaced, and says what it waits for."""
+
+    CSS_PATH = "job.tcss"
+    KINDS = ("jobsets", "pods", "workloads", "events")
+    OF_CLUSTER = True
+    CHANGES_CLUSTER = frozenset({"stop", "again", *(each.action for each in RANK_ACTIONS if each.changes)})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),
+        Binding("left_square_bracket", "turn(-1)", "Tab before", show=False, key_display="[", id="job.before"),
+        Binding("right_square_bracket", "turn(1)", "Tab after", show=False, key_display="]", id="job.after"),
+        *(
+            Binding(each.key, each.action, each.title, show=each.show, id=f"job.{each.name}", tooltip=each.tooltip)
+            for each in RANK_ACTIONS
+        ),
+        Binding(
+            "A",
+            "app.open_page('alarms')",
+            "Alarms",
+            show=False,
+            key_display="A",
+            id="job.alarms",
+            tooltip="The last alarms of all jobs that are watched",
+        ),
+        Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
+        Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
+        Binding(
+            "R",
+            "release",
+            "Release",
+            key_display="R",
+            id="job.release",
+            tooltip="Its revisions: other values while it runs, and back to earlier ones",
+        ),
+        Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
+        Binding("greater_than_sign", "rank(1)", "Pod after", key_display=">", id="job.rank-after"),
+    ]
+
+    header = getters.query_one("#head", SentenceLine)
+    reason = getters.query_one("#told", SentenceLine)
+    strip = getters.query_one(TabStrip)
+    switcher = getters.query_one(ContentSwitcher)
+
+    def __init__(self, namespace: str, name: str, tab: str = "") -> None:
+        super().__init__()
+        self.key = namespace, name
+        self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}
+        """By name, in their order."""
+        self._rank: int | None = None
+        self._first_tab = tab
+        self._line: JobLine | None = None
+        self._watched_by: object | None = None
+        """The connection by which alarms are heard."""
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return self.key[1]
+
+    def body(self) -> ComposeResult:
+        """Two sentences, the tabs, and what is in them."""
+        yield SentenceLine(id="head")
+        yield SentenceLine(id="told")
+        yield TabStrip()
+        jobset = self.app.fleet.jobsets.get(self.key)
+        self._first_tab = self._first_tab or first_tab(jobset)
+        with ContentSwitcher(initial=self._first_tab):
+            yield from self.tabs.values()
+
+    def on_mount(self) -> None:
+        """The tab asked for."""
+        for tab in self.tabs.values():
+            self.watch(tab, "note", self._show_tabs, init=False)
+        self.action_tab(self._first_tab)
+
+    @property
+    def rank(self) -> int:
+        """Rank whose log is shown and whose pod a shell opens in; at first the one that failed first, if any did."""
+        return self._rank or 0
+
+    # the picture
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Draw the job as it is in that picture; a job that is gone is shown as it last was."""
+        jobset = fleet.jobsets.get(self.key)
+        if jobset is not None:
+            connection = self.app.connection
+            if not jobset.finished and connection not in {None, self._watched_by}:
+                self._watched_by = connection
+                watch(self.app, self.key)
+            self._line = replace(line_of(self.app, jobset, fleet), faults=self._faults)
+            if self._rank is None:
+                first = first_failure(jobset, fleet)
+                self._choose(first.number if first else 0)
+        self._show_header()
+        self.reason.runs = tuple(told(self._line, gone=jobset is None))
+        for tab in self.tabs.values():
+            tab.show(self._line, fleet)
+        self._show_tabs()
+
+    def _show_header(self) -> None:
+        gone = self.key not in self.app.fleet.jobsets
+        short = self.size.width < 125
+        self.header.runs = tuple(head(self._line, self.key, gone=gone, short=short, now=time.time()))
+
+    def tick(self) -> None:
+        """The age goes on while nothing changes, and alarms come."""
+        super().tick()
+        if self._line is not None and has_changed(self.app, self._line):
+            self.show_fleet(self.app.fleet)
+        self._show_header()
+
+    @property
+    def _faults(self) -> tuple[str, ...]:
+        return tuple(fault for tab in self.tabs.values() if (fault := tab.fault))
+
+    def _show_tabs(self) -> None:
+        if self._line is not None and self._line.faults != self._faults:
+            self._line = replace(self._line, faults=self._faults)
+            self._show_header()
+            self.reason.runs = tuple(told(self._line, gone=self.key not in self.app.fleet.jobsets))
+        self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
+        self.strip.here = self.switcher.current or ""
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the events have their own tab only."""
+        self.set_class(event.size.height < 28, "-low")
+
+    # tabs
+
+    @property
+    def here(self) -> JobTab:
+        """The tab in front."""
+        return self.tabs[self.switcher.current or TABS[0].NAME]
+
+    def action_tab(self, name: str) -> None:
+        """Opens that tab and gives it the keys."""
+        self.here.go()
+        self.switcher.current = self.strip.here = name
+        self.here.come()
+        self.set_focus(self.here.keys_to)  # at once: the next key may be on its way
+        self.show_filter_of(self.here)
+        self.refresh_bindings()
+
+    def action_turn(self, step: int) -> None:
+        """The tab before or after, round the end."""
+        names = list(self.tabs)
+        self.action_tab(names[(names.index(self.here.NAME) + step) % len(names)])
+
+    @on(TabStrip.Picked)
+    def pick_tab(self, event: TabStrip.Picked) -> None:
+        """A tab was clicked."""
+        self.action_tab(event.name)
+
+    # the chosen rank
+
+    @on(JobTab.Chosen)
+    def choose_rank(self, event: JobTab.Chosen) -> None:
+        """A rank was chosen in a tab."""
+        if not event.led and (event.open or event.rank != self.rank):
+            self.query_one(LogTab).given = True
+        self._choose(event.rank)
+        if event.open:
+            self.action_tab(event.open)
+
+    def action_rank(self, step: int) -> None:
+        """The rank before or after."""
+        if self._line is not None and self._line.ranks:
+            self._choose((self.rank + step) % len(self._line.ranks))
+
+    def _choose(self, rank: int) -> None:
+        self._rank = rank
+        for tab in self.tabs.values():
+            tab.rank = rank
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Ranks are turned through where one of them is shown."""
+        if action == "rank":
+            turns = self.is_mounted and self.here.turns_ranks
+            return turns and self._line is not None and len(self._line.ranks) > 1
+        if action == "on_rank":
+            return not (self.app.settings.read_only and BY_NAME[str(parameters[0])].changes)
+        return super().check_action(action, parameters)
+
+    def action_release(self) -> None:
+        """The release it came from."""
+        open_release(self, self.key)
+
+    def action_on_rank(self, name: str) -> None:
+        """Does something with the chosen rank."""
+        line, action = self._line, BY_NAME[name]
+        rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
+        if line is None or rank is None:
+            self.notify("There is no pod yet.", severity="warning", markup=False)
+        elif refusal := action.refusal(rank):
+            self.notify(refusal, severity="warning", markup=False)
+        else:
+            self._on_rank(action, line, rank)
+
+    @work(group="actions")
+    async def _on_rank(self, action: RankAction, line: JobLine, rank: Rank) -> None:
+        with self.report_errors(f"{action.title}: pod {rank.number} of {line.jobset.name}"):
+            await action.perform(self, line, rank)
+
+    def action_stop(self) -> None:
+        """Stop this job."""
+        self._stop()
+
+    @work(group="actions")
+    async def action_again(self) -> None:
+        """The launch form with the values of this job."""
+        if self._line is not None:
+            await launch_like_job(self, self._line.jobset)
+
+    @work(group="actions")
+    async def _stop(self) -> None:
+        await stop_jobs(self, [self.key])

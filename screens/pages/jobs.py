@@ -1,0 +1,255 @@
+"""Jobs: what runs, how far it is, whether it is healthy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.kube.objects.pod import AFTER_THE_END
+from screens import wording
+from screens.alarm_notices import has_changed, line_of
+from screens.base import LiveScreen
+from screens.dialogs.launch import launch_like_job, open_release
+from screens.dialogs.shell import open_shell
+from screens.dialogs.stop import stop_jobs
+from screens.filtering import ONLY_MINE
+from screens.widgets.job_line import (
+    JobLine,
+    attempt_cell,
+    last_cell,
+    place_words,
+    progress_cell,
+    ranks_cell,
+    reasons,
+    state_cell,
+)
+from screens.widgets.line import runs_of
+from screens.widgets.sentence_line import SentenceLine, show_whole
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
+    from screens.widgets.table.table import RowKey
+
+TABS = (
+    ("b", "nccl", "NCCL"),
+    ("t", "training", "Training"),
+    ("h", "gpus", "GPUs"),
+    ("H", "hang", "Hang"),
+    ("e", "events", "Events"),
+)
+"""Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
+GLANCE_EVERY = 2.0
+"""Seconds between two looks for jobs whose log may be looked at again."""
+
+
+def _share_done(line: JobLine) -> float:
+    """How far it is, from 0 to 1; -1 where that is not known."""
+    glance = line.glance
+    return (glance.step or 0) / glance.total if glance and glance.total else -1.0
+
+
+def job_columns(last: int) -> Sequence[Column[JobLine]]:
+    """Columns of the jobs; the last word on each has at least that much room."""
+    return (
+        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), least=12, most=44,
+               sort=lambda line: line.jobset.name),
+        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), least=9, most=16, drop=7,
+               sort=lambda line: line.jobset.key),
+        Column("OWNER", lambda line: wording.owner(line.owner), least=5, most=12, drop=2,
+               sort=lambda line: line.owner),
+        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=4,
+               sort=lambda line: line.jobset.recipe),
+        Column("STATE", state_cell, width=12, sort=lambda line: line.jobset.state),
+        Column("PODS", ranks_cell, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
+        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), width=4, right=True,
+               sort=lambda line: line.jobset.gpus, down=True),
+        Column("ATTEMPT", attempt_cell, width=7, right=True, drop=5, sort=lambda line: line.jobset.restarts, down=True),
+        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=6,
+               sort=lambda line: line.jobset.queue),
+        Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
+        Column("STATUS", last_cell, fill=True, least=last),
+        since("AGE", lambda line: line.jobset.created),
+    )  # fmt: skip
+
+
+class JobTable(ResourceTable[JobLine]):
+    """JobSets, the live ones first."""
+
+    NOUN = "job"
+    EMPTY = Notice("No jobs.", "n launches one.")
+
+    def on_resize(self) -> None:
+        """The reason gets a third of the line; columns that matter less make room."""
+        self.set_columns(job_columns(max(20, self.size.width // 4 + 7)))
+        super().on_resize()
+
+    def row_text(self, row: JobLine) -> str:
+        """Names, whose it is, state, recipe, queue."""
+        jobset = row.jobset
+        whose = wording.whose(row.owner, jobset.owner)
+        return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {jobset.state} {jobset.queue}"
+
+
+class JobsScreen(LiveScreen):
+    """All JobSets; the whole reason of the one under the cursor at the bottom."""
+
+    CSS_PATH = "jobs.tcss"
+    KINDS = ("jobsets", "pods", "workloads")
+    CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
+        Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in pod 0"),
+        Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
+        Binding("n", "launch", "Launch", id="jobs.launch",
+                tooltip="Start another job, from the values of the one under the cursor"),
+        ONLY_MINE,
+        Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, if it is cut; again: as before"),
+        Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
+                tooltip="The last alarms of all jobs that are watched"),
+        Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
+        *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
+                  tooltip=f"The job's page at {title}") for key, tab, title in TABS),
+        Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
+                tooltip="Its revisions: other values while it runs, and back to earlier ones"),
+    ]  # fmt: skip
+
+    table = getters.query_one(JobTable)
+    reason = getters.query_one("#reason", SentenceLine)
+
+    def body(self) -> ComposeResult:
+        """The table and the reason."""
+        yield JobTable()
+        yield SentenceLine(id="reason")
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Live jobs first, newest first; finished ones below."""
+        ordered = sorted(
+            self.narrowed(fleet.jobsets).values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key)
+        )
+        if not self.app.connected:
+            self.table.show_rows({}, fleet.links.get("jobsets"))
+            return
+        rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
+        self.table.show_rows(rows, fleet.links.get("jobsets"))
+        if self.app.launched in rows:
+            self.table.move_to(self.app.launched)
+            self.app.launched = None
+        self._tell_reason()
+
+    def on_mount(self) -> None:
+        """From here on the ends of logs are looked at while somebody looks."""
+        self._glance()
+
+    @work(group="glance", exclusive=True)
+    async def _glance(self) -> None:
+        """The latest figures of the jobs in the list; a look costs nothing while another screen is in front."""
+        while True:
+            if self.app.screen is self and self.app.connected:
+                keys = [(key[0], key[1]) for key in self.table.shown]
+                if await self.session.measures.glancing.look(keys):
+                    self.show_fleet(self.app.fleet)
+            await asyncio.sleep(GLANCE_EVERY)
+
+    def tick(self) -> None:
+        """Alarms come between pictures."""
+        super().tick()
+        if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
+            self.show_fleet(self.app.fleet)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the reason has fewer lines."""
+        self.set_class(event.size.height < 30, "-low")
+
+    @on(ResourceTable.Highlighted)
+    def _tell_reason(self) -> None:
+        line = self.table.row
+        if line is None:
+            self.reason.runs = ()
+            return
+        glyph, state = runs_of(state_cell(line))
+        runs = [glyph, Run(f" {line.jobset.name}", "strong"), state]
+        sentence, own = reasons(line)
+        runs += [Run(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
+        if own:
+            runs.append(Run(f"  {own}", "dim"))
+        self.reason.runs = tuple(runs)
+
+    @on(ResourceTable.Opened)
+    def open_job(self, event: ResourceTable.Opened) -> None:
+        """Everything about that job."""
+        event.stop()
+        self.app.open_page("job", *event.key)
+
+    def action_log(self) -> None:
+        """The log of the job under the cursor."""
+        self.action_tab("log")
+
+    def action_tab(self, tab: str) -> None:
+        """The page of the job under the cursor, at one of its tabs."""
+        if self.table.cursor:
+            self.app.open_page("job", *self.table.cursor, tab)
+
+    def action_shell(self) -> None:
+        """A shell in rank 0 of the job under the cursor."""
+        line = self.table.row
+        if line is None:
+            return
+        running = [rank.pod for rank in line.ranks if rank.pod and rank.phase == "Running"]
+        if running:
+            self._shell(running[0].namespace, running[0].name)
+        else:
+            left = f" {AFTER_THE_END}" if line.jobset.finished else ""
+            self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8, markup=False)
+
+    @work(group="actions")
+    async def _shell(self, namespace: str, pod: str) -> None:
+        await open_shell(self, namespace, pod)
+
+    def action_stop(self) -> None:
+        """Stop the marked jobs, or the one under the cursor."""
+        chosen = [(key[0], key[1]) for key in self.table.chosen]
+        if chosen:
+            self._stop(chosen)
+
+    @work(group="actions")
+    async def _stop(self, keys: list[tuple[str, str]]) -> None:
+        if await stop_jobs(self, keys):
+            self.table.clear_marks()
+
+    def action_launch(self) -> None:
+        """To the launch screen, with the values of the job under the cursor."""
+        if self.table.row is None:
+            self.app.switch_mode("launch")
+        else:
+            self._launch(self.table.row.jobset)
+
+    @work(group="actions")
+    async def _launch(self, jobset: JobSet) -> None:
+        await launch_like_job(self, jobset)
+
+    def action_why(self) -> None:
+        """The whole reason, however long; again: as much of it as there is room for."""
+        show_whole(self, self.reason)
+
+    def action_release(self) -> None:
+        """The release that the job under the cursor came from."""
+        if self.table.row is not None:
+            open_release(self, self.table.row.jobset.key)
+
+    def action_manifest(self) -> None:
+        """The JobSet as YAML."""
+        if self.table.cursor:
+            self.app.open_page("manifest", "JobSet", *self.table.cursor)

@@ -1,0 +1,461 @@
+"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from console.scheduling.queue_choice import choose_queue
+from screens.base import LiveScreen
+from screens.dialogs.launch import Paste, begin_from, launch_it, paste_it
+from screens.dialogs.launch_form import GoogleOffers, lay_default, pick_profile
+from screens.widgets.form.editors import Pasted
+from screens.widgets.form.form import Form
+from screens.widgets.form.launch_draft import NAME, LaunchDraft
+from screens.widgets.form.launch_pane import VIEWS, LaunchPane, LaunchViews, PreflightLine
+from screens.widgets.form.launch_words import (
+    LIST_HELP,
+    LaunchHead,
+    RecipeTable,
+    choices_of,
+    field_facts,
+    free_name,
+    help_words,
+    sum_words,
+)
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.table import ResourceTable
+from screens.wording import count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+    from console.kube.snapshot import Fleet
+    from console.launch.choices import Offer
+    from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
+    from console.scheduling.forecast import Ask
+    from screens.widgets.table.table import RowKey
+
+SETTLE = 0.25
+"""Seconds without a key after which the views of a launch are made anew."""
+RELIST = 30.0
+"""Seconds after which claims, Secrets and such are listed again while a form is open."""
+
+
+class LaunchScreen(LiveScreen):
+    """Recipes left, the form beside them, views of what it makes beside that where there is room."""
+
+    CSS_PATH = "launch.tcss"
+    KINDS = ("localqueues", "clusterqueues", "jobsets")
+    CHANGES_CLUSTER = frozenset({"launch"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "launch", "Launch", id="launch.launch", tooltip="Check with the server, look once, launch"),
+        Binding("ctrl+t", "advanced", "All fields", id="launch.advanced", tooltip="Show or hide the advanced fields"),
+        Binding("ctrl+o", "views", "Views", id="launch.views",
+                tooltip="Show what will be created; again: its YAML, what differs, the helm command, nothing"),
+        *(Binding(key, f"view('{view}')", title, show=False, id=f"launch.{view}") for view, key, title in VIEWS),
+        Binding("f6,ctrl+v", "paste", "Paste", id="launch.paste",
+                tooltip="A values.yaml or a helm install line fills the form"),
+        Binding("f8", "profile", "Profile", show=False, id="launch.profile",
+                tooltip="Lay the values of a profile over the form"),
+        Binding("f9", "preflight", "Preflight", show=False, id="launch.preflight",
+                tooltip="What this launch needs of cluster and project, looked at"),
+        Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
+        Binding("f1", "app.help", "Help", show=False, id="launch.help",
+                tooltip="All that is known of the field with the cursor, and the keys"),
+    ]  # fmt: skip
+
+    recipes = getters.query_one(RecipeTable)
+    form = getters.query_one(Form)
+    head = getters.query_one(LaunchHead)
+    note = getters.query_one("#help", SentenceLine)
+    sum_line = getters.query_one("#sum", SentenceLine)
+    pane = getters.query_one(LaunchPane)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draft: LaunchDraft | None = None
+        """What the form shows."""
+        self._drafts: dict[str, LaunchDraft] = {}
+        """By recipe: what was typed is kept while other recipes are looked at."""
+        self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
+        self._judging = False
+        self._views_due: Timer | None = None
+        self._asked: Ask | None = None
+        """What the queues' words are about."""
+        self._listed: Mapping[str, Offer] = {}
+        self._listed_in = ""
+        self._google = GoogleOffers()
+        self.launched: set[str] = set()
+        """Names used from here, which the picture may not show yet."""
+
+    def body(self) -> ComposeResult:
+        """Recipes, form, views."""
+        with Horizontal():
+            yield RecipeTable()
+            with Vertical(id="middle"):
+                yield LaunchHead()
+                yield Form()
+                yield SentenceLine(id="help")
+                yield PreflightLine()
+                yield SentenceLine(id="sum")
+            yield LaunchPane(id="pane")
+
+    def on_mount(self) -> None:
+        """The recipes have the keys first."""
+        self.views = LaunchViews(self, self.pane)
+        self.note.cut = " … f1 tells all"
+        self.recipes.focus()
+        self.set_interval(RELIST, self._relist)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """What the cluster offers may have changed; what was typed stays."""
+        if not self.app.connected:
+            return
+        if not self.recipes.listing.rows:
+            with self.report_errors("The recipes cannot be read"):
+                found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.recipes()}
+                self.recipes.show_trouble(RecipeTable.EMPTY)
+                self.recipes.show_rows(found)
+                self.head.tell_recipes(found.values())
+                self._read_forms([recipe.id for recipe in found.values()])
+        if self.session.namespace != self._listed_in:
+            self._relist()
+        self._offer()
+        self._tell_fit()
+        self._take_wish()
+
+    @work(group="forms", exclusive=True)
+    async def _read_forms(self, recipes: list[str]) -> None:
+        """Before anybody comes to them: each takes a while the first time."""
+        session = self.session
+        await asyncio.to_thread(lambda: [session.fields(recipe) for recipe in recipes])
+
+    # what there is to choose from
+
+    def _offer(self) -> None:
+        planned = self.plan()
+        self._asked = self.session.drafting.ask(planned[0]) if planned is not None else None
+        seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
+        self.form.offer(self._google.over({**seen, **self._listed}))
+
+    @work(group="choices", exclusive=True)
+    async def _relist(self) -> None:
+        """Lists what no watch brings: claims, Secrets, service accounts, priority classes, images used before."""
+        if not (self.app.connected and self.is_current):
+            return
+        self._listed_in = self.session.namespace
+        self._listed = await self.session.choices()
+        self._offer()
+
+    @on(Form.Asked)
+    def ask_google(self, event: Form.Asked) -> None:
+        """What only Google has a list of: for whoever wants to choose from it."""
+        event.stop()
+        if self._google.wants(event.kind):
+            self._offer()
+            self._ask_google(event.kind)
+
+    @work(group="google")
+    async def _ask_google(self, kind: str) -> None:
+        await self._google.ask(self.session, kind)
+        self._offer()
+
+    @on(Form.Filled)
+    def tell_filled(self, event: Form.Filled) -> None:
+        """One choice, several fields."""
+        event.stop()
+        fields = count(event.count, "field")
+        self.notify(f"{event.name} fills {fields}; ctrl+z takes it back.", timeout=4, markup=False)
+
+    # the form
+
+    @on(ResourceTable.Highlighted, "RecipeTable")
+    def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
+        """The form beside the list is that of the recipe under the cursor."""
+        event.stop()
+        self.take_recipe()
+
+    def take_recipe(self) -> None:
+        """The form of the recipe under the cursor, now."""
+        recipe = self.recipes.row
+        if recipe is not None and self.app.connected and (self.draft is None or recipe != self.draft.recipe):
+            self.show_draft(self.draft_of(recipe))
+
+    def draft_of(self, recipe: Recipe) -> LaunchDraft:
+        """What was typed for that recipe so far: at first a free name, and the queue that `a4 launch` takes too."""
+        if recipe.id not in self._drafts:
+            draft = self._drafts[recipe.id] = LaunchDraft(
+                recipe, self.session.fields(recipe.id), self.suggest(recipe.id)
+            )
+            self._follow_queue(draft)
+            self._lay_default(draft, dict(draft.model.texts))
+        return self._drafts[recipe.id]
+
+    def _follow_queue(self, draft: LaunchDraft) -> bool:
+        """The queue of a form that nobody typed one into goes with what is asked for, and with what is free."""
+        ask = self.session.drafting.ask(draft.plan(self.session.namespace)[0])
+        return draft.follow_queue(choose_queue(self.app.fleet, ask))
+
+    def show_draft(self, draft: LaunchDraft) -> None:
+        """That one in the form and in the views."""
+        self.draft = draft
+        self._tell_recipe()
+        self.form.show(draft.model)
+        self._offer()
+        self.judge()
+        self.views.begin()
+
+    def _tell_recipe(self) -> None:
+        if self.draft is not None:
+            typing, read_only = self.has_class("-typing"), self.app.settings.read_only
+            self.head.tell_recipe(self.draft.recipe, brief=typing, read_only=read_only)
+
+    def suggest(self, recipe: str, wanted: str = "") -> str:
+        """A name that is free."""
+        wanted = wanted or self.session.suggest_name(recipe)
+        return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
+
+    # what is typed
+
+    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
+        """The plan as it is typed, and everything that is wrong with it."""
+        if self.draft is None or not self.app.connected:
+            return None
+        self.form.take()
+        if self.form.here != self.draft.queue_path and self._follow_queue(self.draft):
+            self.form.redraw()
+        plan, unread = self.draft.plan(self.session.namespace)
+        if self._planned is None or self._planned[0] != plan or unread:
+            self._planned = plan, (*unread, *self.session.problems(plan))
+        return self._planned
+
+    @on(Form.Changed)
+    def take_typing(self, event: Form.Changed) -> None:
+        """What was typed is judged once its key is done with; the views follow when the keys rest."""
+        event.stop()
+        if self.draft is not None:
+            self.draft.server_says = {}
+            self.views.forget_yaml()
+        if not self._judging:
+            self._judging = True
+            self.call_later(self.judge)
+
+    def judge(self) -> None:
+        """Says what is wrong with what is typed, whether it fits, and what it comes to."""
+        self._judging = False
+        planned = self.plan()
+        if planned is None or self.draft is None:
+            return
+        plan, problems = planned
+        found = {problem.path: problem.message for problem in reversed(problems)}
+        self.form.show_problems({**self.draft.server_says, **found})
+        self.head.tell_notes(() if problems else self.session.notes(plan), sound=not problems)
+        self._tell_fit()
+        self._check_soon()
+        if self._views_due is not None:
+            self._views_due.stop()
+        self._views_due = self.set_timer(SETTLE, self.views.draw)
+
+    def _check_soon(self) -> None:
+        """While somebody fills the form in, what its launch needs is looked at."""
+        planned = self.plan() if self.has_class("-typing") else None
+        if planned is not None and not planned[1]:
+            self.query_one(PreflightLine).look_soon(self.session, planned[0])
+
+    def _tell_fit(self) -> None:
+        planned = self.plan()
+        if planned is None or self.draft is None:
+            return
+        plan, problems = planned
+        self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
+        asked = not any(problem.path in {"gpus", "queue"} for problem in problems)
+        ask = self.session.drafting.ask(plan) if asked else None
+        self.head.tell_fit(self.app.fleet, ask)
+        if ask not in {None, self._asked}:
+            self._offer()
+
+    @on(Form.Entered)
+    def tell_field(self, event: Form.Entered) -> None:
+        """Help for the field with the keys, and all of what is wrong with it."""
+        event.stop()
+        self.note.runs = tuple(help_words(event.field, event.problem))
+        self.query_one(PreflightLine).wait()
+
+    @on(ResourceTable.Opened, "RecipeTable")
+    def enter_form(self, event: ResourceTable.Opened) -> None:
+        """Enter on a recipe goes into its form."""
+        event.stop()
+        self.take_recipe()
+        self.form.go(NAME)
+
+    def action_search(self) -> None:
+        """The line in which the form's fields are searched."""
+        self.take_recipe()
+        self.form.action_search()
+
+    def action_advanced(self) -> None:
+        """Shows or hides the advanced fields; what was typed stays."""
+        self.take_recipe()
+        self.form.set_advanced(not self.form.model.advanced)
+
+    def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """The field with the cursor in full."""
+        field = self.form.model.by_path.get(self.form.here)
+        if field is None:
+            return super().help_about()
+        return field.title, tuple(field_facts(field, self.form.problem_of(field.path)))
+
+    # the views
+
+    def action_views(self) -> None:
+        """In sight, then one after the other, then away."""
+        self.take_recipe()
+        self.views.turn()
+
+    def action_view(self, view: str) -> None:
+        """One of them, with the keys."""
+        self.take_recipe()
+        self.views.open(view)
+
+    def action_against(self) -> None:
+        """Differences beside the last launch, or the defaults."""
+        self.views.turn_against()
+
+    @on(LaunchPane.Typed)
+    def take_yaml(self, event: LaunchPane.Typed) -> None:
+        """What is typed as YAML goes into the form."""
+        event.stop()
+        self.views.read_yaml(event.text)
+
+    def action_preflight(self) -> None:
+        """The checks of this launch, on a page of their own."""
+        self.take_recipe()
+        planned = self.plan()
+        if planned is not None:
+            self.app.open_preflight(planned[0])
+
+    # from a text, or from another screen
+
+    @on(Pasted)
+    def take_paste(self, event: Pasted) -> None:
+        """A values.yaml or a helm line, pasted where a value goes."""
+        event.stop()
+        self._paste(event.text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """As above, while the list of recipes has the keys."""
+        if self.focused is self.recipes:
+            event.stop()
+            self._paste(event.text)
+
+    @work(group="actions")
+    async def _paste(self, text: str | None = None) -> None:
+        self.take_recipe()
+        text = text if text is not None else await self.app.push_screen_wait(Paste())
+        with self.report_errors("The text could not be read"):
+            await paste_it(self, text or "")
+
+    def action_paste(self) -> None:
+        """Asks for the text."""
+        self._paste()
+
+    @work(group="profile")
+    async def _lay_default(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:
+        await lay_default(self, draft, untouched)
+
+    @work(group="actions")
+    async def action_profile(self) -> None:
+        """Asks for a profile."""
+        self.take_recipe()
+        await pick_profile(self)
+
+    def pick_recipe(self, recipe: str) -> LaunchDraft | None:
+        """That recipe's form, with the cursor of the list on it; None if there is no such recipe."""
+        found = self.recipes.listing.rows.get((recipe,))
+        if found is None:
+            return None
+        if not self.recipes.move_to((recipe,)):  # a search leaves it out, and the cursor would name another recipe
+            self.drop_filter(self.recipes)
+            self.recipes.move_to((recipe,))
+        draft = self.draft_of(found)
+        if draft is not self.draft:
+            self.show_draft(draft)
+        return draft
+
+    def _take_wish(self) -> None:
+        """What another screen asked for, once there are recipes."""
+        wish = self.app.launch_wish
+        if wish is None or not self.recipes.listing.rows:
+            return
+        self.app.launch_wish = None
+        self.take_recipe()
+        begin_from(self, wish)
+
+    # off
+
+    def action_launch(self) -> None:
+        """Checks with the server, shows what will be created, launches: of the form that is shown."""
+        if self.recipes.has_focus:
+            self.take_recipe()
+        planned = self.plan()
+        if planned is None or self.draft is None:
+            return
+        plan, problems = planned
+        if self.views.remarks:
+            self.notify(str(self.views.remarks[0]), title="Not yet: the YAML", severity="warning", markup=False)
+            self.action_view("yaml")
+        elif problems:
+            self.notify(problems[0].message, title="Not yet", severity="warning", markup=False)
+            self.form.go(problems[0].path)
+        else:
+            self._launch(self.draft, plan)
+
+    @work(group="actions", exclusive=True)
+    async def _launch(self, draft: LaunchDraft, plan: LaunchPlan) -> None:
+        await launch_it(self, draft, plan)
+
+    # the way back
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """On a narrow screen the recipes make room for the form."""
+        self.set_class(event.widget is not self.recipes, "-typing")
+        if event.widget is self.recipes:
+            self.note.runs = (LIST_HELP,)
+        self._tell_recipe()
+        self._check_soon()
+
+    @on(Form.Left)
+    def back_to_recipes(self, event: Form.Left) -> None:
+        """From the form back to the recipes."""
+        event.stop()
+        if not self.app.close_alarms():
+            self.leave_form()
+
+    def leave_form(self) -> None:
+        """What is typed next is for the list of recipes, not for a field."""
+        self.set_focus(self.recipes)
+
+    def action_back(self) -> None:
+        """From a view to the form; from the recipes as everywhere."""
+        if self.app.close_alarms():
+            return
+        if self.pane.has_focus_within:
+            self.views.leave()
+        else:
+            super().action_back()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """A third column where there is room."""
+        self.set_class(event.size.width >= 170, "-wide")
+        self.set_class(event.size.width < 100, "-narrow")
+        self.set_class(event.size.height < 30, "-low")
+        self.call_after_refresh(self.views.draw)

@@ -1,0 +1,119 @@
+"""Leftovers: what releases that are gone left in the cluster, and what was made by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from screens import wording
+from screens.base import LiveScreen
+from screens.dialogs.question import Confirm
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.launch.releases import Leftover
+    from screens.widgets.table.table import RowKey
+
+
+class LeftoverTable(ResourceTable["Leftover"]):
+    """Objects without a release, and releases without a job."""
+
+    NOUN = "leftover"
+    EMPTY = Notice("Nothing is left behind.", "Every object of the chart belongs to a release.", "✓", "ok")
+    COLUMNS: ClassVar = (
+        Column("KIND", lambda each: each.kind, least=7, most=24, sort=lambda each: each.kind),
+        Column("NAMESPACE", lambda each: Run(each.namespace or "─", "dim"), least=9, most=20, drop=3,
+               sort=lambda each: each.namespace),
+        Column("NAME", lambda each: Run(each.name, "strong"), least=12, most=50, sort=lambda each: each.name),
+        Column("DATA", lambda each: Run("⚠ holds data", "waits") if each.holds_data
+               else Run("⚠ runs", "waits") if each.runs else "", width=12,
+               sort=lambda each: (each.holds_data, each.runs), down=True),
+        Column("WHY", lambda each: Run(each.why, "dim"), least=10, fill=True),
+    )  # fmt: skip
+
+
+class LeftoversScreen(LiveScreen):
+    """The list, read when it is opened and after each removal."""
+
+    OF_CLUSTER = True
+    CHANGES_CLUSTER = frozenset({"remove"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("x", "remove", "Remove", id="leftovers.remove", tooltip="Remove this one, or all marked; asks first"),
+        Binding("u", "read", "Read again", id="leftovers.read"),
+    ]
+    table = getters.query_one(LeftoverTable)
+    told = getters.query_one(SentenceLine)
+
+    @property
+    def crumb(self) -> str:
+        """What it is."""
+        return "leftovers"
+
+    def body(self) -> ComposeResult:
+        """The table, and what could not be listed."""
+        yield SentenceLine()
+        yield LeftoverTable()
+
+    def on_mount(self) -> None:
+        """Read it."""
+        self.action_read()
+
+    @work(group="read", exclusive=True)
+    async def action_read(self) -> None:
+        """Read it (again)."""
+        self.told.runs = (Run("◐ ", "waits"), Run("Reading the releases and what carries their labels …"))
+        try:
+            found, hidden = await self.session.stopping.leftovers(self.app.only_namespace)
+        except ConsoleError as error:
+            self.told.runs = (Run("✗ ", "bad"), Run(str(error)))
+            return
+        rows: dict[RowKey, Leftover] = {(each.kind, each.namespace, each.name): each for each in found}
+        self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
+        self.table.show_rows(rows)
+        unseen = f" You may not list these: {', '.join(hidden)}." if hidden else ""
+        self.told.runs = (Run(wording.count(len(found), "leftover")), Run(f".{unseen}", "dim"))
+
+    @on(ResourceTable.Opened)
+    def open_object(self, event: ResourceTable.Opened) -> None:
+        """The object as YAML; a release is shown by its revisions."""
+        event.stop()
+        kind, namespace, name = event.key
+        if kind == "Release":
+            self.notify(f"a4 releases {name} --namespace {namespace} shows its revisions.", markup=False)
+        else:
+            self.app.open_page("manifest", kind, namespace, name)
+
+    def action_remove(self) -> None:
+        """Remove the marked ones, or the one under the cursor."""
+        chosen = [self.table.listing.rows[key] for key in self.table.chosen if key in self.table.listing.rows]
+        if chosen:
+            self._remove(chosen)
+
+    @work(group="actions")
+    async def _remove(self, chosen: list[Leftover]) -> None:
+        lines = [
+            f"{each.kind} {each.name}{each.namespace and ' in '}{each.namespace}"
+            + (f", with {', '.join(each.goes)}" if each.goes else "")
+            for each in chosen
+        ]
+        if any(each.runs for each in chosen):
+            lines.append("⚠ Some of them have not ended: what runs in them is lost.")
+        if any(each.holds_data for each in chosen):
+            lines.append("⚠ Volumes and claims are among them: what was written there may go with them.")
+        question = f"Remove {wording.count(len(chosen), 'leftover')}?"
+        if not await self.app.push_screen_wait(Confirm(question, lines, verb="Remove")):
+            return
+        for each in chosen:
+            with self.report_errors(f"Could not remove {each.kind} {each.name}"):
+                await self.session.stopping.remove(each)
+        self.table.clear_marks()
+        self.action_read()

@@ -1,0 +1,99 @@
+"""The log of one container, followed."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from console.session import log_memory
+from screens.base import LiveScreen
+from screens.dialogs.save import save_log
+from screens.widgets.log.view import WAITING, LogView
+from screens.wording import sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+
+TAIL = 10_000
+"""Lines read at first."""
+
+
+class LogScreen(LiveScreen):
+    """Lines as they come; the one before a restart by `p`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "previous", "Previous run", id="log.previous_run",
+                tooltip="The log of the container before its last restart, and back"),
+    ]  # fmt: skip
+    KINDS = ("pods",)
+    OF_CLUSTER = True
+    view = getters.query_one(LogView)
+
+    def __init__(self, namespace: str, pod: str, container: str = "") -> None:
+        super().__init__()
+        self._about = namespace, pod, container
+        self._previous = False
+        self._connection: object | None = None
+        """By which it is followed."""
+        self._memory = log_memory()
+
+    @property
+    def crumb(self) -> str:
+        """Pod, container, and which run."""
+        _, pod, container = self._about
+        return f"log of {pod}" + (f"/{container}" if container else "")
+
+    def body(self) -> ComposeResult:
+        """The lines."""
+        yield LogView()
+
+    def on_mount(self) -> None:
+        """The lines have the keys."""
+        self.view.lines.focus()
+        self.view.over = WAITING
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Follow from the start, and go on where it was left as soon as there is another connection."""
+        if (connection := self.app.connection) not in {None, self._connection}:
+            self._connection = connection
+            self.follow()
+
+    def action_previous(self) -> None:
+        """The run before the last restart, or back to the present one."""
+        self._previous = not self._previous
+        self._memory = log_memory()
+        self.view.lines.clear()
+        self.follow()
+
+    @on(LogView.Saved)
+    @work(group="actions")
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        await save_log(self, event.text, "-".join(filter(None, self._about[1:])))
+
+    @work(group="log", exclusive=True)
+    async def follow(self) -> None:
+        """Show lines until the container has ended or the page is closed."""
+        namespace, pod, container = self._about
+        run = "previous run" if self._previous else ""
+        self.view.over, self.view.status = "", run
+        try:
+            log = self.session.follow_log(
+                namespace, pod, container=container, tail=TAIL, previous=self._previous, follow=not self._previous,
+                memory=self._memory,
+            )  # fmt: skip
+            async with aclosing(log) as lines:
+                async for line in lines:
+                    self.view.lines.append([(line.time, line.text)])
+        except ConsoleError as error:
+            lost = self.app.connection is not self._connection
+            self.view.over = WAITING if lost else "✗ not followed"
+            self.view.status = run if lost else sentence(f"{error.message} {error.hint}")
+            return
+        self.view.over = "○ the end" if run else "○ the container has ended"

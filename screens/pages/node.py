@@ -1,0 +1,157 @@
+"""One node: its place, its health, and the pods on it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.binding import Binding, BindingType
+
+from console.scheduling.topology import host
+from screens.dialogs.pod_actions import PodActions
+from screens.dialogs.pool_actions import NodeActions
+from screens.widgets.facts import Fact, Facts
+from screens.widgets.node_words import busbw_words, maintenance_words, node_state
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.events import EventTable
+from screens.widgets.table.pods import PodTable
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run, clock, duration, moment, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.kube.objects.node import Node, NodeFault
+    from console.kube.snapshot import Fleet
+    from console.metrics.nccl.history import NodeBandwidth
+    from screens.dialogs.pod_actions import Key
+
+
+def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None) -> tuple[Fact, ...]:
+    """What is known of a node; empty values are not drawn."""
+    machine = host(node, fleet)
+    gpus = f"{machine.used} used, {machine.free} free of {machine.total}" if machine.total else "none"
+    lost = node.gpu_capacity - node.gpus
+    upkeep = node.maintenance_at or node.maintenance_active
+    words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active) if upkeep else ""
+    return (
+        ("State", node_state(node, now)),
+        ("GPUs", gpus),
+        ("Lost GPUs", Run(f"{lost} of {node.gpu_capacity} not allocatable" if lost > 0 else "", "bad")),
+        ("Pool", node.pool),
+        ("Machine", node.machine_type),
+        ("Accelerator", node.accelerator),
+        ("Zone", node.zone),
+        ("How", " ".join(part for part in (str(node.provisioning), node.reservation) if part)),
+        ("Block", node.block),
+        ("Subblock", node.subblock),
+        ("Host", node.host),
+        ("Address", node.internal_ip),
+        ("Kubelet", node.version),
+        ("Age", duration(now - node.created) if node.created else ""),
+        ("NCCL scan", _scan(node)),
+        ("NCCL test", busbw_words(measured, now)),
+        ("Maintenance", Run(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
+        ("Repair", Run(node.repair, "waits")),
+        ("Taints", ", ".join(node.taints)),
+        *((f"Fault {index}", _fault(fault, now)) for index, fault in enumerate(node.reports(now), start=1)),
+    )
+
+
+def _fault(fault: NodeFault, now: float) -> list[Run]:
+    """What is wrong, who says so, and since when."""
+    since = f", since {clock(fault.since)} ({moment(fault.since, now)})" if fault.since else ""
+    by = f"says {fault.by}" if fault.by else ""
+    return [Run(sentence(fault.words), "bad"), Run(f"  {by}{since}", "dim")]
+
+
+def _scan(node: Node) -> str:
+    speed = f"{node.last_busbw:.0f} GB/s" if node.last_busbw is not None else ""
+    return " ".join(part for part in (speed, node.scan_result) if part)
+
+
+class PodsHere(PodTable):
+    """Pods of one node."""
+
+    EMPTY = Notice("No pods on this node.")
+    COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
+
+
+class NodeScreen(NodeActions, PodActions):
+    """A node's page."""
+
+    CSS_PATH = "node.tcss"
+    KINDS = ("nodes", "pods", "events")
+    OF_CLUSTER = True
+    CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),
+    ]
+    facts = getters.query_one(Facts)
+    pods_here = getters.query_one(PodsHere)
+    events = getters.query_one(EventTable)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._node_name = name
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return self._node_name
+
+    def body(self) -> ComposeResult:
+        """Facts, pods, events."""
+        yield Facts()
+        yield PodsHere()
+        yield EventTable()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """The node as it is in that picture."""
+        node = fleet.nodes.get(("", self._node_name))
+        now = time.time()
+        gone = (("State", Run("gone: the node was removed", "waits")),)
+        self.facts.facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
+        here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
+        self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
+        self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
+        # Kubelets name the node, not its uid, as the uid of their events' object.
+        names = {self._node_name, *([node.uid] if node else [])}
+        told = [event for name in names for event in fleet.events_by_object.get(name, ())]
+        told.sort(key=lambda event: -event.last)
+        self.events.show_rows({(each.namespace, each.name): each for each in told}, fleet.links.get("events"))
+        self.refresh_bindings()
+
+    @property
+    def node_names(self) -> list[str]:
+        """This node."""
+        return [self._node_name]
+
+    @property
+    def pod_keys(self) -> list[Key]:
+        """The marked pods, else the one under the cursor."""
+        return self.pods_here.chosen
+
+    def action_yaml(self) -> None:
+        """The pod under the cursor if the pods have the keys, else the node."""
+        if self.pods() and self.pods_here.has_focus:
+            PodActions.action_yaml(self)
+        else:
+            NodeActions.action_yaml(self)
+
+    def action_node_yaml(self) -> None:
+        """The node's YAML."""
+        NodeActions.action_yaml(self)
+
+    def action_copy(self) -> None:
+        """The name of what has the keys."""
+        if self.pods() and self.pods_here.has_focus:
+            PodActions.action_copy(self)
+        else:
+            NodeActions.action_copy(self)
+
+    @on(ResourceTable.Opened)
+    def _open_pod(self, event: ResourceTable.Opened) -> None:
+        if isinstance(event.table, PodTable):
+            self.app.open_page("pod", *event.key)

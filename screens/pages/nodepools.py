@@ -1,0 +1,159 @@
+"""Node pools as Google has them: also those without a machine now, and everything under way in the cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from console.google.node_pools import PoolFacts, kind_words, operation_sentence
+from screens.dialogs.pool_actions import PoolSizes
+from screens.google_base import ASKING
+from screens.widgets.node_words import GLYPHS
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Cell, Run, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.google.node_pools import PoolsPicture
+    from console.kube.snapshot import Fleet
+    from console.session import Session
+
+LATELY = 86400.0
+"""Seconds for which an operation that failed is told of here."""
+
+
+def state(facts: PoolFacts) -> Cell:
+    """What is wrong or under way."""
+    said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
+    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
+    return [GLYPHS[facts.state], Run(f" {sentence(said)}", ink)]
+
+
+class FactsTable(ResourceTable[PoolFacts]):
+    """Pools as Google has them."""
+
+    NOUN = "pool"
+    EMPTY = Notice("No node pools.")
+    COLUMNS: ClassVar = (
+        Column("POOL", lambda row: Run(row.pool.name, "strong"), least=8, most=40, sort=lambda row: row.pool.name),
+        Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5,
+               sort=lambda row: row.pool.machine_type),
+        Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
+               right=True, sort=lambda row: row.ready, down=True),
+        Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most,
+               down=True),
+        Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
+        Column("PLACEMENT", lambda row: Run(row.pool.placement.lower(), "dim"), width=9, drop=7),
+        Column("VERSION", lambda row: Run(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
+        Column("STATE", state, fill=True, least=20, sort=lambda row: row.state),
+    )  # fmt: skip
+
+
+class NodepoolsScreen(PoolSizes):
+    """Pools above, what is under way below; Enter opens a pool, R and L change the one under the cursor."""
+
+    KINDS = ("nodes",)
+    OF_CLUSTER = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google anew"),
+    ]
+    DEFAULT_CSS = "NodepoolsScreen ProgressRows { margin-top: 1; } NodepoolsScreen SentenceLine { padding: 0 2; }"
+    table = getters.query_one(FactsTable)
+    about = getters.query_one(SentenceLine)
+    progress = getters.query_one(ProgressRows)
+
+    _picture: PoolsPicture | None = None
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return "node pools"
+
+    def body(self) -> ComposeResult:
+        """The cluster in a sentence, its pools, what is under way."""
+        yield SentenceLine()
+        yield FactsTable()
+        yield ProgressRows()
+
+    def on_mount(self) -> None:
+        """The keys are the table's."""
+        self.table.focus()
+        self.about.runs = ASKING
+
+    def on_screen_suspend(self) -> None:
+        """Nobody looks: ask nothing."""
+        self.workers.cancel_group(self, "google")
+
+    def on_screen_resume(self) -> None:
+        """Somebody looks."""
+        super().on_screen_resume()
+        if self.is_mounted:
+            self.action_read()
+
+    @property
+    def facts(self) -> PoolFacts | None:
+        """The pool under the cursor."""
+        return self.table.row if self.is_mounted else None
+
+    def look_again(self) -> None:
+        """Ask anew."""
+        self.action_read()
+
+    @on(ResourceTable.Highlighted)
+    @on(ResourceTable.Changed)
+    def _other_keys(self) -> None:
+        self.refresh_bindings()
+
+    def action_read(self) -> None:
+        """Ask from now on."""
+        if self.app.connected:
+            self._follow(self.session)
+
+    @work(group="google", exclusive=True)
+    async def _follow(self, session: Session) -> None:
+        async for told in session.node_pools.follow():
+            if isinstance(told, ConsoleError):
+                self.table.show_trouble(Notice(told.message, told.hint, "✗", "bad"))
+                self.about.runs = (Run("✗ ", "bad"), Run(sentence(told.message), "bad"))
+                continue
+            self.table.show_trouble(None)
+            self._picture = told
+            self.show_fleet(self.app.fleet)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Google's side with the nodes of now."""
+        if self._picture is None or not self.app.connected:
+            return
+        picture = self._picture = self.session.node_pools.again(self._picture)
+        cluster, now = picture.cluster, time.time()
+        self.table.show_rows({(each.pool.name,): each for each in picture.pools})
+        runs = [Run(f"{cluster.path}  ", "strong"), Run(f"{cluster.status.lower()} · {cluster.version}", "text")]
+        runs.append(Run(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
+        runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+        self.about.runs = tuple(runs)
+        rows = [
+            operation_row(each, operation_sentence(each, each.pool or cluster.name), now)
+            for each in picture.operations
+            if not each.over
+        ]
+        rows += [request_row(each, now) for each in picture.requests]
+        rows += [
+            operation_row(each, f"{each.pool or cluster.name}: {kind_words(each.kind).lower()} failed:", now)
+            for each in picture.operations
+            if each.over and each.error and now - each.started < LATELY
+        ]
+        self.progress.show(rows)
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        self.app.open_page("pool", *event.key)

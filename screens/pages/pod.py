@@ -1,0 +1,161 @@
+"""One pod: what it is, its containers, its conditions and what was reported of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.binding import Binding, BindingType
+
+from console.kube.objects.pod import Container
+from screens.dialogs.pod_actions import PodActions
+from screens.widgets.facts import Fact, Facts
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.events import EventTable
+from screens.widgets.table.pods import status_cell
+from screens.widgets.table.table import ResourceTable
+from screens.wording import BAD, DONE, OK, WAITS, Cell, Run, clock, duration, moment, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from screens.dialogs.pod_actions import Key
+
+
+def container_cell(container: Container) -> Cell:
+    """Mark, state and why."""
+    if container.state == "running":
+        mark = OK if container.ready else WAITS
+    elif container.state == "terminated":
+        mark = BAD if container.exit_code else DONE
+    else:
+        mark = WAITS
+    return [mark, Run(f" {container.state} {container.reason}".rstrip())]
+
+
+def exit_cell(container: Container) -> Cell:
+    """How it ended, or how the run before ended."""
+    if container.exit_code is not None:
+        return Run(str(container.exit_code), "bad" if container.exit_code else "dim")
+    if container.last_exit_code is not None:
+        return Run(f"before: {container.last_exit_code} {container.last_reason}".rstrip(), "waits")
+    return ""
+
+
+class ContainerTable(ResourceTable[Container]):
+    """Containers, init containers first as they run first."""
+
+    NOUN = "container"
+    EMPTY = Notice("No container has been reported yet.")
+    COLUMNS: ClassVar = (
+        Column("CONTAINER", lambda each: Run(each.name, "strong"), least=9, most=40),
+        Column("", lambda each: Run("init" if each.init else "", "dim"), width=4, drop=3),
+        Column("STATE", container_cell, least=12, most=40),
+        Column("EXIT", exit_cell, least=4, most=30),
+        Column("RESTARTS", lambda each: str(each.restarts), width=8, right=True, drop=2),
+        since("UP", lambda each: each.started if each.state == "running" else 0.0),
+        Column("MESSAGE", lambda each: sentence(each.message), fill=True, least=8, drop=1),
+    )
+
+
+def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
+    """What is known of a pod; empty values are not drawn."""
+    rank = f"{pod.replicated_job} job {pod.job_index}, index {pod.completion_index}" if pod.replicated_job else ""
+    return (
+        ("Status", status_cell(pod)),
+        ("Node", pod.node),
+        ("IP", pod.ip),
+        ("GPUs", str(pod.gpus or "")),
+        ("Job", pod.jobset),
+        ("Owner", f"{pod.owner_kind} {pod.owner_name}".strip()),
+        ("Index in the job", rank),
+        ("Attempt", str(pod.attempt) if pod.attempt else ""),
+        ("Created", _created(pod.created, now)),
+        ("Started", moment(pod.started, now)),
+        ("Ready", "yes" if pod.ready else "no"),
+        ("Gates", Run(", ".join(pod.gated), "waits")),
+        ("Going since", Run(moment(pod.deleting_since, now), "waits")),
+        ("Not placed", Run(sentence(pod.unschedulable), "waits")),
+        ("Message", Run(sentence(pod.message), "waits")),
+    )
+
+
+def _created(created: float, now: float) -> str:
+    if not created:
+        return ""
+    return f"{duration(now - created)} ago, {clock(created)}"
+
+
+class PodScreen(PodActions):
+    """A pod's page."""
+
+    CSS_PATH = "pods.tcss"
+    KINDS = ("pods", "events")
+    OF_CLUSTER = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "open_job", "Its job", id="pod.job"),
+    ]
+    facts = getters.query_one(Facts)
+    containers = getters.query_one(ContainerTable)
+    events = getters.query_one(EventTable)
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__()
+        self.key = (namespace, name)
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return self.key[1]
+
+    def body(self) -> ComposeResult:
+        """Facts, containers, events."""
+        yield Facts()
+        yield ContainerTable()
+        yield EventTable()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """The pod as it is in that picture."""
+        pod = fleet.pods.get(self.key)
+        if pod is None:
+            self.facts.facts = (("Status", Run("gone: the pod was deleted, or never was", "waits")),)
+            self.containers.show_rows({}, fleet.links.get("pods"))
+        else:
+            self.facts.facts = pod_facts(pod, time.time())
+            self.containers.styles.height = len(pod.containers) + 2
+            self.containers.show_rows({(each.name,): each for each in pod.containers}, fleet.links.get("pods"))
+        told = fleet.events_by_object.get(pod.uid, ()) if pod else ()
+        rows = {(event.namespace, event.name): event for event in reversed(told)}
+        self.events.show_rows(rows, fleet.links.get("events"))
+
+    @property
+    def pod_keys(self) -> list[Key]:
+        """This pod."""
+        return [self.key]
+
+    @property
+    def container(self) -> str:
+        """The container under the cursor."""
+        return self.containers.cursor[0] if self.containers.cursor else ""
+
+    def action_open_job(self) -> None:
+        """Open the job it belongs to."""
+        pod = self.app.fleet.pods.get(self.key)
+        if pod is not None and pod.jobset:
+            self.app.open_page("job", pod.namespace, pod.jobset)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only a pod of a job leads to one."""
+        if action == "open_job":
+            pod = self.app.fleet.pods.get(self.key)
+            return pod is not None and bool(pod.jobset)
+        return super().check_action(action, parameters)
+
+    @on(ResourceTable.Opened)
+    def _open_log(self, event: ResourceTable.Opened) -> None:
+        if isinstance(event.table, ContainerTable):
+            self.app.open_page("log", *self.key, event.key[0])

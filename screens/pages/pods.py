@@ -1,0 +1,91 @@
+"""Pods: where everything is, exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from textual import getters, on
+
+from screens.dialogs.pod_actions import PodActions
+from screens.widgets.bars import SummaryLine
+from screens.widgets.table.pods import PodTable
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run, count, pod_glyph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import ComposeResult
+
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from screens.dialogs.pod_actions import Key
+
+
+class Tally:
+    """How many pods are in which status, kept by what changes: counting all of them four times a second costs more
+    than everything else a picture costs.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self._ready: dict[str, bool] = {}
+
+    def take(self, changes: Iterable[tuple[Pod | None, Pod | None]]) -> None:
+        """Pods before and after; None: there was or is none."""
+        for old, new in changes:
+            if old is not None:
+                self._numbers[old.status] -= 1
+            if new is not None:
+                self._numbers[new.status] += 1
+                self._ready[new.status] = new.ready
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All of them, then by status, most frequent first."""
+        total = self._numbers.total()
+        if not total:
+            return ()
+        runs = [Run(f"{count(total, 'pod')}   ", "strong")]
+        for status, number in sorted((+self._numbers).items(), key=lambda each: (-each[1], each[0])):
+            runs += [pod_glyph(status, ready=self._ready[status]), Run(f" {number:,} {status}   ", "dim")]
+        return tuple(runs)
+
+
+class AllPods(PodTable):
+    """Pods of the whole cluster: those of jobs first, job by job."""
+
+    SORTED_BY = "JOB"
+
+
+class PodsScreen(PodActions):
+    """All pods, found by typing."""
+
+    KINDS = ("pods",)
+    table = getters.query_one(AllPods)
+    summary = getters.query_one(SummaryLine)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tally = Tally()
+
+    def body(self) -> ComposeResult:
+        """A line of figures and the table."""
+        yield SummaryLine()
+        yield AllPods()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """All pods."""
+        self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"))
+        self._tally.take(self.table.listing.changes)
+        self.summary.runs = self._tally.runs
+
+    @property
+    def pod_keys(self) -> list[Key]:
+        """The marked pods, else the one under the cursor."""
+        return self.table.chosen
+
+    @on(ResourceTable.Opened)
+    def _open_pod(self, event: ResourceTable.Opened) -> None:
+        self.app.open_page("pod", *event.key)

@@ -1,0 +1,229 @@
+"""The nodes of one pool."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+
+from console.errors import ConsoleError, NotFound
+from console.scheduling.pools import pools
+from console.scheduling.topology import Host, PipState, host, sum_words
+from screens.dialogs.pool_actions import PoolActions
+from screens.widgets.bars import SummaryLine
+from screens.widgets.node_words import busbw_cell, facts_runs, failed_row, node_state, rows_of
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.progress_rows import ProgressRows
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Cell, Run, count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+    from console.google.node_pools import PoolFacts, PoolsPicture
+    from console.kube.objects.node import Node
+    from console.kube.snapshot import Fleet
+    from console.metrics.nccl.history import NodeBandwidth
+    from console.scheduling.pools import Pool
+    from console.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node with what is on it."""
+
+    node: Node
+    pips: tuple[Run, ...]
+    free: int
+    jobs: str
+    pods: int
+    measured: NodeBandwidth | None = None
+    """What it reached in the NCCL tests that were seen."""
+    faults: tuple[str, ...] = ()
+
+
+def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
+    """The row of one machine."""
+    holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
+    pips = tuple(
+        Run("■", ink_of(pip.holder.uid)) if pip.holder
+        else Run("·", "text") if pip.state is PipState.FREE
+        else Run("✗", "bad") if each.faults
+        else Run("◐", "waits") if each.starting
+        else Run("‖", "dim")
+        for pip in each.pips
+    )  # fmt: skip
+    live = sum(not pod.finished for pod in fleet.pods_by_node.get(each.node.name, ()))
+    return NodeRow(
+        each.node, pips, each.free, ", ".join(holder.name for holder in holders), live, measured, each.faults
+    )
+
+
+def pips_cell(row: NodeRow) -> Cell:
+    """A pip per GPU."""
+    return list(row.pips)
+
+
+class NodeTable(ResourceTable[NodeRow]):
+    """Nodes of one pool."""
+
+    NOUN = "node"
+    EMPTY = Notice("This pool has no nodes now.")
+    SORTED_BY = "NODE"
+    COLUMNS: ClassVar = (
+        Column("NODE", lambda row: Run(row.node.name, "strong"), least=12, most=60, sort=lambda row: row.node.name),
+        Column("BLOCK", lambda row: row.node.block, most=12, drop=5,
+               sort=lambda row: (row.node.block, row.node.subblock)),
+        Column("SUBBLOCK", lambda row: row.node.subblock, most=12, drop=6,
+               sort=lambda row: (row.node.block, row.node.subblock)),
+        Column("GPUS", pips_cell, least=8, most=16, sort=lambda row: len(row.pips)),
+        Column("FREE", lambda row: str(row.free) if row.pips else "", width=5, right=True,
+               sort=lambda row: row.free, down=True),
+        Column("JOBS", lambda row: row.jobs, least=6, most=40, drop=3, sort=lambda row: row.jobs),
+        Column("PODS", lambda row: str(row.pods), width=5, right=True, drop=4, sort=lambda row: row.pods, down=True),
+        Column("BUSBW", lambda row: busbw_cell(row.node, row.measured), width=7, right=True, drop=7,
+               sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
+        Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10, ages=True,
+               sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
+        since("AGE", lambda row: row.node.created, drop=2),
+    )  # fmt: skip
+
+    def row_text(self, row: NodeRow) -> str:
+        """Names, place, jobs, faults."""
+        node = row.node
+        return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(row.faults)} {node.zone}"
+
+
+class PoolScreen(PoolActions):
+    """A pool's page: what Google says of it, what is being done to it, its nodes."""
+
+    DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
+    KINDS = ("nodes", "pods")
+    OF_CLUSTER = True
+    table = getters.query_one(NodeTable)
+    summary = getters.query_one("#of-nodes", SummaryLine)
+    google = getters.query_one("#of-google", SentenceLine)
+    progress = getters.query_one(ProgressRows)
+
+    _picture: PoolsPicture | None = None
+    """What Google said last."""
+    _asked: Session | None = None
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._pool = name
+        self._cordoned: tuple[bool, str] | None = None
+
+    @property
+    def crumb(self) -> str:
+        """The pool's name."""
+        return self._pool
+
+    def body(self) -> ComposeResult:
+        """A line about the pool, its nodes."""
+        yield SummaryLine(id="of-nodes")
+        yield SentenceLine(id="of-google")
+        yield ProgressRows()
+        yield NodeTable()
+
+    def on_mount(self) -> None:
+        """Ask Google as long as somebody looks."""
+        self.table.focus()
+
+    @property
+    def facts(self) -> PoolFacts | None:
+        """The pool as Google has it; None while that is not known."""
+        return self._picture.pool(self._pool) if self._picture else None
+
+    def look_again(self) -> None:
+        """Follow what Google says from now on, not waiting for the next look."""
+        if self.app.connected:
+            self._asked = self.session
+            self._follow(self.session)
+
+    @work(group="google", exclusive=True)
+    async def _follow(self, session: Session) -> None:
+        async for told in session.node_pools.follow():
+            if not isinstance(told, ConsoleError):
+                self._picture = told
+                self._show_google()
+                self.refresh_bindings()
+            elif not isinstance(told, NotFound):  # a cluster that is none of GKE's has no such side
+                self.google.runs = (Run("Google: ", "dim"), Run(f"{told.message} ", "waits"), Run(told.hint, "dim"))
+
+    def on_screen_suspend(self) -> None:
+        """Nobody looks: ask nothing."""
+        self.workers.cancel_group(self, "google")
+
+    def on_screen_resume(self) -> None:
+        """Somebody looks again."""
+        super().on_screen_resume()
+        if self.is_mounted:
+            self.look_again()
+
+    def _show_google(self) -> None:
+        """Google's side, with the nodes of now."""
+        if self._picture is None:
+            return
+        self._picture = self.session.node_pools.again(self._picture)
+        facts = self._picture.pool(self._pool)
+        now = time.time()
+        if facts is None:
+            self.google.runs = (Run("Google has no pool of this name in the cluster.", "dim"),)
+            self.progress.show([])
+            return
+        self.google.runs = facts_runs(facts, self._picture)
+        reports = [failed_row(node) for node in self.app.fleet.nodes.values()
+                   if node.pool == self._pool and node.fault]  # fmt: skip
+        self.progress.show([*rows_of(facts, self._picture, now), *reports])
+
+    def tick(self) -> None:
+        """Ages of what is under way too."""
+        super().tick()
+        if self.is_current and self.app.connected:
+            if self._asked is not self.session:
+                self.look_again()
+            self._show_google()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Its nodes in that picture."""
+        pool = next((each for each in pools(fleet) if each.name == self._pool), None)
+        measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
+        rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
+        self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
+        self.summary.runs = self._about(pool) if pool else ()
+
+    def _about(self, pool: Pool) -> tuple[Run, ...]:
+        parts = (
+            sum_words(pool.floor),
+            pool.machine_type, " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
+            ", ".join(pool.zones),
+        )  # fmt: skip
+        return (
+            Run(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),
+            Run("   ".join(part for part in parts if part), "dim"),
+        )
+
+    @property
+    def node_names(self) -> list[str]:
+        """The marked nodes, else the one under the cursor."""
+        return [key[0] for key in self.table.chosen]
+
+    @on(ResourceTable.Highlighted)
+    @on(ResourceTable.Changed)
+    def _other_keys(self) -> None:
+        row = self.table.row
+        closed = (row.node.cordoned, row.node.fault) if row else None
+        if closed is not self._cordoned or self.table.marks:
+            self._cordoned = closed
+            self.refresh_bindings()
+
+    @on(ResourceTable.Opened)
+    def _open_node(self, event: ResourceTable.Opened) -> None:
+        self.app.open_page("node", *event.key)

@@ -1,0 +1,247 @@
+"""Preflight: what a launch needs of cluster and project, each check with what was seen, why, and what fixes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.preflight.check import WORST_FIRST, Result, tally
+from screens import wording
+from screens.base import LiveScreen
+from screens.dialogs.question import Confirm
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from console.launch.recipes import LaunchPlan
+    from console.preflight.check import Check
+    from screens.widgets.table.table import RowKey
+
+GLYPHS = {
+    Result.OK: OK,
+    Result.WARN: CARE,
+    Result.FAIL: BAD,
+    Result.NOT_ALLOWED: Run("⊘", "waits"),
+    Result.COULD_NOT: Run("?", "waits"),
+    Result.NOT_APPLICABLE: IDLE,
+}
+WORDS = {Result.NOT_APPLICABLE: "n/a", Result.NOT_ALLOWED: "no right", Result.COULD_NOT: "not seen"}
+INKS = {Result.FAIL: "bad", Result.WARN: "waits", Result.OK: "", Result.NOT_APPLICABLE: "faint"}
+
+
+def glyph(check: Check) -> Run:
+    """Mark of a result; of a check under way the one that waits."""
+    return GLYPHS[check.result] if check.over else WAITS
+
+
+def result_cell(check: Check) -> Run:
+    """Its word, short: what is found has the room."""
+    return (
+        Run(WORDS.get(check.result, check.result), INKS.get(check.result, "waits"))
+        if check.over
+        else Run("looking", "dim")
+    )
+
+
+def found_cell(check: Check) -> Run:
+    """What was seen; of what does not apply why."""
+    if not check.over:
+        return Run("…", "faint")
+    if check.result is Result.NOT_APPLICABLE:
+        return Run(check.reason, "faint")
+    blind = check.result in {Result.NOT_ALLOWED, Result.COULD_NOT}
+    return Run(check.reason if blind or (check.reason and check.result is Result.FAIL) else check.evidence)
+
+
+class CheckTable(ResourceTable["Check"]):
+    """The checks."""
+
+    NOUN = "check"
+    EMPTY = Notice("No checks.")
+    COLUMNS: ClassVar = (
+        Column("", glyph, width=1),
+        Column("ID", lambda check: Run(check.id, "dim"), width=3, sort=lambda check: check.id),
+        Column("CHECK", lambda check: Run(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
+        Column("RESULT", result_cell, least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
+        Column("FIX", lambda check: Run("f", "accent") if check.repair else "", width=3, drop=6),
+        Column("FOUND", found_cell, fill=True, least=20),
+        Column("AREA", lambda check: Run(check.area, "dim"), most=8, drop=7, sort=lambda check: check.area),
+        Column("TOOK", lambda check: Run(f"{check.seconds:.1f} s", "dim") if check.over else "", width=6, right=True,
+               drop=8, sort=lambda check: check.seconds, down=True),
+    )  # fmt: skip
+
+    def row_text(self, row: Check) -> str:
+        """Everything that is said of it."""
+        return f"{row.id} {row.title} {row.area} {row.result} {row.evidence} {row.reason} {row.fix}"
+
+
+class PreflightScreen(LiveScreen):
+    """All checks; the whole of the one under the cursor below."""
+
+    CSS = """
+    PreflightScreen #summary { margin-bottom: 1; }
+    PreflightScreen #said { dock: bottom; margin-bottom: 1; max-height: 9; }
+    PreflightScreen #looks { max-height: 8; display: none; color: $text-muted; }
+    PreflightScreen.-looks #looks { display: block; }
+    """
+    KINDS = ("nodes", "pods", "localqueues", "clusterqueues")
+    CHANGES_CLUSTER = frozenset({"fix"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "again", "Look again", id="preflight.again", tooltip="This check anew, or those that are marked"),
+        Binding("R", "all_again", "All again", key_display="R", id="preflight.all", tooltip="All checks anew"),
+        Binding("f", "fix", "Fix", id="preflight.fix",
+                tooltip="Enable the add-on or services, create the repository or LocalQueue; asks first"),
+        Binding("l", "looks", "What was asked", id="preflight.looks",
+                tooltip="What was looked at, and what came of it"),
+        Binding("c", "copy", "Copy fix", id="preflight.copy", tooltip="The fix as a command, to the clipboard"),
+    ]  # fmt: skip
+
+    summary = getters.query_one("#summary", SentenceLine)
+    said = getters.query_one("#said", SentenceLine)
+    looks = getters.query_one("#looks", SentenceLine)
+    table = getters.query_one(CheckTable)
+
+    def __init__(self, plan: LaunchPlan | None = None) -> None:
+        super().__init__()
+        self.plan = plan
+        self.checks: dict[str, Check] = {}
+        self._begun = False
+
+    @property
+    def crumb(self) -> str:
+        """Of what."""
+        return f"preflight {self.plan.name}" if self.plan else "preflight"
+
+    def body(self) -> ComposeResult:
+        """The tally, the checks, and the one under the cursor."""
+        yield SentenceLine(id="summary")
+        yield CheckTable()
+        yield SentenceLine(id="looks")
+        yield SentenceLine(id="said")
+
+    def on_mount(self) -> None:
+        """Look."""
+        self.table.focus()
+        self.action_all_again()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Checks look when they are told to, not with every picture; at once where they could not yet."""
+        if self.app.connected and not self._begun:
+            self.action_all_again()
+        self._draw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key for a fix stands there only where one can be done; likewise for a command."""
+        row = self.table.row if self.is_mounted else None
+        if action == "fix" and not (row and row.repair):
+            return False
+        if action == "copy" and not (row and row.command):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_again(self) -> None:
+        """Look at the chosen ones anew."""
+        self._look(tuple(key[0] for key in self.table.chosen))
+
+    def action_all_again(self) -> None:
+        """Look at all; while no cluster is connected the table says why."""
+        if self.app.connected:
+            self._begun = True
+            self._look(())
+
+    def action_looks(self) -> None:
+        """Show or hide what was asked."""
+        self.toggle_class("-looks")
+
+    def action_copy(self) -> None:
+        """The command."""
+        if self.table.row and self.table.row.command:
+            self.app.copy_to_clipboard(self.table.row.command)
+            self.notify(f"Copied {self.table.row.command}", timeout=2, markup=False)
+
+    @work(group="actions")
+    async def action_fix(self) -> None:
+        """Ask, mend, look again."""
+        check = self.table.row
+        if check is None or check.repair is None:
+            return
+        repair = check.repair
+        if not await self.app.push_screen_wait(Confirm(f"{repair.words}?", repair.consequences, verb="Do it")):
+            return
+        self.notify(f"{repair.words}: begun.", timeout=4, markup=False)
+        with self.report_errors(f"{check.title} was not fixed"):
+            engine = self.session.preflight
+            self.notify(await engine.repair(repair), markup=False)
+            self.checks[check.id] = replace(check, at=0.0)
+            self._draw()
+            self.checks[check.id] = await engine.settled(engine.wish(self.plan), check.id)
+            self._draw()
+
+    @work(group="looking")
+    async def _look(self, ids: Collection[str]) -> None:
+        with self.report_errors("The checks could not be done"):
+            engine = self.session.preflight
+            for each in engine.begun(ids):
+                self.checks[each.id] = replace(self.checks.get(each.id, each), at=0.0)
+            self._draw()
+            async for check in engine.run(engine.wish(self.plan), ids):
+                self.checks[check.id] = check
+                self._draw()
+
+    def _draw(self) -> None:
+        rows: dict[RowKey, Check] = {(check.id,): check for check in sorted(self.checks.values(), key=lambda c: c.id)}
+        self.table.show_rows(rows)
+        found = tally(self.checks.values())
+        about = f"{self.plan.recipe} as {self.plan.name}" if self.plan else "the cluster and its project"
+        ink = "bad" if found.failing else "dim" if found.open else ""
+        self.summary.runs = (Run(f"{about}: ", "strong"), Run(found.sentence, ink))
+        self._tell()
+
+    @on(ResourceTable.Opened)
+    def _opened(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        self.action_looks()
+
+    @on(ResourceTable.Highlighted)
+    def _tell(self) -> None:
+        check = self.table.row
+        self.said.runs = tuple(_sentence(check)) if check else ()
+        self.looks.runs = tuple(_looks(check)) if check else ()
+        self.refresh_bindings()
+
+
+def _sentence(check: Check) -> list[Run]:
+    """The whole of it."""
+    runs = [Run(f"{check.id} {check.title} ", "strong"), Run(f"{check.evidence} ")]
+    if check.reason:
+        runs.append(Run(f"{check.reason} ", INKS.get(check.result, "waits") or "dim"))
+    if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
+        runs += [Run("→ ", "head"), Run(f"{check.fix} ")]
+        if check.command:
+            runs.append(Run(f"{check.command} ", "dim"))
+    if check.over:
+        runs.append(Run(f"Looked at {wording.clock(check.at)}.", "faint"))
+    return runs
+
+
+def _looks(check: Check) -> list[Run]:
+    """What was asked on the way, one after the other."""
+    if not check.looks:
+        return [Run("Nothing was asked.", "faint")]
+    found: list[Run] = []
+    for each in check.looks:
+        found.append(Run(f"{each.at} ", "dim"))
+        found.append(Run(f"{each.what}: "))
+        found.append(Run(f"{each.outcome} ({each.seconds:.2f} s). ", "dim" if each.outcome == "answered" else "waits"))
+    return found

@@ -1,0 +1,379 @@
+"""Queues: who waits for what, why, and what would unblock it.
+
+Tables of queues and of the workloads in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.binding import Binding, BindingType
+
+from console.kube.objects.meta import GPU
+from console.kube.objects.queue import LocalQueue
+from console.kube.objects.workload import WorkloadState
+from console.metrics.health import Level
+from console.scheduling.order import queue_order
+from console.scheduling.quota import queue_account
+from console.scheduling.why import why
+from screens import wording
+from screens.alarm_notices import line_of
+from screens.base import LiveScreen
+from screens.filtering import ONLY_MINE
+from screens.widgets.bars import quota_bar, share_of
+from screens.widgets.job_line import health_runs
+from screens.widgets.sentence_line import SentenceLine, show_whole
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.kube.objects.queue import ClusterQueue
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+    from console.metrics.health import Health
+    from console.scheduling.quota import Account
+    from screens.widgets.table.table import RowKey
+    from screens.wording import Cell
+
+
+ROOMY = 130
+"""Screen columns from which bars are long."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A ClusterQueue and its account in one picture."""
+
+    queue: ClusterQueue
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadLine:
+    """A workload, where it stands, and the picture its reason is worked out from when it is drawn."""
+
+    workload: Workload
+    position: int
+    """1 is tried first; 0: it holds quota."""
+    queue: str
+    """ClusterQueue."""
+    owner: str
+    fleet: Fleet
+    health: Health | None = None
+    """How its job is; None: it stands for none that is seen."""
+    whose: str = ""
+    """Its owner, "you" for whoever looks."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all its pods."""
+        return self.workload.total(GPU)
+
+    @property
+    def since(self) -> float:
+        """When its wait began, or when it got its quota."""
+        if self.position:
+            return self.workload.queued_since
+        reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)
+        return reserved.since if reserved else self.workload.created
+
+
+def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
+    """Whether a queue hands out anything, and if not, why."""
+    if stop_policy == "HoldAndDrain":
+        return [Run("✗ ", "bad"), Run("stopped, drained", "bad")]
+    if stop_policy not in {"", "None"}:
+        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits nobody new", "dim")]
+    if inactive_reason:
+        return [Run("✗ ", "bad"), Run(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
+    return [Run("● ", "ok"), Run("active", "dim")]
+
+
+def _number(amount: int, ink: str = "") -> Cell:
+    return Run(f"{amount:,}", ink) if amount else Run("0", "faint")
+
+
+def queue_columns(bar: int) -> Sequence[Column[QueueLine]]:
+    """Columns of the ClusterQueues, with bars of that width."""
+
+    def used(line: QueueLine) -> Cell:
+        account = line.account
+        amounts = Run(" " + share_of(account.used, account.nominal))
+        return [*quota_bar(account.used, account.nominal, account.borrowed, bar), amounts]
+
+    return (
+        Column("CLUSTERQUEUE", lambda line: Run(line.queue.name, "strong"), least=8, sort=lambda line: line.queue.name),
+        Column("COHORT", lambda line: Run(line.queue.cohort or "─", "dim"), most=16, drop=4),
+        Column("GPUS USED / QUOTA", used, width=max(17, bar + 12)),
+        Column("FREE", lambda line: _number(line.account.free, "ok"), width=4, right=True),
+        Column("BORROWED", lambda line: _number(line.account.borrowed, "waits"), width=8, right=True, drop=2),
+        Column("LENT", lambda line: _number(line.account.lent, "waits"), width=4, right=True, drop=2),
+        Column("RUN", lambda line: _number(line.queue.admitted), width=4, right=True, key="ADMITTED"),
+        Column("WAIT", lambda line: _number(line.queue.pending, "waits"), width=4, right=True, key="PENDING"),
+        Column("ORDER", lambda line: Run(line.queue.strategy, "dim"), width=14, drop=5),
+        Column("STATE", lambda line: queue_state(line.queue.stop_policy, line.queue.inactive_reason), fill=True),
+    )
+
+
+class ClusterQueueTable(ResourceTable[QueueLine]):
+    """The pools of quota; Enter shows only that queue's workloads."""
+
+    EMPTY = Notice("This cluster has no ClusterQueues.", "Jobs without a queue start at once, or not at all.")
+    NOUN = "ClusterQueue"
+
+    def on_resize(self) -> None:
+        """Longer bars where there is room."""
+        self.set_columns(queue_columns(24 if self.size.width >= ROOMY else 12))
+        super().on_resize()
+
+
+class LocalQueueTable(ResourceTable[LocalQueue]):
+    """The doors to them, by namespace."""
+
+    EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask who runs the cluster.")
+    NOUN = "LocalQueue"
+    COLUMNS: ClassVar = (
+        Column("LOCALQUEUE", lambda queue: queue.name, least=8, sort=lambda queue: queue.name),
+        Column("NAMESPACE", lambda queue: Run(queue.namespace, "dim"), least=9, sort=lambda queue: queue.namespace),
+        Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
+        Column("GPUS", lambda queue: _number(queue.in_use()), width=5, right=True),
+        Column("RUN", lambda queue: _number(queue.admitted), width=4, right=True),
+        Column("WAIT", lambda queue: _number(queue.pending, "waits"), width=4, right=True),
+        Column("STATE", lambda queue: queue_state(queue.stop_policy, queue.inactive_reason), fill=True),
+    )
+
+
+def _place(line: WorkloadLine) -> Cell:
+    return Run(str(line.position), "strong") if line.position else Run("─", "faint")
+
+
+def _wait(line: WorkloadLine) -> Cell:
+    since = wording.age(line.fleet.at - line.since) if line.since else ""
+    return Run(since, "waits" if line.position else "dim")
+
+
+def _reason(line: WorkloadLine) -> Cell:
+    state = line.workload.state
+    if not line.position and state is WorkloadState.ADMITTED:
+        if line.health is not None and line.health.level in {Level.BAD, Level.LATE}:
+            glyph, word = health_runs(line.health)
+            return [glyph, Run(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
+        return [Run("● ", "ok"), Run(f"runs {_where(line.workload)}".rstrip(), "dim")]
+    told = wording.sentence(why(line.workload, line.fleet).sentence)
+    glyph = wording.job_glyph(state)
+    return [Run(f"{glyph.text} ", glyph.ink), Run(told or str(state))]
+
+
+def _where(workload: Workload) -> str:
+    names = sorted({flavor for group in workload.pod_sets for resource, flavor in group.flavors if resource == GPU})
+    return f"on {', '.join(names)}" if names else ""
+
+
+def workload_columns(reason: int) -> Sequence[Column[WorkloadLine]]:
+    """Columns of the workloads; the reason has at least that much room."""
+    return (
+        Column("#", _place, width=3, right=True),
+        Column("WORKLOAD", lambda line: name_of(line.workload), least=12, most=40),
+        Column("OWNER", lambda line: wording.owner(line.whose or line.owner), least=5, most=12, drop=2),
+        Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=3),
+        Column("GPUS", lambda line: f"{line.gpus or ''}", width=4, right=True),
+        Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=4),
+        Column("SINCE", _wait, width=6, right=True),
+        Column("WHY", _reason, fill=True, least=reason),
+    )
+
+
+class WorkloadTable(ResourceTable[WorkloadLine]):
+    """Workloads in Kueue's order; Enter opens the job."""
+
+    EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
+    NOUN = "workload"
+
+    def row_text(self, row: WorkloadLine) -> str:
+        """Every cell, and whose it is."""
+        return f"{super().row_text(row)} {wording.whose(row.whose, row.owner)}"
+
+    def on_resize(self) -> None:
+        """The reason gets two fifths of the line; columns that matter less make room."""
+        self.set_columns(workload_columns(max(24, 2 * self.size.width // 5)))
+        super().on_resize()
+
+
+def name_of(workload: Workload) -> str:
+    """What people call it: the job it stands for."""
+    return workload.owner_name or workload.name
+
+
+def _priority(workload: Workload) -> Cell:
+    return Run(workload.priority_class or str(workload.priority or "─"), "dim")
+
+
+class QueuesScreen(LiveScreen):
+    """ClusterQueues and LocalQueues above, workloads in order below, the whole reason at the bottom."""
+
+    CSS_PATH = "queues.tcss"
+    KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, if it is cut; again: as before"),
+        ONLY_MINE,
+        Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
+        Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
+    ]
+
+    cluster_queues = getters.query_one(ClusterQueueTable)
+    local_queues = getters.query_one(LocalQueueTable)
+    workloads = getters.query_one(WorkloadTable)
+    reason = getters.query_one("#reason", SentenceLine)
+    caption = getters.query_one("#of-queue", SentenceLine)
+
+    only: RowKey | None = None
+    """Queue whose workloads are shown: ("a4",) a ClusterQueue, ("ns", "door") a LocalQueue; None: all."""
+
+    def body(self) -> ComposeResult:
+        """Three tables and the reason."""
+        yield ClusterQueueTable()
+        yield LocalQueueTable()
+        yield SentenceLine(id="of-queue")
+        yield WorkloadTable()
+        yield SentenceLine(id="reason")
+
+    def on_mount(self) -> None:
+        """The keys start where most questions are."""
+        self.workloads.focus()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Draw that picture."""
+        lines = [
+            QueueLine(queue, queue_account(fleet, queue.name)) for _, queue in sorted(fleet.cluster_queues.items())
+        ]
+        self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
+        doors: dict[RowKey, LocalQueue] = dict(sorted(fleet.local_queues.items()))
+        self.local_queues.show_rows(doors, fleet.links.get("localqueues"))
+        rows: dict[RowKey, WorkloadLine] = {line.workload.key: line for line in self._lines(fleet)}
+        self.workloads.show_rows(rows, fleet.links.get("workloads"))
+        self._tell_queue(rows.values())
+        self._tell_reason()
+
+    def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
+        names = sorted(
+            {name for _, name in fleet.cluster_queues} | {_leads_to(w, fleet) for w in fleet.workloads.values()}
+        )
+        for name in names:
+            order = queue_order(fleet, name)
+            standing = [(each.workload, each.position) for each in order.pending]
+            for workload, position in [*standing, *((each, 0) for each in order.running)]:
+                if self._wanted(workload, name):
+                    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
+                    health = line_of(self.app, jobset, fleet).health if jobset and not position else None
+                    owner = _owner(workload, fleet)
+                    shown = self.app.whose(owner)
+                    yield WorkloadLine(workload, position, name or "no queue", owner, fleet, health, shown)
+
+    def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
+        if self.app.only_namespace not in {"", workload.namespace}:
+            return False
+        if self.only is None:
+            return True
+        if len(self.only) == 1:
+            return self.only == (cluster_queue,)
+        return self.only == (workload.namespace, workload.queue)
+
+    def _tell_queue(self, lines: Iterable[WorkloadLine]) -> None:
+        every = list(lines)
+        waiting = [line for line in every if line.position]
+        where = "all queues" if self.only is None else " / ".join(self.only)
+        words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
+        words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
+        if self.only is not None and len(self.only) == 1:
+            words += f"; GPUs of quota: {queue_account(self.app.fleet, self.only[0]).words}"
+        back = [Run("   esc shows all queues", "faint")] if self.only else []
+        self.caption.runs = (Run("── ", "faint"), Run(f"{where} ", "head"), Run(f"  {words}", "dim"), *back)
+
+    def _tell_reason(self) -> None:
+        line = self.workloads.row
+        if line is None:
+            self.reason.runs = ()
+            return
+        told = why(line.workload, line.fleet)
+        runs = [Run(f"{name_of(line.workload)} ", "strong"), Run(wording.sentence(told.sentence) or "does not wait")]
+        if own := wording.quotation(told, told.sentence):
+            runs.append(Run(f"  {own}", "dim"))
+        self.reason.runs = tuple(runs)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the reason is one key away."""
+        self.set_class(event.size.height < 30, "-low")
+
+    @on(ResourceTable.Highlighted)
+    def follow_cursor(self, event: ResourceTable.Highlighted) -> None:
+        """The reason is that of the row under the cursor."""
+        if event.table is self.workloads:
+            self._tell_reason()
+
+    @on(ResourceTable.Opened)
+    def open_row(self, event: ResourceTable.Opened) -> None:
+        """A queue shows its workloads, a workload its job."""
+        event.stop()
+        if event.table is not self.workloads:
+            self.only = None if self.only == event.key else event.key
+            self.show_fleet(self.app.fleet)
+            self.workloads.focus()
+            return
+        line = self.workloads.listing.rows.get(event.key)
+        if line is not None and line.workload.owner_uid in line.fleet.jobset_by_uid:
+            self.app.open_page("job", line.workload.namespace, line.workload.owner_name)
+        elif line is not None:
+            what = f"{line.workload.owner_kind or 'It'} {line.workload.owner_name}".strip()
+            self.notify(f"{what} is no JobSet; y shows the Workload itself.", markup=False)
+
+    def action_back(self) -> None:
+        """All queues again, before anything else is left."""
+        if self.app.close_alarms():
+            return
+        if self.only is not None and not self.workloads.filter_text:
+            self.only = None
+            self.show_fleet(self.app.fleet)
+        else:
+            super().action_back()
+
+    def action_mine(self) -> None:
+        """Only what whoever looks has launched: of the workloads, wherever the keys are."""
+        self.set_focus(self.workloads)
+        super().action_mine()
+
+    def action_why(self) -> None:
+        """The whole reason, however long; again: as much of it as there is room for."""
+        show_whole(self, self.reason)
+
+    def action_manifest(self) -> None:
+        """The object under the cursor as YAML."""
+        table = self.focused
+        if table is self.cluster_queues and self.cluster_queues.cursor:
+            self.app.open_page("manifest", "ClusterQueue", "", *self.cluster_queues.cursor)
+        elif table is self.local_queues and self.local_queues.cursor:
+            self.app.open_page("manifest", "LocalQueue", *self.local_queues.cursor)
+        elif self.workloads.cursor:
+            self.app.open_page("manifest", "Workload", *self.workloads.cursor)
+
+    def action_launch(self) -> None:
+        """To the launch screen."""
+        self.app.switch_mode("launch")
+
+
+def _leads_to(workload: Workload, fleet: Fleet) -> str:
+    queue = fleet.cluster_queue_of(workload)
+    return queue.name if queue else workload.cluster_queue
+
+
+def _owner(workload: Workload, fleet: Fleet) -> str:
+    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
+    return jobset.owner if jobset else ""

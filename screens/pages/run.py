@@ -1,0 +1,284 @@
+"""One run: what it was, its values, and in what they differ from another's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.kube.objects.meta import YOU, short_name
+from console.launch.run_record import differences, find_run, last_success
+from screens import wording
+from screens.base import LiveScreen
+from screens.dialogs.launch import AGAIN, launch_like, open_job
+from screens.dialogs.question import Choice, Pick
+from screens.dialogs.save import save_log
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.facts import Facts
+from screens.widgets.log.view import LogView
+from screens.widgets.run_words import run_facts, run_sentence, spoken
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.widgets.yaml import YamlText
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from console.launch.run_record import Difference, RunRecord
+    from screens.widgets.table.table import RowKey
+
+
+def value_run(text: str | None) -> Run:
+    """A value, or the words that it was not changed."""
+    return Run("default", "dim") if text is None else Run(wording.one_line(text))
+
+
+class DifferenceTable(ResourceTable["Difference"]):
+    """Values in which two runs differ."""
+
+    NOUN = "value"
+    EMPTY = Notice("The same values.")
+
+    def name_runs(self, before: RunRecord, after: RunRecord) -> None:
+        """Show these two names over the values."""
+        self.set_columns((
+            Column("VALUE", lambda each: Run(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
+            Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
+            Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
+        ))  # fmt: skip
+
+
+class RunScreen(LiveScreen):
+    """Facts, values as YAML, and the differences to the last successful run of the recipe, or to one that is picked."""
+
+    DEFAULT_CSS = """
+    RunScreen Facts { margin: 1 0 0 0; }
+    RunScreen #values-title, RunScreen #against { margin: 1 0 0 0; }
+    RunScreen YamlText { height: auto; max-height: 30%; min-height: 2; }
+    RunScreen DifferenceTable { height: auto; max-height: 30%; min-height: 3; }
+    RunScreen TrainingPanel, RunScreen NcclPanel { height: 2fr; min-height: 8; margin: 1 0 0 0; display: none; }
+    RunScreen LogView { height: 1fr; min-height: 4; margin: 1 0 0 0; display: none; }
+    RunScreen.-trained TrainingPanel, RunScreen.-tested NcclPanel, RunScreen.-logged LogView { display: block; }
+    RunScreen.-low TrainingPanel, RunScreen.-low NcclPanel { display: none; }
+    RunScreen.-log TrainingPanel, RunScreen.-log NcclPanel { display: none; }
+    RunScreen.-log DifferenceTable, RunScreen.-log YamlText, RunScreen.-log Facts { display: none; }
+    RunScreen.-log #values-title, RunScreen.-log #against { display: none; }
+    RunScreen DifferenceTable.-none, RunScreen #against.-none { display: none; }
+    """
+    KINDS = ("jobsets", "pods")
+    CHANGES_CLUSTER = frozenset({"again"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
+        Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
+        Binding("l", "log", "Log", id="run.log", tooltip="All lines that are kept of it, or the whole page again"),
+        Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
+        Binding(
+            "R",
+            "release",
+            "Release",
+            key_display="R",
+            id="run.release",
+            tooltip="The revisions of its release: other values, and back to earlier ones",
+        ),
+        Binding("c", "copy", "Copy values", id="run.copy", tooltip="The values as YAML to the clipboard (OSC 52)"),
+    ]
+
+    head = getters.query_one("#head", SentenceLine)
+    facts = getters.query_one(Facts)
+    values = getters.query_one(YamlText)
+    log_view = getters.query_one(LogView)
+    against = getters.query_one("#against", SentenceLine)
+    table = getters.query_one(DifferenceTable)
+
+    def __init__(self, number: str, other: str = "") -> None:
+        super().__init__()
+        self._number, self._other_number = int(number), int(other) if other else 0
+        self._runs: tuple[RunRecord, ...] = ()
+        self._yaml = ""
+        self._named = (0, 0)
+        self._read_of: tuple[str, str] | None = None
+        """Of which JobSet, and of what had become of it, the log was read."""
+
+    @property
+    def run(self) -> RunRecord | None:
+        """This run; None before it was read, or when it was forgotten."""
+        return next((run for run in self._runs if run.number == self._number), None)
+
+    @property
+    def other(self) -> RunRecord | None:
+        """The run it is compared with: the one that was picked, else the last that succeeded before it."""
+        if self._other_number:
+            return next((run for run in self._runs if run.number == self._other_number), None)
+        return last_success(self._runs, self.run) if self.run is not None else None
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return self.run.name if self.run is not None else f"run {self._number}"
+
+    def body(self) -> ComposeResult:
+        """What it was, how it went, what it printed last, its values, the differences."""
+        yield SentenceLine(id="head")
+        yield Facts()
+        yield TrainingPanel()
+        yield NcclPanel()
+        yield LogView()
+        yield SentenceLine(id="values-title")
+        yield YamlText()
+        yield SentenceLine(id="against")
+        yield DifferenceTable()
+
+    def on_mount(self) -> None:
+        """The differences have the keys, if there are any."""
+        title = (Run("── ", "faint"), Run("values that were changed", "head"))
+        self.query_one("#values-title", SentenceLine).runs = title
+        self.values.focus()
+        self.set_interval(AGAIN, self.read)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """An end that is seen is written to the memory a moment later."""
+        self.read()
+
+    @work(group="memory", exclusive=True)
+    async def read(self) -> None:
+        """Show what is remembered now."""
+        if not self.is_current or not self.app.connected:
+            return
+        with self.report_errors("The run could not be read"):
+            self._runs = await self.session.runs.all()
+            self._draw()
+
+    def _draw(self) -> None:
+        run = self.run
+        if run is None:
+            self.head.runs = (Run(f"Run {self._number} is not remembered any more.", "waits"),)
+            return
+        self._show_title()
+        self.head.runs = tuple(run_sentence(run))
+        self.facts.facts = run_facts(run, time.time(), by=YOU if self.app.whose(short_name(run.who)) == YOU else "")
+        if self._read_of != (run.uid, run.outcome):
+            self._read_of = run.uid, run.outcome
+            self._read_log(run)
+        text = yaml_of(run)
+        if text != self._yaml:
+            self._yaml = text
+            self.values.show(text)
+        self._draw_differences(run)
+
+    @work(group="log", exclusive=True)
+    async def _read_log(self, run: RunRecord) -> None:
+        """Its curve and its lines, from the log that is kept; of a run of which none is, neither is shown."""
+        with self.report_errors(f"The log of {run.name} could not be read"):
+            kept = await self.session.measures.of_kept(run.namespace, run.name, run.uid)
+            if kept is None:
+                return
+            from console.logs.merged_text import MergedText
+
+            trained = kept.measures.track is not None
+            if trained:
+                panel = self.query_one(TrainingPanel)
+                panel.show(kept.measures.tracks)
+            elif kept.measures.tests:
+                tests = self.query_one(NcclPanel)
+                tests.pass_line, tests.measured = self.session.measures.pass_line, kept.measures.tests
+            several = len({part.rank for part in kept.parts}) > 1
+            text = MergedText(lambda: kept.parts, lambda part: str(part.rank) if several else "")
+            self.log_view.over = "○ kept on this machine"
+            self.log_view.lines.show_text(text)
+            self.set_class(trained, "-trained")
+            self.set_class(bool(kept.measures.tests) and not trained, "-tested")
+            self.set_class(bool(text.total()), "-logged")
+            self.refresh_bindings()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the curve has no room."""
+        self.set_class(event.size.height < 34, "-low")
+
+    def action_log(self) -> None:
+        """The lines alone, or the whole page."""
+        self.toggle_class("-log")
+        self.set_focus(self.log_view.lines if self.has_class("-log") else self.values)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Without lines there is no log."""
+        if action == "log":
+            return self.is_mounted and self.has_class("-logged")
+        return super().check_action(action, parameters)
+
+    @on(LogView.Saved)
+    @work(group="save")
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        await save_log(self, event.text, self.crumb)
+
+    def _draw_differences(self, run: RunRecord) -> None:
+        other = self.other
+        for widget in (self.against, self.table):
+            widget.set_class(other is None, "-none")
+        if other is None:
+            return
+        how = "compared with" if self._other_number else "compared with the last that succeeded:"
+        self.against.runs = (
+            Run("── ", "faint"), Run(f"{how} ", "head"), Run(spoken(other, time.time()), "head"),
+        )  # fmt: skip
+        if self._named != (other.number, run.number):
+            self._named = other.number, run.number
+            self.table.name_runs(other, run)
+        rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
+        self.table.show_rows(rows)
+
+    def action_again(self) -> None:
+        """The launch form with its values."""
+        if self.run is not None:
+            launch_like(self, self.run, self.other)
+
+    def action_job(self) -> None:
+        """Its job."""
+        if self.run is not None:
+            open_job(self, self.run)
+
+    def action_release(self) -> None:
+        """Its release, while it is there."""
+        if self.run is not None:
+            open_job(self, self.run, "release")
+
+    def action_copy(self) -> None:
+        """To the clipboard of the terminal."""
+        self.app.copy_to_clipboard(self._yaml)
+        self.notify("Copied.", timeout=2)
+
+    @work(group="actions")
+    async def action_compare(self) -> None:
+        """Pick the run to compare with; those of the same recipe come first."""
+        run = self.run
+        if run is None:
+            return
+        now = time.time()
+        others = [each for each in self._runs if each.number != run.number]
+        others.sort(key=lambda each: each.recipe != run.recipe)
+        choices = [
+            Choice(str(each.number), f"{each.name}  {each.recipe}  {each.outcome} {wording.moment(each.launched, now)}")
+            for each in others
+        ]
+        picked = await self.app.push_screen_wait(Pick("Compare with which run?", choices))
+        found = find_run(others, picked) if picked else None
+        if found is not None:
+            self._other_number = found.number
+            self._draw()
+
+
+def yaml_of(run: RunRecord) -> str:
+    """Its values as YAML, a comment where there are none."""
+    import yaml  # only this page needs it
+
+    if not run.values:
+        return "# every value at the recipe's default"
+    return str(yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True)).strip()

@@ -1,0 +1,180 @@
+"""Runs: what was launched before, how it ended, and launching it again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.launch.run_record import differences, last_success
+from screens import wording
+from screens.base import LiveScreen
+from screens.dialogs.launch import AGAIN, launch_like, open_job
+from screens.dialogs.question import Confirm
+from screens.widgets.run_words import measure_cell, outcome_cell, run_sentence, took_cell
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.kube.snapshot import Fleet
+    from console.launch.run_record import RunRecord
+    from screens.widgets.table.table import RowKey
+
+
+ON_RUNS = frozenset({"again", "difference", "job", "forget"})
+"""Actions that need a run."""
+
+
+class RunTable(ResourceTable["RunRecord"]):
+    """Runs, newest first."""
+
+    NOUN = "run"
+    EMPTY = Notice("No runs are remembered.", "What is launched from the form, or by a4 launch, is kept here.")
+    COLUMNS: ClassVar = (
+        Column("RUN", lambda run: Run(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
+               down=True, drop=5),
+        Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=lambda run: run.recipe, drop=2),
+        Column("NAME", lambda run: Run(run.name, "strong"), least=10, most=43, sort=lambda run: run.name),
+        since("WHEN", lambda run: run.launched),
+        Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
+        Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
+               sort=lambda run: run.seconds(time.time()) or 0.0, down=True),
+        Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0,
+               down=True),
+        Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True,
+               drop=4),
+        Column("QUEUE", lambda run: Run(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
+        Column("CLUSTER", lambda run: Run(run.context, "dim"), least=7, most=24, sort=lambda run: run.context, drop=7,
+               tail=True),
+        Column("", lambda run: Run(wording.sentence(run.why), "dim"), fill=True, least=0, drop=8, key="why"),
+    )  # fmt: skip
+
+    def row_text(self, row: RunRecord) -> str:
+        """Names, outcome, and the values that were typed."""
+        typed = " ".join(f"{each.path}={each.after}" for each in differences(replace(row, values={}), row))
+        return f"{row.number} {row.recipe} {row.name} {row.outcome} {row.queue} {row.context} {row.namespace} {typed}"
+
+
+class RunsScreen(LiveScreen):
+    """All runs; what became of the one under the cursor at the bottom."""
+
+    DEFAULT_CSS = """
+    RunsScreen #told { dock: bottom; margin-bottom: 1; }
+    """
+    KINDS = ("jobsets", "pods")
+    CHANGES_CLUSTER = frozenset({"again"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "again", "Launch again", id="runs.again", tooltip="Open the launch form with these values"),
+        Binding("d", "difference", "Compare", id="runs.difference",
+                tooltip="Two marked runs, or this one with the last that succeeded"),
+        Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
+        Binding("x", "forget", "Forget", id="runs.forget", tooltip="Drop this run, or all marked ones; asks first"),
+        Binding("L", "leftovers", "Leftovers", show=False, key_display="L", id="runs.leftovers",
+                tooltip="What releases that are gone left in the cluster"),
+    ]  # fmt: skip
+
+    table = getters.query_one(RunTable)
+    told = getters.query_one("#told", SentenceLine)
+
+    def body(self) -> ComposeResult:
+        """The table and the sentence."""
+        yield RunTable()
+        yield SentenceLine(id="told")
+
+    def on_mount(self) -> None:
+        """Other consoles write the memory too."""
+        self.set_interval(AGAIN, self.read)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """An end that is seen is written to the memory a moment later."""
+        self.read()
+
+    @work(group="memory", exclusive=True)
+    async def read(self) -> None:
+        """Show what is remembered now."""
+        if not self.is_current or not self.app.connected:
+            return
+        with self.report_errors("The runs could not be read"):
+            runs = await self.session.runs.all()
+            rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
+            self.table.show_trouble(RunTable.EMPTY)
+            self.table.show_rows(rows)
+            self._tell()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for a run only while there is one."""
+        if action in ON_RUNS and self.table.row is None:
+            return False
+        return super().check_action(action, parameters)
+
+    @on(ResourceTable.Highlighted)
+    def _tell(self) -> None:
+        self.refresh_bindings()
+        note = self.session.runs.note if self.app.connected else ""
+        warning = (Run(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
+        row = self.table.row
+        self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
+
+    @on(ResourceTable.Opened)
+    def open_run(self, event: ResourceTable.Opened) -> None:
+        """Everything about that run."""
+        event.stop()
+        self.app.open_page("run", *event.key)
+
+    def action_again(self) -> None:
+        """The launch form with the values of the run under the cursor."""
+        run = self.table.row
+        if run is not None:
+            launch_like(self, run, last_success(self.table.listing.rows.values(), run))
+
+    def action_difference(self) -> None:
+        """The later of two marked runs beside the earlier; one alone beside the last that succeeded."""
+        chosen = sorted((int(key[0]) for key in self.table.chosen), reverse=True)
+        if len(chosen) > 2:
+            self.notify("Mark two runs to compare them.", severity="warning", timeout=4)
+        elif chosen:
+            self.app.open_page("run", *map(str, chosen))
+
+    def action_job(self) -> None:
+        """The job of the run under the cursor."""
+        run = self.table.row
+        if run is not None:
+            open_job(self, run)
+
+    def action_forget(self) -> None:
+        """Drop the marked runs, or the one under the cursor."""
+        chosen = [self.table.listing.rows[key] for key in self.table.chosen if key in self.table.listing.rows]
+        if chosen:
+            self._forget(chosen)
+
+    @work(group="actions")
+    async def _forget(self, runs: list[RunRecord]) -> None:
+        lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, time.time())}" for run in runs[:8]]
+        lines += [f"and {len(runs) - 8} more"] if len(runs) > 8 else []
+        lines.append("Their values and figures go from the memory. Stays: the jobs, and what they wrote.")
+        question = f"Forget {wording.count(len(runs), 'run')}?"
+        if not await self.app.push_screen_wait(Confirm(question, lines, verb="Forget")):
+            return
+        with self.report_errors("The runs could not be forgotten"):
+            gone = await self.session.runs.forget([run.number for run in runs])
+            if not gone:
+                self.notify(self.session.runs.note or "They are gone already.", severity="warning", markup=False)
+            self.table.clear_marks()
+            self.read()
+
+    def action_leftovers(self) -> None:
+        """What releases that are gone left behind."""
+        self.app.open_page("leftovers")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the sentence has one line."""
+        self.set_class(event.size.height < 30, "-low")

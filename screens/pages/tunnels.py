@@ -1,0 +1,297 @@
+"""Tunnels: what this machine is attached to, whether it is alive, and why the last connection broke."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.attach.tunnel.model import Profile
+from console.kube.rank_address import Address
+from screens import wording
+from screens.base import LiveScreen
+from screens.dialogs.forward import open_ports
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.attach.tunnel.model import Tunnel
+    from console.kube.snapshot import Fleet
+    from screens.widgets.table.table import RowKey
+
+AGAIN = 1.0
+"""Seconds between two looks: bytes run while one watches."""
+ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})
+"""Actions that need a tunnel."""
+GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
+
+
+def state_cell(tunnel: Tunnel) -> Cell:
+    """Mark and word."""
+    mark = GLYPHS.get(tunnel.state, WAITS)
+    return [mark, Run(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
+
+
+def ports_cell(tunnel: Tunnel) -> Cell:
+    """Here and there; one number where both are the same."""
+    pairs = (
+        f"{each.local}→{each.remote}" if each.local != each.remote else f"{each.local}" for each in tunnel.listeners
+    )
+    return " ".join(pairs)
+
+
+def sent(tunnel: Tunnel) -> int:
+    """Bytes to the pod, through all its ports."""
+    return sum(each.sent for each in tunnel.listeners)
+
+
+def received(tunnel: Tunnel) -> int:
+    """Bytes from the pod, through all its ports."""
+    return sum(each.received for each in tunnel.listeners)
+
+
+def open_now(tunnel: Tunnel) -> int:
+    """Connections that stand."""
+    return sum(each.open for each in tunnel.listeners)
+
+
+def bytes_cell(amount: int) -> Cell:
+    """An amount, faint where there is none."""
+    return wording.size(amount) if amount else Run("0", "faint")
+
+
+def connections_cell(tunnel: Tunnel) -> Cell:
+    """Now, and so far."""
+    so_far = sum(each.connections for each in tunnel.listeners)
+    return [Run(f"{open_now(tunnel)}"), Run(f" of {so_far}", "dim")]
+
+
+class TunnelTable(ResourceTable["Tunnel"]):
+    """Tunnels of this user, whichever program opened them."""
+
+    NOUN = "tunnel"
+    EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
+    COLUMNS: ClassVar = (
+        Column("STATE", state_cell, width=9, sort=lambda tunnel: tunnel.state),
+        Column("LEADS TO", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
+               sort=lambda tunnel: str(tunnel.address)),
+        Column("PORTS", ports_cell, least=5, most=36),
+        Column("OPEN", connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
+        Column("SENT", lambda tunnel: bytes_cell(sent(tunnel)), width=9, right=True, sort=sent, down=True, drop=5),
+        Column("RECEIVED", lambda tunnel: bytes_cell(received(tunnel)), width=9, right=True, sort=received, down=True,
+               drop=4),
+        Column("LIVES", lambda tunnel: "by itself" if tunnel.kept else Run("with its program", "dim"), least=9, most=16,
+               sort=lambda tunnel: tunnel.kept, drop=6),
+        Column("POD", lambda tunnel: Run(tunnel.pod, "dim"), least=10, most=50, tail=True, drop=7),
+        Column("NAMESPACE", lambda tunnel: Run(tunnel.namespace, "dim"), most=20, drop=8),
+        Column("CLUSTER", lambda tunnel: Run(tunnel.context, "dim"), most=24, drop=9, tail=True),
+        since("AGE", lambda tunnel: tunnel.since),
+    )  # fmt: skip
+
+    def row_text(self, row: Tunnel) -> str:
+        """Names, ports, state and why."""
+        return (
+            f"{row.name} {row.address} {ports_cell(row)} {row.state} {row.pod} {row.context} {row.words} {row.last_end}"
+        )
+
+
+class TunnelsScreen(LiveScreen):
+    """All tunnels; what is to be said of the one under the cursor at the bottom."""
+
+    DEFAULT_CSS = """
+    TunnelsScreen #told { dock: bottom; margin-bottom: 1; max-height: 5; }
+    """
+    KINDS = ("jobsets", "pods")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a pod by its name, or a saved profile"),
+        Binding("x", "stop", "Stop", id="tunnels.stop", tooltip="Close its ports, or those of the marked; asks first"),
+        Binding("b", "keep", "In background", id="tunnels.keep", tooltip="Let it go on when the console closes"),
+        Binding("c", "copy", "Copy address", id="tunnels.copy", tooltip="http://127.0.0.1:PORT to the clipboard"),
+        Binding("a", "save", "Save", id="tunnels.save", tooltip="Save it as a profile, to be opened again by name"),
+    ]  # fmt: skip
+
+    table = getters.query_one(TunnelTable)
+    told = getters.query_one("#told", SentenceLine)
+
+    def body(self) -> ComposeResult:
+        """The table and the sentence."""
+        yield TunnelTable()
+        yield SentenceLine(id="told")
+
+    def on_mount(self) -> None:
+        """Other programs open tunnels too."""
+        self.table.focus()
+        self.set_interval(AGAIN, self.read)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """The tunnels of now."""
+        self.read()
+
+    @work(group="tunnels", exclusive=True)
+    async def read(self) -> None:
+        """Ask every tunnel how it is."""
+        if not self.is_current or not self.app.connected:
+            return
+        with self.report_errors("The tunnels could not be read"):
+            rows: dict[RowKey, Tunnel] = {(each.name,): each for each in await self.session.tunnels.listed()}
+            self.table.show_rows(rows)
+            self._tell()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for a tunnel only while there is one."""
+        if action in ON_TUNNELS and self.table.row is None:
+            return False
+        return super().check_action(action, parameters)
+
+    @on(ResourceTable.Highlighted)
+    def _tell(self) -> None:
+        self.refresh_bindings()
+        tunnel = self.table.row
+        self.told.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()
+
+    def _chosen(self) -> list[Tunnel]:
+        rows = self.table.listing.rows
+        return [rows[key] for key in self.table.chosen if key in rows]
+
+    @on(ResourceTable.Opened)
+    def _opened(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        self.action_job()
+
+    def action_job(self) -> None:
+        """Open the page of what it leads to."""
+        for tunnel in self._chosen()[:1]:
+            if self._elsewhere(tunnel):
+                return
+            if tunnel.address.pod:
+                self.app.open_page("pod", tunnel.namespace, tunnel.address.pod)
+            else:
+                self.app.open_page("job", tunnel.namespace, tunnel.job)
+
+    def _elsewhere(self, tunnel: Tunnel) -> bool:
+        """Whether it leads into another cluster, which is then said."""
+        other = tunnel.context != self.session.context
+        if other:
+            self.notify(f"It leads into another cluster: {tunnel.context}.", severity="warning", markup=False)
+        return other
+
+    def action_copy(self) -> None:
+        """Its addresses, to the clipboard."""
+        found = [f"http://127.0.0.1:{each.local}" for tunnel in self._chosen() for each in tunnel.listeners]
+        if found:
+            self.app.copy_to_clipboard("\n".join(found))
+            self.notify(f"Copied {found[0] if len(found) == 1 else wording.count(len(found), 'address', 'addresses')}.",
+                        timeout=2, markup=False)  # fmt: skip
+
+    @work(group="actions")
+    async def action_stop(self) -> None:
+        """Ask, then close the ports."""
+        chosen = self._chosen()
+        lines = [
+            f"{each.address}: {ports_cell(each)}"
+            + (f", {wording.count(open_now(each), 'connection')} open" if open_now(each) else "")
+            for each in chosen
+        ]
+        title = f"Stop {wording.count(len(chosen), 'tunnel')}?"
+        if not chosen:
+            return
+        if await self.app.push_screen_wait(Confirm(title, lines, verb="Stop")):
+            with self.report_errors("Not stopped"):
+                for each in chosen:
+                    await self.session.tunnels.stop(each.name)
+            self.table.clear_marks()
+            self.read()
+
+    @work(group="actions")
+    async def action_keep(self) -> None:
+        """Hand its ports to a process of their own."""
+        for tunnel in self._chosen()[:1]:
+            if tunnel.kept or tunnel.state == "ended":
+                words = "It has ended." if tunnel.state == "ended" else "It goes on by itself already."
+                self.notify(words, markup=False)
+                return
+            if self._elsewhere(tunnel):
+                return
+            ports = [f"{each.local}:{each.remote}" for each in tunnel.listeners]
+            question = f"Hand {ports_cell(tunnel)} over to a process of its own?"
+            broken = (
+                [f"{wording.count(open_now(tunnel), 'connection')} through it will break."] if open_now(tunnel) else []
+            )
+            if not broken or await self.app.push_screen_wait(Confirm(question, broken, verb="Hand over")):
+                with self.report_errors("Not handed over"):
+                    await self.session.tunnels.stop(tunnel.name)
+                    await open_ports(self, tunnel.address, ports, keep=True)
+            self.read()
+
+    @work(group="actions")
+    async def action_save(self) -> None:
+        """Ask for a name, then save it."""
+        for tunnel in self._chosen()[:1]:
+            name = await self.app.push_screen_wait(Prompt("Save it as a profile under which name?", tunnel.name))
+            if name:
+                ports = tuple(f"{each.local}:{each.remote}" for each in tunnel.listeners)
+                made = Profile(name, tunnel.namespace, tunnel.job, tunnel.rank, ports, tunnel.context)
+                await self.session.tunnels.save(made)
+                self.notify(f"Saved. a4 forward --profile {name} opens it too.", markup=False)
+
+    @work(group="actions")
+    async def action_new(self) -> None:
+        """Open a saved profile, or ports of a rank that is typed."""
+        with self.report_errors("No tunnel"):
+            saved = [
+                each for each in await self.session.tunnels.profiles() if each.context in {"", self.session.context}
+            ]
+            name: str | None = ""
+            if saved:
+                choices = [Choice(each.name, f"{each.job} {each.rank}: {' '.join(each.ports)}") for each in saved]
+                name = await self.app.push_screen_wait(Pick("Which one?", [*choices, Choice(OTHER, "by name")]))
+            if name is None:
+                return
+            found = next((each for each in saved if each.name == name), None)
+            if found:
+                address = Address.of(found.namespace, found.job, found.rank)
+                await open_ports(self, address, found.ports, keep=False)
+            else:
+                await self._ask_new()
+        self.read()
+
+    async def _ask_new(self) -> None:
+        from screens.dialogs.forward import ask_and_open
+
+        namespace = self.app.only_namespace or self.session.namespace
+        typed = await self.app.push_screen_wait(
+            Prompt(
+                f"Which pod, in namespace {namespace}?",
+                hint="JOB POD, such as train-1 0 or train-1 workers/3; pod/NAME.",
+            )
+        )
+        if typed:
+            job, _, rank = typed.partition(" ")
+            await ask_and_open(self, Address.of(namespace, job, rank.strip()))
+
+
+OTHER = "another"
+
+
+def _sentence(tunnel: Tunnel) -> list[Run]:
+    """How it is, what went through each port, and why the last connection broke."""
+    parts = [Run(wording.sentence(tunnel.words) + " ", "waits")] if tunnel.words else []
+    if tunnel.state == "ready":
+        parts.append(Run(f"{tunnel.address} is pod {tunnel.pod}. ", ""))
+    if tunnel.last_end:
+        parts.append(
+            Run(f"Last broken at {wording.clock(tunnel.last_end_at)}: {wording.sentence(tunnel.last_end)} ", "bad")
+        )
+    for each in tunnel.listeners:
+        carried = f"{wording.size(each.sent)} sent, {wording.size(each.received)} received"
+        parts.append(Run(f"{each}: {wording.count(each.connections, 'connection')}, {carried}. ", "dim"))
+    if tunnel.reconnections:
+        parts.append(Run(f"It was led on to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
+    return parts

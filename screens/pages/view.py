@@ -1,0 +1,103 @@
+"""`a4 view FILE`: a file in the log view, of any size, also while it grows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from console.errors import ConsoleError
+from console.logs.file_text import FileText
+from screens.dialogs.question import Prompt
+from screens.dialogs.save import write_lines
+from screens.typing_ahead import OrderedApp
+from screens.widgets.line import DARK, LIGHT
+from screens.widgets.log.view import LogView
+from screens.wording import count, size
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+LOOK = 1.0
+"""Seconds between two looks whether the file has grown."""
+
+
+class ViewApp(OrderedApp):
+    """One file."""
+
+    CSS: ClassVar[str] = "#head { height: 1; background: $ground-head; padding: 0 1; }"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit", id="view.quit"),
+        Binding("t", "theme", "Light or dark", id="view.theme"),
+    ]
+    view = getters.query_one(LogView)
+
+    def __init__(self, text: FileText) -> None:
+        super().__init__()
+        self.text = text
+        self.animation_level = "none"
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = DARK.name
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our inks, for themes that do not have them."""
+        return DARK.variables
+
+    def compose(self) -> ComposeResult:
+        """The name, the lines, the keys."""
+        yield Static(id="head", markup=False)
+        yield LogView()
+        yield Static("/ find  n N next  F filter  L level  E first error  M NCCL  W wrap  g G ends  S save  q quit",
+                     classes="log-foot", markup=False)  # fmt: skip
+
+    def on_mount(self) -> None:
+        """From the beginning: a file is read, a log is followed."""
+        self.view.lines.show_text(self.text)
+        self.view.lines.action_top()
+        self.view.lines.focus()
+        self._tell()
+        self.set_interval(LOOK, self._look)
+
+    def _look(self) -> None:
+        if not self.is_running:  # a last look may come while the widgets are being taken away
+            return
+        self.text.grow()
+        self.view.lines.renew()
+        self._tell()
+
+    def _tell(self) -> None:
+        told = f"{self.text.file}  {size(self.text.size)}"
+        if not self.text.size:
+            told = f"The file is empty; what is written to it is shown here: {self.text.file}"
+        self.query_one("#head", Static).update(told)
+
+    def action_theme(self) -> None:
+        """Dark to light and back."""
+        self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
+
+    @on(LogView.Saved)
+    @work(group="save")
+    async def save(self) -> None:
+        """Ask where to, and write."""
+        place = await self.push_screen_wait(Prompt("Save the lines that are shown to", f"{self.text.file.name}.part"))
+        if not place:
+            return
+        try:
+            number = await asyncio.to_thread(write_lines, self.text, place)
+        except ConsoleError as error:
+            self.notify(str(error), title="Not saved", severity="error", markup=False)
+        else:
+            self.notify(f"{count(number, 'line')} in {place}.", title="Saved", markup=False)
+
+
+def view(file: str) -> int:
+    """Open it; gives the exit code."""
+    app = ViewApp(FileText(Path(file).expanduser()))
+    app.run()
+    return app.return_code or 0

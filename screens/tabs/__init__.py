@@ -1,1 +1,0 @@
-"""Tabs of a job's page, a module each; `registry` says which there are and in which order."""

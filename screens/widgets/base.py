@@ -1,0 +1,65 @@
+"""Widgets and screens of which a part is left to those made from them: Textual's metaclass and that of `abc` in one.
+
+Scroll bars that are repainted only when something about them has changed.
+
+The last gate before the terminal: whatever a widget draws, no letter in it can be obeyed as a command.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from typing import TYPE_CHECKING
+
+from rich.cells import get_character_cell_size
+from rich.segment import Segment
+from textual.filter import LineFilter
+from textual.message_pump import _MessagePumpMeta
+from textual.scroll_view import ScrollView
+
+if TYPE_CHECKING:
+    from textual.color import Color
+    from textual.geometry import Size
+
+
+class Abstract(_MessagePumpMeta, ABCMeta):
+    """The metaclass of a widget with abstract methods: as long as one is missing, none of its kind can be made."""
+
+
+class Steady(ScrollView):
+    """A view that knows its own height.
+
+    Textual tells such a view its size at every layout, whatever moved, with a height that is not its own; it then
+    repaints its bar, and with it everything between this bar and what did move.
+    """
+
+    _told: tuple[Size, Size] | None = None
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        if self._told == (size, container_size):
+            return False
+        self._told = size, container_size
+        return super()._size_updated(size, virtual_size, container_size, layout)
+
+
+class TextGate(LineFilter):
+    """Takes what is left of control characters out of every line, without changing its width.
+
+    Widgets make them visible where they format a text (`wording.one_line`); this is for those that forgot.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments, their texts clean."""
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [
+            segment if segment.control or segment.text.isprintable() else Segment(_clean(segment.text), segment.style)
+            for segment in segments
+        ]
+
+
+def _clean(text: str) -> str:
+    return "".join(
+        letter if letter.isprintable() or (letter.isspace() and letter >= "\xa0" and letter not in "\u2028\u2029")
+        else "·" * get_character_cell_size(letter)
+        for letter in text
+    )  # fmt: skip

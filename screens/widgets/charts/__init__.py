@@ -1,0 +1,1 @@
+"""Charts in terminal cells: NCCL curves and training runs."""

@@ -1,0 +1,448 @@
+"""The curve of a bandwidth test: busbw over message size, both halves, and what the machine is known to reach.
+
+A test in words and cells: the sentence above the panel, and the verdict on each row (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log2
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from console.metrics.nccl.history import faster
+from console.metrics.nccl.reference import PASS_LINE, Passing, Word, expected_busbw, is_comparable, judge, verdict
+from console.metrics.nccl.results import size_words
+from screens import wording
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Canvas, round_ticks
+from screens.widgets.line import Inked
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from console.metrics.nccl.history import MeasuredTest, Usual
+    from console.metrics.nccl.results import Half, NcclTest, Row
+    from screens.wording import Cell
+
+
+OUT, IN, BOTH = "●", "○", "◉"
+OUT_INK, IN_INK = "accent", "waits"
+
+
+class Point(NamedTuple):
+    """One message size: what each half reached, GB/s; None where it was not measured."""
+
+    size: int
+    out_of_place: float | None = None
+    in_place: float | None = None
+
+
+class Band(NamedTuple):
+    """What is expected at one size, GB/s, lowest and highest."""
+
+    size: int
+    low: float
+    high: float
+
+
+class Overlay(NamedTuple):
+    """Another curve to hold against: size and GB/s of each of its points."""
+
+    name: str
+    letter: str
+    ink: str
+    points: tuple[tuple[int, float], ...]
+
+
+def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
+    """Lowest and highest expected at that size, between the known sizes along the logarithm; None outside them."""
+    for left, right in pairwise(band):
+        if left.size <= size <= right.size:
+            part = (log2(size) - log2(left.size)) / (log2(right.size) - log2(left.size))
+            return left.low + part * (right.low - left.low), left.high + part * (right.high - left.high)
+    return (band[0].low, band[0].high) if len(band) == 1 and band[0].size == size else None
+
+
+class Frame:
+    """Where values lie on a canvas: the axes of one curve."""
+
+    def __init__(
+        self, points: Sequence[Point], band: Sequence[Band], width: int, height: int, overlays: Sequence[Overlay] = ()
+    ) -> None:
+        laid = [point for each in overlays for point in each.points]
+        sizes = [point.size for point in points if point.size > 0] + [each.size for each in band]
+        sizes += [size for size, _ in laid if not points]
+        values = [value for point in points for value in (point.out_of_place, point.in_place) if value is not None]
+        values += [value for _, value in laid]
+        self.first, self.last = min(sizes, default=1), max(sizes, default=1)
+        self.ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
+        self.left = max(len(self.label(tick)) for tick in self.ticks) + 2
+        self.columns = max(1, width - self.left - 1)
+        self.lines = max(1, height - 3)
+        self.top = 1
+
+    @staticmethod
+    def label(tick: float) -> str:
+        """How the y axis writes that value."""
+        return f"{tick:,.4g}" if tick < 1000 else f"{tick:,.0f}"
+
+    def column(self, size: float) -> float:
+        """Dots from the y axis."""
+        span = log2(self.last) - log2(self.first)
+        part = (log2(size) - log2(self.first)) / span if span else 0.5
+        return part * (self.columns * DOTS_WIDE - 1)
+
+    def line(self, value: float) -> float:
+        """Dots from the top of the plot."""
+        return (1 - value / self.ticks[-1]) * (self.lines * DOTS_HIGH - 1)
+
+    def dot(self, size: float, value: float) -> tuple[int, int]:
+        """The dot on the canvas."""
+        return self.left * DOTS_WIDE + round(self.column(size)), self.top * DOTS_HIGH + round(self.line(value))
+
+    def cell(self, size: float, value: float) -> tuple[int, int]:
+        """The cell on the canvas."""
+        x, y = self.dot(size, value)
+        return x // DOTS_WIDE, y // DOTS_HIGH
+
+
+def draw(
+    points: Sequence[Point],
+    band: Sequence[Band],
+    width: int,
+    height: int,
+    marked: int | None = None,
+    overlays: Sequence[Overlay] = (),
+) -> Canvas:
+    """The whole picture: legend, axes with units, the band, then both halves as lines with a mark at each size."""
+    canvas = Canvas(width, height)
+    if width < 24 or height < 6:
+        canvas.text(0, 0, "too small for a curve", "dim")
+        return canvas
+    frame = Frame(points, band, width, height, overlays)
+    _shade_band(canvas, frame, band)
+    _draw_axes(canvas, frame, sorted({point.size for point in points if point.size > 0} | {each.size for each in band}))
+    if marked is not None and frame.first <= marked <= frame.last:
+        x, _ = frame.cell(marked, 0)
+        for y in range(frame.top, frame.top + frame.lines):
+            canvas.shade(x, y, "dim", "┊")
+    shown = [point for point in points if point.size > 0]
+    for each in overlays:
+        _draw_overlay(canvas, frame, each)
+    _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_INK, every=3)
+    _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_INK, every=1)
+    _draw_marks(canvas, frame, shown)
+    _draw_legend(canvas, bool(band), overlays)
+    return canvas
+
+
+def _draw_overlay(canvas: Canvas, frame: Frame, overlay: Overlay) -> None:
+    inside = [(size, value) for size, value in overlay.points if frame.first <= size <= frame.last]
+    _draw_half(canvas, frame, inside, overlay.ink, every=4)
+    for size, value in inside:
+        canvas.mark(*frame.cell(size, value), overlay.letter, overlay.ink)
+
+
+def _shade_band(canvas: Canvas, frame: Frame, band: Sequence[Band]) -> None:
+    for column in range(frame.columns):
+        dots = column * DOTS_WIDE + 0.5
+        span = log2(frame.last) - log2(frame.first)
+        size = 2 ** (log2(frame.first) + span * dots / (frame.columns * DOTS_WIDE - 1))
+        reach = expected(band, size)
+        if reach is None:
+            continue
+        top = frame.top + int(frame.line(reach[1])) // DOTS_HIGH
+        bottom = frame.top + int(frame.line(reach[0])) // DOTS_HIGH
+        for y in range(top, bottom + 1):
+            canvas.shade(frame.left + column, y)
+
+
+def _draw_axes(canvas: Canvas, frame: Frame, sizes: Sequence[int]) -> None:
+    base = frame.top + frame.lines
+    for y in range(frame.top, base):
+        canvas.mark(frame.left - 1, y, "│", "faint")
+    for tick in frame.ticks:
+        _, y = frame.cell(frame.first, tick)
+        label = frame.label(tick)
+        canvas.text(frame.left - 2 - len(label), y, label, "dim")
+        canvas.mark(frame.left - 1, y, "┤", "faint")
+    canvas.text(frame.left - 1, base, "└" + "─" * frame.columns, "faint")
+    taken = -2
+    for size in sizes:
+        x = frame.left + round(frame.column(size)) // DOTS_WIDE
+        label = size_words(size)
+        start = min(x - len(label) // 2, canvas.width - len(label))
+        if start > taken + 1:
+            canvas.mark(x, base, "┴", "faint")
+            canvas.text(start, base + 1, label, "dim")
+            taken = start + len(label)
+
+
+def _draw_half(
+    canvas: Canvas, frame: Frame, values: Sequence[tuple[int, float | None]], ink: str, *, every: int
+) -> None:
+    dots = [frame.dot(size, value) for size, value in values if value is not None]
+    for start, end in pairwise(dots):
+        canvas.line(start, end, ink, every=every)
+
+
+def _draw_marks(canvas: Canvas, frame: Frame, points: Sequence[Point]) -> None:
+    for point in points:
+        if point.in_place is not None:
+            canvas.mark(*frame.cell(point.size, point.in_place), IN, IN_INK)
+        if point.out_of_place is not None:
+            x, y = frame.cell(point.size, point.out_of_place)
+            canvas.mark(x, y, BOTH if canvas.letter(x, y) == IN else OUT, OUT_INK)
+
+
+def _draw_legend(canvas: Canvas, with_band: bool, overlays: Sequence[Overlay] = ()) -> None:
+    canvas.text(0, 0, "busbw GB/s", "dim")
+    entries = [(OUT, OUT_INK, "out-of-place"), (IN, IN_INK, "in-place")]
+    if with_band:
+        entries.append(("░", "faint", "A4 reference"))
+    entries += [(each.letter, each.ink, each.name) for each in overlays]
+    if canvas.width < 12 + sum(len(text) + 4 for _, _, text in entries):
+        entries = [(sign, ink, text.partition("-")[0][:3]) for sign, ink, text in entries]
+    room = canvas.width - 12
+    while entries and sum(len(text) + 4 for _, _, text in entries) > room:
+        entries.pop()
+    x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
+    for sign, ink, text in entries:
+        canvas.mark(x, 0, sign, ink)
+        canvas.text(x + 2, 0, text, "dim")
+        x += len(text) + 4
+
+
+class Curve(Inked):
+    """Draws the points it is given at whatever size it has; out-of-place is a full line, in-place a dotted one."""
+
+    DEFAULT_CSS: ClassVar[str] = "Curve { height: 1fr; width: 1fr; min-height: 6; }"
+
+    points: reactive[tuple[Point, ...]] = reactive(())
+    band: reactive[tuple[Band, ...]] = reactive(())
+    overlays: reactive[tuple[Overlay, ...]] = reactive(())
+    marked: reactive[int | None] = reactive(None)
+    """Message size to point out, bytes."""
+
+    _rows: list[Strip] | None = None
+    _drawn_at: tuple[int, int] = (0, 0)
+
+    def watch_points(self) -> None:
+        """New points are a new picture."""
+        self._rows = None
+
+    watch_band = watch_points
+    watch_overlays = watch_points
+    watch_marked = watch_points
+
+    def notify_style_update(self) -> None:
+        """Textual's call after styles changed."""
+        super().notify_style_update()
+        self._rows = None
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the picture; it is drawn once per change and size."""
+        size = self.size.width, self.size.height
+        if self._rows is None or self._drawn_at != size:
+            canvas = draw(self.points, self.band, *size, self.marked, self.overlays)
+            ground = self.rich_style
+            self._rows = [
+                Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], size[0]) for row in canvas.rows()
+            ]
+            self._drawn_at = size
+        return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], self.rich_style)
+
+
+_VERDICTS = {
+    "good": Run("● ok", "ok"),
+    "fair": Run("◐ low", "waits"),
+    "below": Run("✗ slow", "bad"),
+    "wrong": Run("✗ wrong", "bad"),
+}
+_PASSED = {
+    Passing.PASSED: Run("✓ passed", "ok"),
+    Passing.FAILED: Run("✗ failed", "bad"),
+    Passing.UNJUDGED: Run("○ not judged", "dim"),
+    Passing.RUNNING: Run("● runs", "ok"),
+}
+NOTABLE = 0.02
+"""A difference by a smaller share is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the table, and what it is held against."""
+
+    row: Row
+    compared: bool
+    """Whether the A4 reference speaks of its test."""
+    usual: float | None = None
+    """GB/s: the median of the person's own tests at this size."""
+    other: float | None = None
+    """GB/s of the test it is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What a test is held against."""
+
+    pass_line: float = PASS_LINE
+    accelerator: str = ""
+    usual: Usual | None = None
+    other: MeasuredTest | None = None
+
+
+def average_so_far(test: NcclTest) -> float | None:
+    """The mean over rows and halves, as the footer will say it, GB/s."""
+    if test.avg_busbw is not None:
+        return test.avg_busbw
+    values = [half.busbw for row in test.rows for half in halves(row) if half.busbw is not None]
+    return sum(values) / len(values) if values else None
+
+
+def wrong_so_far(test: NcclTest) -> int:
+    """Wrong elements in all rows."""
+    return sum(half.wrong or 0 for row in test.rows for half in halves(row))
+
+
+def halves(row: Row) -> list[Half]:
+    """Those it has."""
+    return [half for half in (row.out_of_place, row.in_place) if half is not None]
+
+
+def summary(test: NcclTest, against: Against | None = None) -> list[Run]:
+    """The test in one sentence: verdict, best row, average, wrong values, what is usual."""
+    held = against or Against()
+    best = max(
+        (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
+    )
+    if best is None or best.best_busbw is None:
+        if test.error:
+            return [Run("✗ failed", "bad"), Run(f": {wording.sentence(test.error)}")]
+        return [Run("◐ ", "waits"), Run("The test has started; its first row is on the way.")]
+    words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
+    reference = expected_busbw(best.size) if is_comparable(test, held.accelerator) else None
+    if reference:
+        words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
+    words += _usually(best, held)
+    average = average_so_far(test)
+    words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
+    wrong = wrong_so_far(test)
+    end = Run(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
+    return [*_verdict_first(test, held), Run(words), end, *_why(test, held, wrong), *_than_other(test, held)]
+
+
+def _verdict_first(test: NcclTest, held: Against) -> list[Run]:
+    return [_PASSED[judge(test, held.pass_line, held.accelerator).passing], Run("  ")]
+
+
+def _why(test: NcclTest, held: Against, wrong: int) -> list[Run]:
+    told = judge(test, held.pass_line, held.accelerator)
+    if not told.why or (wrong and not test.error):
+        return []
+    ink = {Passing.PASSED: "ok", Passing.FAILED: "bad"}.get(told.passing, "dim")
+    return [Run(f"; {wording.sentence(told.why)}", ink)]
+
+
+def _usually(best: Row, held: Against) -> str:
+    median = held.usual.at(best.size) if held.usual else None
+    if held.usual is None or not median or best.best_busbw is None:
+        return ""
+    share = f"{100 * best.best_busbw / median:.0f} % of what is usual here"
+    return f", {share} ({median:,.0f}, {wording.count(held.usual.tests, 'test')})"
+
+
+def _than_other(test: NcclTest, held: Against) -> list[Run]:
+    share = faster(held.other.test, test) if held.other else None
+    if held.other is None or share is None:
+        return []
+    return [Run(f"; {difference_words(share)} than {held.other.job}", difference_ink(share))]
+
+
+def difference_words(share: float) -> str:
+    """By how many percent it is faster or slower, or that there is no difference to speak of."""
+    if abs(share) < NOTABLE:
+        return "not notably faster or slower"
+    return f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
+
+
+def difference_ink(share: float) -> str:
+    """Slower by much is bad."""
+    return "bad" if share < -0.1 else "waits" if share < -NOTABLE else "ok" if share > NOTABLE else "dim"
+
+
+# cells
+
+
+def value_cell(pick: Callable[[Row], Half | None], name: str, digits: int) -> Callable[[Line], Cell]:
+    """A figure of one half."""
+
+    def cell(line: Line) -> Cell:
+        half = pick(line.row)
+        value = getattr(half, name) if half else None
+        return "" if value is None else f"{value:,.{digits}f}"
+
+    return cell
+
+
+def time_cell(pick: Callable[[Row], Half | None]) -> Callable[[Line], Cell]:
+    """The time of one half, microseconds."""
+
+    def cell(line: Line) -> Cell:
+        half = pick(line.row)
+        value = half.time_us if half else None
+        return "" if value is None else Run(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", "dim")
+
+    return cell
+
+
+def wrong_cell(line: Line) -> Cell:
+    """Wrong elements of both halves."""
+    counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
+    if not counts:
+        return Run("n/a", "faint")
+    return Run(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
+
+
+def verdict_cell(line: Line) -> Cell:
+    """How the row compares with the A4 reference."""
+    told = verdict(line.row)
+    if told.word != Word.WRONG and (not line.compared or told.ratio is None):
+        return ""
+    mark = _VERDICTS.get(told.word)
+    if mark is None:
+        return ""
+    return [mark, Run(f" {100 * told.ratio:.0f} %", "dim")] if told.ratio is not None and line.compared else mark
+
+
+def usual_cell(line: Line) -> Cell:
+    """How the row compares with the person's own tests."""
+    best = line.row.best_busbw
+    if not line.usual or best is None:
+        return ""
+    share = best / line.usual - 1
+    return Run(f"{100 * (1 + share):.0f} %", difference_ink(share))
+
+
+def other_cell(line: Line) -> Cell:
+    """By how much it is faster than the test it is compared with."""
+    best = line.row.best_busbw
+    if not line.other or best is None:
+        return ""
+    share = best / line.other - 1
+    return Run(f"{100 * share:+.1f} %", difference_ink(share))
+
+
+def out_of_place(row: Row) -> Half | None:
+    """That half."""
+    return row.out_of_place
+
+
+def in_place(row: Row) -> Half | None:
+    """That half."""
+    return row.in_place

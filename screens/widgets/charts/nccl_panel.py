@@ -1,0 +1,268 @@
+"""The panel of an NCCL test: one sentence, the curve, and the table, all growing row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.getters import query_one
+from textual.reactive import reactive
+
+from console.kube.snapshot import Link, LinkState
+from console.metrics.nccl.history import MeasuredTest, comparable, usual
+from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
+from console.metrics.nccl.results import BAND
+from screens import wording
+from screens.widgets.charts.nccl_curve import (
+    Against,
+    Band,
+    Curve,
+    Line,
+    Overlay,
+    Point,
+    in_place,
+    other_cell,
+    out_of_place,
+    summary,
+    time_cell,
+    usual_cell,
+    value_cell,
+    verdict_cell,
+    wrong_cell,
+)
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.logs.unparsable import Unreadable
+    from console.metrics.nccl.history import Usual
+    from console.metrics.nccl.results import Half, NcclTest
+    from screens.widgets.table.table import RowKey
+
+_READ = Link("tests", LinkState.LIVE)
+"""The table's rows come from a log, not from a watch."""
+
+
+_OF_A4, _USUAL, _OTHER = "OF A4", "USUAL", "△"
+
+
+class NcclTable(ResourceTable[Line]):
+    """The rows of one test; a column of what it cannot be held against is not there."""
+
+    COLUMNS: ClassVar = (
+        Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
+        Column("µs", time_cell(out_of_place), width=9, right=True, drop=3),
+        Column("ALGBW", value_cell(out_of_place, "algbw", 1), width=7, right=True, drop=5),
+        Column("● BUSBW", value_cell(out_of_place, "busbw", 1), width=7, right=True, ink="accent"),
+        Column("µs", time_cell(in_place), width=9, right=True, drop=4),
+        Column("ALGBW", value_cell(in_place, "algbw", 1), width=7, right=True, drop=6),
+        Column("○ BUSBW", value_cell(in_place, "busbw", 1), width=7, right=True, ink="waits"),
+        Column("WRONG", wrong_cell, width=5, right=True),
+        Column(_OF_A4, verdict_cell, width=12),
+        Column(_USUAL, usual_cell, width=6, right=True, drop=2),
+        Column(_OTHER, other_cell, width=7, right=True, drop=1),
+    )
+    EMPTY = Notice("No row yet.")
+    NOUN = "size"
+    _without: frozenset[str] = frozenset()
+
+    def hold_against(self, *, usual: bool, other: bool) -> None:
+        """Whether there are columns for what is usual, and for another test."""
+        known = {_USUAL: usual, _OTHER: other}
+        without = frozenset(title for title, is_known in known.items() if not is_known)
+        if without != self._without:
+            self._without = without
+            self.set_columns([column for column in self.COLUMNS if column.title not in without])
+
+
+class NcclPanel(Container):
+    """Shows the tests of one job; the last one unless another is chosen."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    NcclPanel { layout: vertical; height: 1fr;
+        & > Container { layout: vertical; height: 1fr; }
+        & Curve { height: 1fr; padding: 0 1; }
+        & NcclTable { height: 1fr; }
+        &.-wide > Container { layout: horizontal; }
+        &.-wide Curve { width: 1fr; }
+        &.-wide NcclTable { width: 70; }
+        &.-huge NcclTable { width: 108; }
+        &.-low Curve { display: none; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign", "turn(-1)", "Test before", key_display="<", id="nccl.before"),
+        Binding("greater_than_sign", "turn(1)", "Test after", key_display=">", id="nccl.after"),
+    ]
+
+    curve = query_one(Curve)
+    table = query_one(NcclTable)
+    sentence = query_one(SentenceLine)
+    measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
+    kept: reactive[tuple[MeasuredTest, ...]] = reactive(())
+    """Tests that were measured before."""
+    waiting: reactive[str] = reactive("No NCCL test has printed a table in this job.")
+    """What stands there before the first table."""
+    chosen: reactive[int | None] = reactive(None)
+    """Which test is shown; None: the last."""
+    against: reactive[MeasuredTest | None] = reactive(None)
+    """The test it is compared with."""
+    pass_line: reactive[float] = reactive(PASS_LINE)
+    unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
+
+    def compose(self) -> ComposeResult:
+        """Sentence above; curve and table below it, or beside each other."""
+        yield SentenceLine()
+        with Container():
+            yield Curve()
+            yield NcclTable()
+
+    @property
+    def tests(self) -> tuple[NcclTest, ...]:
+        """The tests alone."""
+        return tuple(each.test for each in self.measured)
+
+    @tests.setter
+    def tests(self, tests: Sequence[NcclTest]) -> None:
+        self.measured = tuple(MeasuredTest(each, index=at) for at, each in enumerate(tests))
+
+    @property
+    def shown(self) -> MeasuredTest | None:
+        """The test shown, and where it was measured."""
+        if not self.measured:
+            return None
+        return self.measured[-1 if self.chosen is None else min(self.chosen, len(self.measured) - 1)]
+
+    @property
+    def test(self) -> NcclTest | None:
+        """The test shown."""
+        return self.shown.test if self.shown else None
+
+    @property
+    def earlier(self) -> list[MeasuredTest]:
+        """Tests that it may be compared with, the newest first."""
+        others = {each.name: each for each in (*self.kept, *self.measured)}
+        return comparable(others.values(), self.shown) if self.shown else []
+
+    def watch_measured(self) -> None:
+        """New rows: everything follows."""
+        if self.is_mounted:
+            self._draw()
+
+    watch_waiting = watch_measured
+    watch_chosen = watch_measured
+    watch_against = watch_measured
+    watch_pass_line = watch_measured
+    watch_kept = watch_measured
+    watch_unreadable = watch_measured
+
+    def on_mount(self) -> None:
+        """What was set before."""
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.children:
+            return  # the page is being closed, and its session with it
+        shown = self.shown
+        if shown is None:
+            self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"), *self._not_read())
+            self.curve.points, self.curve.band, self.curve.overlays = (), reference_band(), ()
+            self.table.show_rows({}, _READ)
+            return
+        test = shown.test
+        own = usual([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
+        held = Against(self.pass_line, shown.accelerator, own, self.against)
+        compared = is_comparable(test, shown.accelerator)
+        self.sentence.runs = (*self._which(shown), *summary(test, held), *self._not_read())
+        self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
+        self.curve.overlays = self._overlays(own)
+        self.curve.points = tuple(
+            Point(row.size, _busbw(row.out_of_place), _busbw(row.in_place)) for row in test.rows if row.size > 0
+        )
+        self._show_rows(test, compared, own)
+        self._mark()
+        self.refresh_bindings()
+
+    def _show_rows(self, test: NcclTest, compared: bool, own: Usual | None) -> None:
+        other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
+        at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
+        rows: dict[RowKey, Line] = {
+            (str(index), str(row.size)): Line(row, compared, own.at(row.size) if own else None, other.get(row.size))
+            for index, row in enumerate(test.rows)
+        }
+        self.table.hold_against(usual=own is not None, other=self.against is not None)
+        self.table.show_rows(rows, _READ)
+        if at_end and rows:
+            self.table.move_to(list(rows)[-1])
+
+    def _overlays(self, own: Usual | None) -> tuple[Overlay, ...]:
+        found = []
+        if own is not None:
+            points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
+            found.append(Overlay(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
+        if self.against is not None:
+            points = tuple(
+                (row.size, row.best_busbw) for row in self.against.test.rows if row.size > 0 and row.best_busbw
+            )
+            found.append(Overlay(self.against.job or "earlier", "△", "text", points))
+        return tuple(found)
+
+    def _which(self, shown: MeasuredTest) -> list[Run]:
+        if len(self.measured) < 2:
+            return []
+        at = len(self.measured) if self.chosen is None else self.chosen + 1
+        of = f", attempt {shown.attempt + 1}" if shown.attempt else ""
+        of += f", pod {shown.rank}" if shown.rank else ""
+        return [Run(f"test {at} of {len(self.measured)}{of}  ", "dim")]
+
+    def _not_read(self) -> list[Run]:
+        if self.unreadable is None:
+            return []
+        rank, what = self.unreadable
+        where = f" of pod {rank}" if rank else ""
+        return [Run(f"  ⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”", "waits")]
+
+    @on(ResourceTable.Highlighted)
+    def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:
+        event.stop()
+        self._mark()
+
+    def _mark(self) -> None:
+        line = self.table.row
+        self.curve.marked = line.row.size if line else None
+
+    def action_turn(self, step: int) -> None:
+        """The test before or after."""
+        last = len(self.measured) - 1
+        at = (last if self.chosen is None else self.chosen) + step
+        self.chosen = None if at >= last else max(0, at)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One test needs no turning."""
+        return len(self.measured) > 1 if action == "turn" else True
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Beside each other where there is room, else below; no curve where it would be a smudge."""
+        self.set_class(event.size.width >= 116, "-wide")
+        self.set_class(event.size.width >= 190, "-huge")
+        self.set_class(event.size.width < 116 and event.size.height < 14, "-low")
+
+
+def _busbw(half: Half | None) -> float | None:
+    return half.busbw if half else None
+
+
+def reference_band(largest: int = 0) -> tuple[Band, ...]:
+    """What counts as reaching the reference at the sizes it is known for, and on to the largest that was measured."""
+    return tuple(Band(size, BAND[0] * value, BAND[1] * value) for size, value in reference_curve(largest))

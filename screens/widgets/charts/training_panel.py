@@ -1,0 +1,462 @@
+"""The panel of a training run: how far it is, what happened, and the charts.
+
+The charts of a training run: one large, the others small beside or below it, over one axis.
+
+A training run in words (pure).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.getters import query_one
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from console.metrics.training.run import MarkKind, peak_of
+from console.metrics.training.series import METRICS
+from screens import wording
+from screens.widgets.charts.canvas import Canvas
+from screens.widgets.charts.training_plot import (
+    LETTERS,
+    SIGNS,
+    Box,
+    Chart,
+    View,
+    clock_words,
+    draw_chart,
+    reach,
+    tick_words,
+)
+from screens.widgets.line import Inked
+from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.logs.unparsable import Unreadable
+    from console.metrics.training.run import Mark, Track
+    from console.metrics.training.series import Metric
+
+
+BAR = 14
+TOLD = 4
+"""Kinds of marks that are told of."""
+
+
+def summary(track: Track, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Run]:
+    """How far it is, how well it learns, how fast it is, when it ends; `short` for narrow terminals.
+
+    `late`: that its next step is late, in words; then nobody knows when it ends.
+    """
+    last = track.last
+    if last is None:
+        return [Run("◐ ", "waits"), Run("Training has begun; its first step is on the way.")]
+    glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.WAITS if late else wording.OK
+    runs = [glyph, Run(" ")]
+    total = track.total
+    if total and last.step is not None:
+        runs += [*wording.bar(last.step, total, BAR), Run(f" {wording.percent(last.step, total)} ", "strong")]
+        runs.append(Run(f"step {last.step:,} of {total:,}"))
+    elif last.step is not None:
+        runs.append(Run(f"step {last.step:,}"))
+    loss = track.latest("loss")
+    if track.nan:
+        runs.append(Run(f"; {track.standing().nan_words}", "bad"))
+    elif loss is not None:
+        runs.append(Run(f"; loss {loss:.4g}"))
+    for words in (_speed(track, gpu, short=short), "" if late else _end(track, now, short=short)):
+        if words:
+            runs.append(Run(f"; {words}"))
+    return [*runs, Run(f"; {late}", "waits")] if late else runs
+
+
+def _speed(track: Track, gpu: str, *, short: bool) -> str:
+    said = []
+    reached, pace = track.recent("tflops_per_gpu"), track.pace()
+    if reached is not None:
+        share = track.mfu(gpu)
+        peak = peak_of(gpu)
+        mfu = f" ({100 * share:.0f} % MFU of {peak:,.0f})" if share is not None and peak else ""
+        if short and share is not None:
+            said.append(f"{100 * share:.0f} % MFU")
+        else:
+            said.append(f"{reached:,.0f} TFLOP/s per GPU{mfu}")
+    if pace is not None:
+        said.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
+    tokens = track.recent("tokens_per_s")
+    if tokens is not None and not short:
+        said.append(f"{tokens:,.0f} tokens/s")
+    return ", ".join(said)
+
+
+def _end(track: Track, now: float, *, short: bool) -> str:
+    left = track.eta(now)
+    if track.finished:
+        return "finished"
+    if left is None:
+        return ""
+    at = f", at {wording.clock(now + left)[11:16]}" if now and not short and left < wording.DAY else ""
+    return f"{wording.duration(left)} left{at}" if left >= 1 else "at its end"
+
+
+def marks_words(marks: Sequence[Mark]) -> list[Run]:
+    """What happened, the weightiest kinds first, the last of each kind in words."""
+    runs: list[Run] = []
+    kinds = [kind for kind in SIGNS if any(mark.kind is kind for mark in marks)]
+    for kind in kinds[:TOLD]:
+        every = [mark for mark in marks if mark.kind is kind]
+        letter, ink = SIGNS[kind]
+        number = f"{len(every)} " if len(every) > 1 else ""
+        words = f" {number}{_plural(kind, len(every))}{', the last' if len(every) > 1 else ''}: {every[-1].words}  "
+        runs += [Run(letter, ink), Run(words, "" if kind is not MarkKind.CHECKPOINT else "dim")]
+    return runs
+
+
+def _plural(kind: MarkKind, number: int) -> str:
+    return str(kind) if number == 1 or kind is MarkKind.NAN else f"{kind}s"
+
+
+def earlier_words(names: Sequence[str]) -> list[Run]:
+    """Which letter stands for which earlier run."""
+    return [Run(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}") for at, name in enumerate(names)]
+
+
+def value_words(value: float | None) -> str:
+    """A value in a title."""
+    if value is None or not math.isfinite(value):
+        return "─"
+    return f"{value:,.4g}" if 0.001 <= abs(value) < 10_000 else tick_words(value)
+
+
+def chart_title(metric: Metric, value: float | None, extra: str = "") -> str:
+    """The first line of a chart: its metric, the value, what is special."""
+    unit = f" {metric.unit}" if metric.unit and value is not None else ""
+    return f"{metric.title} {value_words(value)}{unit}{f'  {extra}' if extra else ''}"
+
+
+NARROWEST = 1 / 4096
+"""The smallest share of the axis that may fill the chart."""
+_ZOOM = 2.0
+_SCROLL = 0.25
+"""Share of what is in sight by which it is moved."""
+_SMALL_HIGH, _SMALL_WIDE = 6, 26
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is drawn: a run, what happened in it, earlier runs."""
+
+    track: Track
+    marks: Sequence[Mark] = ()
+    earlier: Sequence[Track] = ()
+
+
+def boxes(width: int, height: int, metrics: Sequence[Metric], *, alone: bool) -> list[Box]:
+    """Where the charts of these metrics go, the large one first; those without room have none."""
+    others = 0 if alone else len(metrics) - 1
+    if width >= 110 and height >= 10 and others:
+        beside = min(others, max(1, height // _SMALL_HIGH))
+        large, high = width * 62 // 100, height // beside
+        return [Box(0, 0, large - 2, height)] + [
+            Box(large, at * high, width - large, high if at < beside - 1 else height - at * high)
+            for at in range(beside)
+        ]
+    if height >= 14 and others:
+        below = min(others, max(1, width // _SMALL_WIDE), 4)
+        low = max(5, height // 3)
+        wide = width // below
+        return [Box(0, 0, width, height - low)] + [Box(at * wide, height - low, wide - 1, low) for at in range(below)]
+    return [Box(0, 0, width, height)]
+
+
+def draw(picture: Picture, view: View, metrics: Sequence[Metric], width: int, height: int, *, alone: bool) -> Canvas:
+    """All charts on one canvas; the first of the metrics is the large one."""
+    canvas = Canvas(width, height)
+    series = picture.track.series
+    with series.lock:
+        for at, (metric, box) in enumerate(zip(metrics, boxes(width, height, metrics, alone=alone), strict=False)):
+            chart = Chart(metric, picture.track, picture.earlier, picture.marks, large=at == 0)
+            own = view if metric.name == "loss" or at == 0 else replace(view, log=False)
+            draw_chart(canvas, box, chart, own, _title(picture, metric, own, large=at == 0))
+    return canvas
+
+
+def _title(picture: Picture, metric: Metric, view: View, *, large: bool) -> str:
+    column = picture.track.series.columns.get(metric.name)
+    if column is None:
+        return metric.title
+    extra = []
+    value = column.last()
+    if view.cursor is not None:
+        sight = reach([picture.track, *picture.earlier], view)
+        series = picture.track.series
+        start = series.times[0] if view.by_time and len(series) else 0.0
+        at = series.place(start + sight.low + (sight.high - sight.low) * view.cursor, by_time=view.by_time)
+        if at is not None:
+            value = column.values[at] if column.values[at] == column.values[at] else None
+            extra.append(f"at step {series.numbers[at]:,.0f}, {clock_words(series.times[at])}")
+    if large:
+        extra += ["log"] * view.log
+        extra += [f"{1 / view.span:,.3g}× zoom"] * (view.span < 1)
+    return chart_title(metric, value, "  ".join(extra))
+
+
+class TrainingCharts(Inked, can_focus=True):
+    """Draws once per change; keys choose, zoom, scroll and point."""
+
+    DEFAULT_CSS: ClassVar[str] = "TrainingCharts { height: 1fr; width: 1fr; padding: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "choose(1)", "Next metric", id="training.next", key_display="↓"),
+        Binding("up,k", "choose(-1)", "Metric before", show=False, id="training.before", key_display="↑"),
+        Binding("plus,equals_sign", "zoom(1)", "Zoom", id="training.in", key_display="+"),
+        Binding("minus", "zoom(-1)", "Zoom out", id="training.out", key_display="-"),
+        Binding("left", "scroll_by(-1)", "Earlier", show=False, id="training.left", key_display="←"),
+        Binding("right", "scroll_by(1)", "Later", show=False, id="training.right", key_display="→"),
+        Binding("0,home", "whole", "Whole run", show=False, id="training.whole", key_display="0"),
+        Binding("end,G", "latest", "Latest", show=False, id="training.latest", key_display="end"),
+        Binding("comma", "point(-1)", "Point left", show=False, id="training.point-left", key_display=","),
+        Binding("full_stop", "point(1)", "Point right", show=False, id="training.point-right", key_display="."),
+        Binding("a", "axis", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
+        Binding("g", "log", "Log", id="training.log", tooltip="Logarithmic or linear"),
+        Binding("w", "smooth", "Smooth", show=False, id="training.smooth", tooltip="Smoothed beside raw, or raw alone"),
+        Binding("z", "alone", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"),
+    ]
+
+    picture: reactive[Picture | None] = reactive(None, always_update=True)
+    view: reactive[View] = reactive(View())
+    chosen: reactive[str] = reactive("loss")
+    """Name of the metric that is large."""
+    alone: reactive[bool] = reactive(False)
+    _rows: list[Strip] | None = None
+    _drawn_at: tuple[int, int] = (0, 0)
+
+    def watch_picture(self) -> None:
+        """Something has changed: it is drawn anew."""
+        self._rows = None
+
+    watch_view = watch_picture
+    watch_chosen = watch_picture
+    watch_alone = watch_picture
+
+    def notify_style_update(self) -> None:
+        """Textual's call after styles changed."""
+        super().notify_style_update()
+        self._rows = None
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """Those that the run tells, the large one first."""
+        columns = self.picture.track.series.columns if self.picture else {}
+        told = [metric for metric in METRICS if metric.name in columns] or list(METRICS[:1])
+        return sorted(told, key=lambda metric: metric.name != self.chosen)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the picture."""
+        size = self.size.width, self.size.height
+        if self._rows is None or self._drawn_at != size:
+            self._rows, self._drawn_at = self._draw(*size), size
+        return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], self.rich_style)
+
+    def _draw(self, width: int, height: int) -> list[Strip]:
+        if self.picture is None or width < 12 or height < 3:
+            return []
+        canvas = draw(self.picture, self.view, self.metrics, width, height, alone=self.alone)
+        ground = self.rich_style
+        return [Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], width) for row in canvas.rows()]
+
+    # keys
+
+    def action_choose(self, step: int) -> None:
+        """Another metric is the large one."""
+        told = sorted(self.metrics, key=METRICS.index)
+        at = next((at for at, metric in enumerate(told) if metric.name == self.metrics[0].name), 0)
+        self.chosen = told[(at + step) % len(told)].name
+
+    def action_zoom(self, step: int) -> None:
+        """In or out, about the place that is pointed at, else about the latest steps or the middle."""
+        view = self.view
+        span = min(1.0, max(NARROWEST, view.span / _ZOOM if step > 0 else view.span * _ZOOM))
+        about = view.end - view.span * (1 - view.cursor) if view.cursor is not None else None
+        if about is not None:
+            end = about + span * (1 - (view.cursor or 0.0))
+        else:
+            end = view.end if view.end >= 1 else view.end - (view.span - span) / 2
+        self.view = replace(view, span=span, end=min(1.0, max(span, end)))
+
+    def action_scroll_by(self, step: int) -> None:
+        """Earlier or later."""
+        view = self.view
+        end = view.end + step * _SCROLL * view.span
+        self.view = replace(view, end=min(1.0, max(view.span, end)))
+
+    def action_whole(self) -> None:
+        """The whole run."""
+        self.view = replace(self.view, span=1.0, end=1.0, cursor=None)
+
+    def action_latest(self) -> None:
+        """The latest steps, and on with them."""
+        self.view = replace(self.view, end=1.0, cursor=None)
+
+    def action_point(self, step: int) -> None:
+        """The place that is pointed at, by a column."""
+        old = self.view.cursor
+        large = boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)[0]
+        at = (1.0 if step < 0 else 0.0) if old is None else old + step / max(1, large.width - 8)
+        self.view = replace(self.view, cursor=min(1.0, max(0.0, at)))
+
+    def action_axis(self) -> None:
+        """Steps or time."""
+        self.view = replace(self.view, by_time=not self.view.by_time)
+
+    def action_log(self) -> None:
+        """Logarithmic or linear."""
+        self.view = replace(self.view, log=not self.view.log)
+
+    def action_smooth(self) -> None:
+        """With or without the smoothed line."""
+        self.view = replace(self.view, smooth=not self.view.smooth)
+
+    def action_alone(self) -> None:
+        """The large chart alone."""
+        self.alone = not self.alone
+
+    def on_click(self, event: events.Click) -> None:
+        """A click points, and makes a small chart the large one."""
+        found = boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)
+        x, y = event.get_content_offset_capture(self)
+        for metric, box in zip(self.metrics, found, strict=False):
+            if box.x <= x < box.x + box.width and box.y <= y < box.y + box.height:
+                if metric.name != self.metrics[0].name:
+                    self.chosen = metric.name
+                else:
+                    self.view = replace(self.view, cursor=min(1.0, max(0.0, (x - 7) / max(1, box.width - 8))))
+                return
+
+
+class TrainingPanel(Container):
+    """Shows the runs of one job; the last one unless another is chosen."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    TrainingPanel { layout: vertical; height: 1fr;
+        & #far, & #happened { max-height: 2; }
+        &.-low #happened { max-height: 1; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign", "turn(-1)", "Run before", key_display="<", id="training.run-before"),
+        Binding("greater_than_sign", "turn(1)", "Run after", key_display=">", id="training.run-after"),
+    ]
+
+    charts = query_one(TrainingCharts)
+    sentence = query_one("#far", SentenceLine)
+    happened = query_one("#happened", SentenceLine)
+    waiting: reactive[str] = reactive("No training step has been printed in this job.")
+    """What stands there before the first step."""
+    chosen: reactive[int | None] = reactive(None)
+    """Which run is shown; None: the last."""
+    gpu: reactive[str] = reactive("")
+    """Label of the GPUs, for the MFU."""
+    late: reactive[str] = reactive("")
+    """That the next step is late, in words; empty: it is not."""
+    unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tracks: tuple[Track, ...] = ()
+        self.earlier: tuple[tuple[str, Track], ...] = ()
+        """Runs of the same recipe that are laid under it, with the names of their jobs."""
+
+    def compose(self) -> ComposeResult:
+        """Two sentences, the charts."""
+        yield SentenceLine(id="far")
+        yield SentenceLine(id="happened")
+        yield TrainingCharts()
+
+    @property
+    def track(self) -> Track | None:
+        """The run shown."""
+        if not self.tracks:
+            return None
+        return self.tracks[-1 if self.chosen is None else min(self.chosen, len(self.tracks) - 1)]
+
+    def show(self, tracks: tuple[Track, ...]) -> None:
+        """These runs, as they are."""
+        self.tracks = tracks
+        self.redraw()
+
+    def on_mount(self) -> None:
+        """What was set before."""
+        self.redraw()
+
+    def watch_waiting(self) -> None:
+        """It waits for something else."""
+        if self.is_mounted and self.track is None:
+            self.redraw()
+
+    def watch_late(self) -> None:
+        """A step is late, or has come."""
+        if self.is_mounted:
+            self.redraw()
+
+    def watch_chosen(self) -> None:
+        """Another run."""
+        if self.is_mounted:
+            self.redraw()
+
+    def redraw(self) -> None:
+        """All of it."""
+        if not self.children:
+            return  # the page is being closed, and its session with it
+        track = self.track
+        if track is None:
+            self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"))
+            self.happened.runs = tuple(self._not_read())
+            self.charts.picture = None
+            return
+        with track.series.lock:
+            marks = track.marks()
+            late = self.late if track is self.tracks[-1] else ""
+            told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)
+            self.sentence.runs = (*self._which(), *told)
+        names = [name for name, _ in self.earlier]
+        self.happened.runs = (*self._not_read(), *marks_words(marks), *earlier_words(names))
+        self.charts.picture = Picture(track, marks, [each for _, each in self.earlier])
+
+    def _which(self) -> list[Run]:
+        if len(self.tracks) < 2:
+            return []
+        at = len(self.tracks) if self.chosen is None else self.chosen + 1
+        return [Run(f"run {at} of {len(self.tracks)}  ", "dim")]
+
+    def _not_read(self) -> list[Run]:
+        if self.unreadable is None:
+            return []
+        rank, what = self.unreadable
+        where = f" of pod {rank}" if rank else ""
+        return [Run(f"⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
+
+    def action_turn(self, step: int) -> None:
+        """The run before or after."""
+        last = len(self.tracks) - 1
+        at = (last if self.chosen is None else self.chosen) + step
+        self.chosen = None if at >= last else max(0, at)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One run needs no turning."""
+        return len(self.tracks) > 1 if action == "turn" else True
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fewer words where there is little room."""
+        self.set_class(event.size.height < 22, "-low")
+        self.redraw()

@@ -1,0 +1,331 @@
+"""One metric of a training run on a canvas: raw and smoothed, earlier runs, and what happened on the way (pure).
+
+Raw values are sparse dots, the smoothed ones a solid line, earlier runs dotted lines with a letter at their end: all of
+it can be told apart without colour. Each column of dots shows the lowest and the highest of its steps, so no spike is
+lost, however many steps there are.
+
+What stands on the axes of a chart: round values, steps and times in few letters (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from math import ceil, floor, inf, log10
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.metrics.training.run import MarkKind
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, round_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from console.metrics.training.run import Mark, Track
+    from console.metrics.training.series import Column, Metric
+    from screens.widgets.charts.canvas import Canvas
+
+
+def round_values(low: float, high: float, parts: int) -> list[float]:
+    """Round values between both ends, at most so many steps and one more."""
+    step = round_step(high - low, parts + 1)
+    return [step * number for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def tick_words(value: float) -> str:
+    """A value of an axis in few letters: "2.5", "12,000", "3e-05"."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100_000 or abs(value) < 0.001:
+        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-")
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def span_words(seconds: float) -> str:
+    """Seconds since the start as an axis says it: "40s", "12m", "3h20"."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m"
+    return (
+        f"{whole // 3600}h{whole % 3600 // 60:02d}" if whole < 172_800 else f"{whole // 86400}d{whole % 86400 // 3600}h"
+    )
+
+
+def time_step(span: float) -> float:
+    """Seconds between two ticks of an axis that is so long."""
+    return next(
+        (each for each in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200) if span / each <= 8), 86400.0
+    )
+
+
+def clock_words(moment: float) -> str:
+    """A moment on the wall clock."""
+    return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}" if moment else ""
+
+
+SIGNS = {
+    MarkKind.NAN: ("✗", "bad"),
+    MarkKind.FAILURE: ("!", "bad"),
+    MarkKind.EVICTION: ("⇤", "bad"),
+    MarkKind.PREEMPTION: ("⇤", "bad"),
+    MarkKind.RESTART: ("↻", "accent"),
+    MarkKind.SPIKE: ("▲", "waits"),
+    MarkKind.PLATEAU: ("═", "dim"),
+    MarkKind.CHECKPOINT: ("◆", "dim"),
+}
+"""The sign of each kind, the weightiest first: where several meet, that one is drawn."""
+_WEIGHT = {kind: at for at, kind in enumerate(SIGNS)}
+_LINES = frozenset({MarkKind.NAN, MarkKind.RESTART, MarkKind.EVICTION, MarkKind.PREEMPTION, MarkKind.FAILURE})
+"""Kinds that get a line down through the chart."""
+SMOOTHED = 40
+"""The smoothed value is the mean of this fraction of the steps in sight."""
+LETTERS = "abc"
+EARLIER_INKS = ("job-1", "job-3", "job-5")
+
+
+class Box(NamedTuple):
+    """A part of the canvas, in cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What part of a run is shown, and how."""
+
+    span: float = 1.0
+    """Share of the whole axis that is in sight."""
+    end: float = 1.0
+    """Where it ends, as a share of the whole axis; 1: at the latest step, and it goes on with it."""
+    by_time: bool = False
+    log: bool = False
+    smooth: bool = True
+    cursor: float | None = None
+    """A place that is pointed at, as a share of what is in sight."""
+
+
+class Reach(NamedTuple):
+    """From where to where, on the axis of steps, or in seconds since the first."""
+
+    low: float
+    high: float
+
+
+def reach(tracks: Sequence[Track], view: View) -> Reach:
+    """The part of the axis that is in sight, long enough for all of these runs."""
+    low, high = inf, -inf
+    for track in tracks:
+        axis = track.series.axis(by_time=view.by_time)
+        if len(axis):
+            start = axis[0] if view.by_time else 0.0
+            low, high = min(low, axis[0] - start), max(high, axis[-1] - start)
+    if low > high:
+        return Reach(0.0, 1.0)
+    whole = (high - low) or 1.0
+    return Reach(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
+
+
+def _start(track: Track, view: View) -> float:
+    axis = track.series.axis(by_time=view.by_time)
+    return axis[0] if view.by_time and len(axis) else 0.0
+
+
+class Frame:
+    """Where values lie in a box."""
+
+    def __init__(self, box: Box, low: float, high: float, *, log: bool, labels: bool, below: int) -> None:
+        self.log = log and low > 0
+        self.low, self.high = (log10(low), log10(high)) if self.log else (low, high)
+        if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
+            pad = abs(self.high) * 0.01 or 1.0
+            self.low, self.high = self.low - pad, self.high + pad
+        self.lines = max(1, box.height - 1 - below)
+        self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
+        self._per_unit = self._last / (self.high - self.low)
+        self.ticks = self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1))
+        self.words = [tick_words(tick) for tick in self.ticks]
+        self.left = box.x + (max(map(len, self.words), default=0) + 1 if labels else 0)
+        self.columns = max(2, box.x + box.width - self.left)
+        self.top = box.y + 1
+
+    def _ticks(self, parts: int) -> list[float]:
+        if self.log:
+            found = [
+                factor * 10.0**power
+                for power in range(floor(self.low), ceil(self.high) + 1)
+                for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
+            ]
+            inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
+            return inside if len(inside) > 1 else round_values(10.0**self.low, 10.0**self.high, parts)
+        return round_values(self.low, self.high, parts)
+
+    def row(self, value: float) -> int | None:
+        """Dots from the top of the canvas; None where the scale has no place for it."""
+        if self.log:
+            if value <= 0:
+                return None
+            value = log10(value)
+        at = round((self.high - value) * self._per_unit)
+        return self._first + (0 if at < 0 else self._last if at > self._last else at)
+
+    def dots(self) -> int:
+        """Columns of dots."""
+        return self.columns * DOTS_WIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart: a metric of a run, beside earlier runs."""
+
+    metric: Metric
+    track: Track
+    earlier: Sequence[Track] = ()
+    marks: Sequence[Mark] = ()
+    large: bool = True
+
+
+def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -> None:
+    """Draws it into its box; `title` stands on its first line."""
+    series = chart.track.series
+    column = series.columns.get(chart.metric.name)
+    canvas.text(box.x, box.y, title[: box.width], "text" if chart.large else "dim")
+    if column is None or not column.known or box.height < 3 or box.width < 12:
+        return
+    sight = reach([chart.track, *chart.earlier], view)
+    every = [
+        (chart.track, column),
+        *((each, other) for each in chart.earlier if (other := each.series.columns.get(chart.metric.name))),
+    ]
+    low, high = _scale(every, sight, view)
+    if low > high:
+        return
+    frame = Frame(box, low, high, log=view.log, labels=True, below=2 if chart.large else 0)
+    _draw_axes(canvas, frame, box, sight, view, large=chart.large)
+    _draw_marks(canvas, frame, chart, sight, view)
+    for at, (track, other) in enumerate(every[1:]):
+        _draw_earlier(canvas, frame, track, other, sight, view, at)
+    edges = _edges(chart.track, sight, view, frame.dots())
+    _draw_raw(canvas, frame, column, edges, smooth=view.smooth)
+    if view.smooth:
+        _draw_smooth(canvas, frame, column, edges)
+    if view.cursor is not None:
+        x = frame.left + min(frame.columns - 1, int(view.cursor * frame.columns))
+        for y in range(frame.top, frame.top + frame.lines):
+            canvas.shade(x, y, "text", "│")
+
+
+def _edges(track: Track, sight: Reach, view: View, columns: int) -> list[int]:
+    start = _start(track, view)
+    return track.series.edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
+
+
+def _scale(every: Sequence[tuple[Track, Column]], sight: Reach, view: View) -> tuple[float, float]:
+    """Lowest and highest value in sight of all these runs; on a log scale those above 0."""
+    low, high = inf, -inf
+    for track, column in every:
+        first, *_, last = _edges(track, sight, view, 2)
+        if last > first:
+            least, most = column.extremes(first, last)
+            if view.log and least <= 0 < most:
+                positive = [each for each in column.values[first:last] if each > 0]
+                least = min(positive, default=most)
+            low, high = min(low, least), max(high, most)
+    return low, high
+
+
+def _draw_raw(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[int], *, smooth: bool) -> None:
+    """From the lowest to the highest value of each column of dots, joined to the next; sparse beside a smooth line."""
+    ink, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
+    left = frame.left * DOTS_WIDE
+    before: tuple[int, int, int, int | None] | None = None
+    for at, low, high, first, last in column.stretches(edges):
+        top = row(high)
+        bottom = top if low == high else row(low)
+        if top is None or bottom is None:
+            before = None
+            continue
+        own_top, own_bottom = top, bottom
+        if before is not None and at - before[0] > 1:
+            if before[3] is not None and (begin := row(first)) is not None:
+                canvas.line((left + before[0], before[3]), (left + at, begin), ink, every=every)
+        elif before is not None:  # beside each other: as far as they do not overlap, this one reaches up or down to it
+            top, bottom = min(top, before[2]), max(bottom, before[1])
+        canvas.upright(left + at, top, bottom, ink, sparse=smooth)
+        before = at, own_top, own_bottom, (own_bottom if low == high else row(last))
+
+
+def _draw_smooth(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[int]) -> None:
+    width = max(5, (edges[-1] - edges[0]) // SMOOTHED)
+    if edges[-1] - edges[0] < 2 * width:
+        return
+    left = frame.left * DOTS_WIDE
+    dots = [(left + at, y) for at, mean in column.smooth(edges, width) if (y := frame.row(mean)) is not None]
+    canvas.path(dots, "accent")
+
+
+def _draw_earlier(
+    canvas: Canvas, frame: Frame, track: Track, column: Column, sight: Reach, view: View, number: int
+) -> None:
+    edges = _edges(track, sight, view, frame.dots())
+    width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
+    left, ink = frame.left * DOTS_WIDE, EARLIER_INKS[number % len(EARLIER_INKS)]
+    dots = [(left + at, y) for at, mean in column.smooth(edges, width) if (y := frame.row(mean)) is not None]
+    for start, end in pairwise(dots):
+        canvas.line(start, end, ink, every=3)
+    if dots:
+        x, y = dots[-1]
+        canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], ink)
+
+
+def _draw_axes(canvas: Canvas, frame: Frame, box: Box, sight: Reach, view: View, *, large: bool) -> None:
+    base = frame.top + frame.lines
+    for y in range(frame.top, base):
+        canvas.mark(frame.left - 1, y, "│", "faint")
+    for tick, words in zip(frame.ticks, frame.words, strict=True):
+        dot = frame.row(tick)
+        if dot is not None:
+            canvas.text(frame.left - 1 - len(words), dot // DOTS_HIGH, words, "dim")
+            canvas.mark(frame.left - 1, dot // DOTS_HIGH, "┤", "faint")
+    if not large:
+        return
+    canvas.text(frame.left - 1, base, "└" + "─" * frame.columns, "faint")
+    words_of: Callable[[float], str] = span_words if view.by_time else tick_words
+    taken = -2
+    step = (
+        time_step(sight.high - sight.low)
+        if view.by_time
+        else round_step(sight.high - sight.low, max(2, frame.columns // 14))
+    )
+    for number in range(ceil(sight.low / step - 1e-9), floor(sight.high / step + 1e-9) + 1):
+        place = (number * step - sight.low) / ((sight.high - sight.low) or 1.0)
+        x = frame.left + min(frame.columns - 1, int(place * frame.columns))
+        words = words_of(number * step)
+        start = max(box.x, min(x - len(words) // 2, box.x + box.width - len(words)))
+        if start > taken + 1:
+            canvas.mark(x, base, "┴", "faint")
+            canvas.text(start, base + 1, words, "dim")
+            taken = start + len(words)
+
+
+def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: View) -> None:
+    best: dict[int, Mark] = {}
+    start, span = _start(chart.track, view), (sight.high - sight.low) or 1.0
+    for mark in chart.marks:
+        place = mark.time - start if view.by_time else mark.step
+        if place is None or not sight.low <= place <= sight.high:
+            continue
+        x = frame.left + min(frame.columns - 1, int((place - sight.low) / span * frame.columns))
+        if x not in best or _WEIGHT[mark.kind] < _WEIGHT[best[x].kind]:
+            best[x] = mark
+    for x, mark in best.items():
+        letter, ink = SIGNS[mark.kind]
+        if mark.kind in _LINES:
+            for y in range(frame.top, frame.top + frame.lines):
+                canvas.shade(x, y, ink, "┊")
+        if chart.large:
+            canvas.mark(x, frame.top + frame.lines, letter, ink)

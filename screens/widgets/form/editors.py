@@ -1,0 +1,296 @@
+"""Editors of one value each; a form has one of each kind and moves it to the line that has the keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from rich.segment import Segment
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, TextArea
+
+from screens.widgets.form.lines import picked_pieces
+from screens.widgets.line import Inked, line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.widget import Widget
+
+    from screens.wording import Run
+
+EDITS = frozenset({"left", "right"})
+"""Keys besides letters that mean something for a word."""
+FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctrl+l"})
+"""Keys of the form that Textual's editors would take for themselves."""
+
+
+class FormKeys(Protocol):
+    """What an editor asks of the form it belongs to."""
+
+    def action_step(self, step: int) -> None:
+        """The line above or below."""
+
+    def action_enter(self) -> None:
+        """What Enter does."""
+
+    def action_search(self) -> None:
+        """The line to search in."""
+
+
+@dataclass
+class Edited(Message):
+    """What stands in an editor has changed."""
+
+    editor: Widget
+
+    @property
+    def control(self) -> Widget:
+        """The editor."""
+        return self.editor
+
+
+@dataclass
+class Pasted(Message):
+    """Text was pasted that is more than one value."""
+
+    text: str
+
+
+def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> list[BindingType]:
+    """Textual's bindings of an editor, without these keys."""
+    kept: list[BindingType] = []
+    for binding in bindings:
+        assert isinstance(binding, Binding)
+        keys = [key for key in binding.key.split(",") if key not in without]
+        if keys:
+            kept.append(replace(binding, key=",".join(keys), show=False))
+    return kept
+
+
+class Line(Input, Inked, inherit_bindings=False):
+    """One line of a form: text, which typing completes; one of a few words; or only the cursor, on what is no value.
+
+    One widget for all three, because moving the focus to another one repaints the whole screen.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Line { border: none; height: 1; padding: 0; background: $panel;
+        &:focus { border: none; background: $panel; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = kept_bindings(Input.BINDINGS, FORM_KEYS)
+
+    virtual_size = reactive(Size(0, 0))
+    """How long the text is; Textual's own would lay out the whole screen anew at every letter."""
+
+    def __init__(self, form: FormKeys) -> None:
+        super().__init__(compact=True, select_on_focus=False)
+        self.cursor_blink = False  # what blinks is painted for ever, and this is the only place with keys
+        self._form = form
+        self._words: tuple[str, ...] = ()
+        self._yes_or_no = False
+        self._handle: tuple[Run, ...] | None = None
+
+    def load(self, text: str, *, names: Sequence[str] = (), secret: bool = False, placeholder: str = "") -> None:
+        """Text from now on."""
+        self._words, self._handle = (), None
+        self.password, self.placeholder = secret, placeholder
+        self.complete(names)
+        self.typed = text
+        self.refresh()
+
+    def choose_all(self) -> None:
+        """What is typed next takes the place of the whole text; an arrow, End or a click goes into it."""
+        if not self._words and not self.is_handle:
+            self.action_select_all()
+
+    def load_word(self, text: str, words: Sequence[str] = ()) -> None:
+        """One of these words from now on; no words: yes or no."""
+        self._yes_or_no = not words
+        self._words, self._handle = tuple(words) or ("true", "false"), None
+        self.password, self.placeholder, self.suggester = False, "", None
+        self.typed = text
+        self.refresh()
+
+    def load_handle(self, runs: Sequence[Run]) -> None:
+        """Only the cursor from now on, over a line that is no value."""
+        self._words, self._handle = (), tuple(runs)
+        self.refresh()
+
+    @property
+    def is_handle(self) -> bool:
+        """Whether there is nothing to type here."""
+        return self._handle is not None
+
+    def complete(self, names: Sequence[str]) -> None:
+        """Typing completes these."""
+        self.suggester = SuggestFromList(names, case_sensitive=False) if names else None
+
+    @property
+    def typed(self) -> str:
+        """The text."""
+        return self.value
+
+    @typed.setter
+    def typed(self, text: str) -> None:
+        self.value = text
+        self.cursor_position = len(text)
+
+    def validate(self, value: str) -> None:
+        """Whoever shows the form judges; Textual's own judging restyles an editor at every key."""
+
+    @on(Input.Changed)
+    def tell(self, event: Input.Changed) -> None:
+        """One message for every kind of editor."""
+        event.stop()
+        self.post_message(Edited(self))
+
+    # words
+
+    def turn(self, step: int) -> None:
+        """The next or previous word, round the end."""
+        at = self._words.index(self.value) if self.value in self._words else -1
+        self.typed = self._words[(at + step) % len(self._words)]
+
+    def _begin_with(self, letter: str) -> None:
+        """The next word that begins with that letter."""
+        names = ("yes", "no") if self._yes_or_no else self._words
+        at = self._words.index(self.value) + 1 if self.value in self._words else 0
+        order = [*range(at, len(names)), *range(at)]
+        self.typed = next(
+            (self._words[place] for place in order if names[place].lower().startswith(letter)), self.value
+        )
+
+    def on_key(self, event: events.Key) -> None:
+        """Where there is no text, letters pick a word, and are never commands."""
+        if not (self._words or self.is_handle) or (event.key not in EDITS and not event.is_printable):
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "slash":
+            self._form.action_search()
+        elif self.is_handle:
+            if event.key in {"space", "right"}:
+                self._form.action_enter()
+        elif event.key in {"space", "right", "left"}:
+            self.turn(-1 if event.key == "left" else 1)
+        elif event.character and event.is_printable:
+            self._begin_with(event.character.lower())
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        """To the right; or the next word, or into what is folded."""
+        if self._words:
+            self.turn(1)
+        elif self.is_handle:
+            self._form.action_enter()
+        else:
+            super().action_cursor_right(select)
+
+    def action_cursor_left(self, select: bool = False) -> None:
+        """To the left; or the previous word."""
+        if self._words:
+            self.turn(-1)
+        elif not self.is_handle:
+            super().action_cursor_left(select)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A word is not edited letter by letter."""
+        if (self._words or self.is_handle) and action.startswith(("delete_", "cut", "copy", "paste")):
+            return False
+        return super().check_action(action, parameters)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Several lines, or a command, are not for this line alone; and nothing is pasted into a word."""
+        many = len(event.text.strip().splitlines()) > 1 or event.text.lstrip().startswith(("helm ", "$ helm "))
+        if many or self._words or self.is_handle:
+            event.stop()
+            event.prevent_default()
+            self.post_message(Pasted(event.text))
+
+    def action_paste(self) -> None:
+        """The console's own clipboard, as if the terminal had pasted it."""
+        self.post_message(events.Paste(self.app.clipboard))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click is the next word, or opens what is folded."""
+        if self._words:
+            event.stop()
+            self.turn(1)
+        elif self.is_handle:
+            event.stop()
+            self._form.action_enter()
+
+    def render_line(self, y: int) -> Strip:
+        """The text, the words, or the line under the cursor."""
+        ground, width = self.rich_style, self.size.width
+        if self._handle is not None:
+            under = self.ground("cursor")
+            return line(self._handle, width, lambda ink: under + self.ink(ink))
+        if not self._words:
+            return super().render_line(y)
+        pieces = picked_pieces(self.value, self._words, self._yes_or_no, width)
+        segments = [Segment(run.text, ground + self.ink(run.ink)) for run in pieces]
+        return Strip(segments).adjust_cell_length(width, ground)
+
+
+class Lines(TextArea, inherit_bindings=False):
+    """Several lines of one text."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Lines { border: none; height: 1; padding: 0; scrollbar-size-horizontal: 0; background: $panel;
+        &:focus { border: none; background: $panel; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = kept_bindings(
+        TextArea.BINDINGS, frozenset({"ctrl+d", "ctrl+f", "f6", "f7", "pageup", "pagedown"})
+    )
+
+    def __init__(self, form: FormKeys) -> None:
+        super().__init__("", compact=True, soft_wrap=False, highlight_cursor_line=False)
+        self._form = form
+
+    def load(self, text: str, *, placeholder: str = "") -> None:
+        """Begins with another value."""
+        self.placeholder = placeholder
+        if text != self.text:
+            self.load_text(text)
+            self.move_cursor((0, 0))
+
+    @property
+    def typed(self) -> str:
+        """The text."""
+        return self.text
+
+    @typed.setter
+    def typed(self, text: str) -> None:
+        self.load(text, placeholder=str(self.placeholder))
+
+    @on(TextArea.Changed)
+    def tell(self, event: TextArea.Changed) -> None:
+        """One message for every kind of editor."""
+        event.stop()
+        self.post_message(Edited(self))
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """From the first line to the field above."""
+        if self.cursor_at_first_line and not select:
+            self._form.action_step(-1)
+        else:
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """From the last line to the field below."""
+        if self.cursor_at_last_line and not select:
+            self._form.action_step(1)
+        else:
+            super().action_cursor_down(select)
+
+
+Editor = Line | Lines

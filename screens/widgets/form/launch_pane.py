@@ -1,0 +1,455 @@
+"""Four views of one launch: what will be created, its values as YAML, what differs, and the helm command.
+
+Fills the views of a launch, and takes what is typed as YAML into the form.
+
+The line under a form that says how its launch stands with cluster and project; it looks by itself when keys rest.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import ContentSwitcher, TextArea
+
+from console.errors import ConsoleError
+from console.launch.releases import Change
+from console.preflight.check import Result, tally
+from screens import wording
+from screens.widgets.line import wrap
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.tab_strip import Tab, TabStrip
+from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
+from screens.wording import BAD, CARE, OK, Run, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Any
+
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+    from textual.widget import Widget
+
+    from console.kube.nested_values import Value
+    from console.launch.draft import Remark
+    from console.launch.helm_command import HelmCommand
+    from console.launch.recipes import FieldProblem, LaunchPlan
+    from console.launch.releases import ObjectDiff
+    from console.preflight.check import Check, Tally
+    from console.session import Session
+    from screens.widgets.form.form import Form
+    from screens.widgets.form.launch_draft import LaunchDraft
+
+
+VIEWS = (
+    ("preview", "f2", "Preview"),
+    ("yaml", "f3", "YAML"),
+    ("diff", "f4", "Diff"),
+    ("command", "f5", "Command"),
+)
+_DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
+
+
+class DiffText(YamlText):
+    """Objects side by side, lines that came and went marked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "screen.against", "Beside the last launch", id="diff.against",
+                tooltip="What differs from the last launch of this recipe, or from its defaults again"),
+    ]  # fmt: skip
+
+    def paint(self, text: str, whole: str) -> list[Run]:
+        """The mark says it; the colour says it again."""
+        ink = _DIFF_INKS.get(whole[:1], "")
+        return [Run(text, ink)] if ink else yaml_runs(text)
+
+    def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
+        """Only what is different."""
+        lines = []
+        for diff in diffs:
+            if diff.change is not Change.SAME:
+                lines.append(f"== {diff.kind} {diff.name} ({diff.change})")
+                lines += [f"@  {line.text}" if line.mark == "@" else f"{line.mark} {line.text}" for line in diff.lines]
+        self.show("\n".join(lines))
+
+
+class CommandText(YamlText):
+    """The helm command; c copies it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "copy", "Copy", id="command.copy", tooltip="The command, into this machine's clipboard"),
+        Binding("i", "turn", "All in one line", id="command.inline",
+                tooltip="The values in the line itself, or in a file beside it"),
+    ]  # fmt: skip
+
+    inline = False
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._command: HelmCommand | None = None
+
+    def show_command(self, command: HelmCommand) -> None:
+        """Another launch's command."""
+        self._command = command
+        lines = [self._line]
+        if command.needs:
+            lines += ["", f"# First: export {' '.join(f'{name}=…' for name in command.needs)}"]
+        if not self.inline:
+            lines += ["", f"# {command.file_name}", command.file_text or "{}"]
+        self.show("\n".join(lines))
+
+    @property
+    def _line(self) -> str:
+        assert self._command is not None
+        return self._command.inline if self.inline else self._command.with_file
+
+    def paint(self, text: str, whole: str) -> list[Run]:
+        """Options stand out."""
+        lead = text[: len(text) - len(text.lstrip())]
+        word, gap, rest = text.lstrip().partition(" ")
+        if word.startswith("--") or word == "helm":
+            return [Run(lead), Run(word, "accent"), Run(gap + rest)]
+        return yaml_runs(text)
+
+    def action_copy(self) -> None:
+        """By OSC 52, so it works over ssh too."""
+        if self._command is not None:
+            self.app.copy_to_clipboard(self._line)
+            self.notify("The command is in the clipboard.", timeout=3)
+
+    def action_turn(self) -> None:
+        """With a file, or all in the line."""
+        self.inline = not self.inline
+        if self._command is not None:
+            self.show_command(self._command)
+
+
+class LaunchPane(Vertical):
+    """The views under their tabs; whoever shows the pane fills the one in front."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    LaunchPane { height: 1fr; }
+    LaunchPane ContentSwitcher, LaunchPane ContentSwitcher > Vertical { height: 1fr; }
+    LaunchPane SentenceLine { background: $ground-head; max-height: 4; }
+    """
+
+    @dataclass
+    class Typed(Message):
+        """Somebody typed into the YAML."""
+
+        text: str
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.here = "preview"
+        self.preview = YamlText(id="preview")
+        self.yaml = YamlEditor()
+        self.yaml_said = SentenceLine()
+        self.diff = DiffText()
+        self.diff_said = SentenceLine()
+        self.command = CommandText(id="command")
+        self._shown = ""
+
+    def compose(self) -> ComposeResult:
+        """The tabs and what is in them."""
+        yield TabStrip()
+        with ContentSwitcher(initial=self.here):
+            yield self.preview
+            with Vertical(id="yaml"):
+                yield self.yaml
+                yield self.yaml_said
+            with Vertical(id="diff"):
+                yield self.diff_said
+                yield self.diff
+            yield self.command
+
+    def on_mount(self) -> None:
+        """The tabs' names."""
+        self.open(self.here)
+        self.say_remarks(())
+
+    @property
+    def keys_to(self) -> Widget:
+        """What has the keys in the view in front."""
+        views: dict[str, Widget] = {
+            "preview": self.preview, "yaml": self.yaml, "diff": self.diff, "command": self.command,
+        }  # fmt: skip
+        return views[self.here]
+
+    def open(self, view: str) -> None:
+        """Another view in front."""
+        self.here = view
+        strip = self.query_one(TabStrip)
+        strip.tabs = tuple(Tab(name, key.upper(), title) for name, key, title in VIEWS)
+        strip.here = view
+        self.query_one(ContentSwitcher).current = view
+
+    def show_yaml(self, text: str, *, anew: bool = False) -> None:
+        """The values as the form has them; `anew`: of another recipe."""
+        self._shown = text
+        (self.yaml.begin if anew else self.yaml.show)(text)
+
+    def say_remarks(self, remarks: Sequence[Remark]) -> None:
+        """What is wrong with the YAML, at its lines and below it; nothing: what it is."""
+        self.yaml.mark({remark.line for remark in remarks})
+        if remarks:
+            first = remarks[0]
+            where = f"line {first.line}: " if first.line else ""
+            more = f" ({len(remarks) - 1} more)" if len(remarks) > 1 else ""
+            said: tuple[Run, ...] = (Run("✗ ", "bad"), Run(f"{where}{sentence(first.message)}{more}", "bad"))
+        else:
+            said = (Run("What differs from the defaults; typing here changes the form.", "dim"),)
+        self.yaml_said.runs = said
+
+    @on(TextArea.Changed)
+    def take_typing(self, event: TextArea.Changed) -> None:
+        """Only what a person types counts."""
+        event.stop()
+        text = self.yaml.text
+        if text != self._shown:
+            self._shown = text
+            self.post_message(self.Typed(text))
+
+
+class Shower(Protocol):
+    """The screen on which the views are."""
+
+    draft: LaunchDraft | None
+
+    @property
+    def form(self) -> Form:
+        """What is typed in."""
+
+    @property
+    def session(self) -> Session:
+        """Who renders."""
+
+    def has_class(self, *names: str) -> bool:
+        """Textual's."""
+
+    def set_class(self, add: bool, *names: str) -> Any:
+        """Textual's."""
+
+    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
+        """What is typed."""
+
+    def run_worker(self, work: Callable[[], Coroutine[Any, Any, None]], *, group: str, exclusive: bool) -> Any:
+        """Textual's."""
+
+
+class LaunchViews:
+    """One pane's contents."""
+
+    def __init__(self, screen: Shower, pane: LaunchPane) -> None:
+        self._screen, self._pane = screen, pane
+        self.remarks: tuple[Remark, ...] = ()
+        """Why the YAML in the pane is not what the form holds; empty: it is."""
+        self._anew = True
+        """Whether the YAML in the pane is that of another recipe still."""
+
+    def begin(self) -> None:
+        """Another recipe."""
+        self.remarks = ()
+        self._anew = True
+        self._pane.say_remarks(())
+
+    # in sight or not
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the views are in sight: on a wide screen unless they were put away."""
+        wide = self._screen.has_class("-wide")
+        return not self._screen.has_class("-no-pane") if wide else self._screen.has_class("-pane")
+
+    def show(self, shown: bool) -> None:
+        """Puts them in sight, or away."""
+        self._screen.set_class(shown, "-pane")
+        self._screen.set_class(not shown, "-no-pane")
+
+    def turn(self) -> None:
+        """In sight, then one after the other, then away; the keys stay where they are if that is in sight."""
+        names = [view for view, _, _ in VIEWS]
+        at = names.index(self._pane.here)
+        if not self.is_open:
+            self.show(True)
+        elif at + 1 < len(names):
+            self._pane.open(names[at + 1])
+        else:
+            self.show(False)
+            self._pane.open(names[0])
+        if not self.is_open:
+            self._screen.form.resume()
+        elif self._screen.has_class("-narrow") or self._pane.has_focus_within:
+            self._pane.keys_to.focus()
+        self.draw()
+
+    def open(self, view: str) -> None:
+        """One of them, with the keys."""
+        planned = self._screen.plan()
+        if view == "yaml" and planned is not None:
+            self._draw_yaml(planned[0])
+        self.show(True)
+        self._pane.open(view)
+        self._pane.keys_to.focus()
+        self.draw()
+
+    def leave(self) -> None:
+        """The keys go back to the form."""
+        if not self._screen.has_class("-wide"):
+            self.show(False)
+        self._screen.form.resume()
+
+    # what they hold
+
+    def draw(self) -> None:
+        """Makes the view in front anew, off the keys' way."""
+        if self.is_open:
+            self._screen.run_worker(self._draw, group="views", exclusive=True)
+
+    async def _draw(self) -> None:
+        planned, draft = self._screen.plan(), self._screen.draft
+        if planned is None or draft is None:
+            return
+        view = self._pane.here
+        if view == "yaml":
+            self._draw_yaml(planned[0])
+            return
+        why = wording.sentence(planned[1][0].message) if planned[1] else ""
+        try:
+            await self._draw_rendered(view, planned[0], why)
+        except ConsoleError as error:
+            self._say_instead(view, wording.sentence(str(error)))
+
+    async def _draw_rendered(self, view: str, plan: LaunchPlan, why: str) -> None:
+        if why:
+            self._say_instead(view, f"Not rendered: {why}")
+        elif view == "preview":
+            manifests = await self._screen.session.render(plan)
+            self._pane.preview.show("\n".join(f"---\n{each.text.strip()}" for each in manifests) + "\n")
+        elif view == "diff":
+            await self._draw_diff(plan)
+        else:
+            self._pane.command.show_command(self._screen.session.drafting.command(plan))
+
+    def _say_instead(self, view: str, sentence: str) -> None:
+        pages = {"preview": self._pane.preview, "diff": self._pane.diff, "command": self._pane.command}
+        page = pages[view]
+        page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
+
+    async def _draw_diff(self, plan: LaunchPlan) -> None:
+        draft = self._screen.draft
+        assert draft is not None
+        diffs = await self._screen.session.drafting.diff(plan, draft.against)
+        added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
+        than = draft.against_name or "the recipe's defaults"
+        if added or removed:
+            counted = Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim")
+            self._pane.diff_said.runs = counted
+        else:
+            self._pane.diff_said.runs = (Run(f"The same as {than}.", "dim"),)
+        self._pane.diff.show_diffs(diffs)
+
+    def turn_against(self) -> None:
+        """Beside the last launch of the recipe, or beside its defaults again."""
+        self._screen.run_worker(self._turn_against, group="views-against", exclusive=True)
+
+    async def _turn_against(self) -> None:
+        draft = self._screen.draft
+        if draft is None:
+            return
+        if draft.against is not None:
+            draft.against, draft.against_name = None, ""
+        elif found := await self._screen.session.runs.last_values(draft.recipe.id):
+            draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
+        else:
+            self._pane.diff_said.runs = (Run("No launch of this recipe is remembered yet.", "waits"),)
+            return
+        self.draw()
+
+    # YAML
+
+    def _draw_yaml(self, plan: LaunchPlan) -> None:
+        """What the form holds, unless somebody is typing here, or what was typed last cannot be taken."""
+        draft = self._screen.draft
+        if draft is None or ((self._pane.yaml.has_focus or self.remarks) and not self._anew):
+            return
+        drafting = self._screen.session.drafting
+        draft.yaml = drafting.write_yaml(plan, draft.yaml)
+        self._pane.show_yaml(draft.yaml, anew=self._anew)
+        self._anew = False
+        self._pane.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
+
+    def read_yaml(self, text: str) -> None:
+        """Into the form, if all of it can be taken; else it says where not, and the form stays."""
+        planned, draft = self._screen.plan(), self._screen.draft
+        if planned is None or draft is None or self._anew:
+            return
+        draft.yaml = text
+        kept: Mapping[str, Value] = planned[0].values
+        read = self._screen.session.drafting.read_yaml(draft.recipe.id, text, kept=kept)
+        self.remarks = read.problems
+        self._pane.say_remarks(read.problems)
+        if read.sound:
+            self._screen.form.put_texts(draft.texts_for(read.values))
+
+    def forget_yaml(self) -> None:
+        """The form goes on: what was typed as YAML and cannot be taken is written anew (ctrl+z there has it)."""
+        if self.remarks and not self._pane.yaml.has_focus:
+            self.remarks = ()
+            self._pane.say_remarks(())
+
+
+REST = 1.5
+"""Seconds without a change of the form after which the checks look."""
+BELIEVED = 60.0
+"""Seconds for which what was found for a plan is believed."""
+
+
+def tally_words(found: Tally) -> list[Run]:
+    """The tally with its mark."""
+    results = dict(found.counts)
+    mark = BAD if found.failing else CARE if results.get(Result.WARN) else OK
+    return [mark, Run(" preflight: ", "dim"), Run(found.sentence), Run("  f9 shows all", "faint")]
+
+
+class PreflightLine(SentenceLine):
+    """Nothing at first; then the tally of the plan that was checked last."""
+
+    DEFAULT_CSS: ClassVar[str] = "PreflightLine { height: 1; max-height: 1; display: none; }"
+
+    def __init__(self) -> None:
+        super().__init__(id="preflight")
+        self.checks: tuple[Check, ...] = ()
+        self._plan: LaunchPlan | None = None
+        self._looked_at = 0.0
+        self._due: Timer | None = None
+
+    def look_soon(self, session: Session, plan: LaunchPlan) -> None:
+        """Look at what this plan needs once the form rests; nothing to do for one that was just looked at."""
+        if plan == self._plan and time.monotonic() < self._looked_at + BELIEVED:
+            return
+        if self._due is not None:
+            self._due.stop()
+        self._due = self.set_timer(REST, lambda: self._look(session, plan))
+
+    def wait(self) -> None:
+        """Somebody moves in the form: a look that is due begins that much later."""
+        if self._due is not None:
+            self._due.reset()
+
+    @work(group="preflight", exclusive=True)
+    async def _look(self, session: Session, plan: LaunchPlan) -> None:
+        try:
+            engine = session.preflight
+            self.checks = tuple([check async for check in engine.run(engine.wish(plan))])
+        except ConsoleError as error:
+            self.runs = (CARE, Run(f" preflight: {error.message}", "dim"))
+        else:
+            self._plan, self._looked_at = plan, time.monotonic()
+            self.runs = tuple(tally_words(tally(self.checks)))
+        self.display = True

@@ -1,0 +1,339 @@
+"""What the launch screen says and offers: recipes, plans, choices of the cluster, names that are free (pure).
+
+What stands over a form: the recipe, the fit light, and what the values come to.
+
+The list of what can be launched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+
+from console.kube.nested_values import look
+from console.kube.snapshot import LinkState
+from console.launch.choices import Offer, OfferState
+from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
+from console.scheduling.forecast import CHECK, Ask, Verdict, forecast
+from console.scheduling.placement import level_name
+from console.scheduling.queue_choice import rank_queues
+from screens import wording
+from screens.widgets.sentence_line import SentenceLine, folded_runs
+from screens.widgets.table.column import Column
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from textual.app import ComposeResult
+
+    from console.kube.objects.node import Node
+    from console.kube.snapshot import Fleet
+    from console.launch.draft import Draft
+    from console.scheduling.forecast import Forecast
+    from screens.widgets.form.launch_draft import LaunchDraft
+
+
+A_NODE = 8
+"""GPUs of one machine."""
+FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "workloads", "nodes", "pods")
+"""What the fit light stands on."""
+
+
+def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] = ()) -> str:
+    """The name, or the first of name-2, name-3, … that no JobSet of the namespace has."""
+    used = {name for where, name in fleet.jobsets if where == namespace} | set(taken)
+    name, number = wanted, 1
+    while name in used:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def choices_of(fleet: Fleet, namespace: str, ask: Ask | None = None) -> dict[str, Offer]:
+    """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
+
+    Queues say what would become of that `ask` in them.
+    """
+    asked = ask or Ask(namespace)
+    doors = rank_queues(fleet, asked)
+    there = {door: forecast(fleet, replace(asked, queue=door)) for door in doors}
+    nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
+    labels = _node_labels(fleet, nodes)
+    accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
+    levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
+    return {
+        "localqueues": _offer(fleet, "localqueues", doors, f"{namespace} has no LocalQueue",
+                              {name: _queue_words(found) for name, found in there.items()}),
+        "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
+                        {node.name: node.pool for node in nodes}),
+        "nodelabels": _offer(fleet, "nodes", list(labels), "No node has GPUs", labels),
+        "accelerators": _offer(fleet, "nodes", accelerators, "No node says which accelerator it has"),
+        "topologylevels": _offer(fleet, "topologies", levels, "The cluster has no Topology",
+                                 {level: level_name(level) for level in levels}),
+    }  # fmt: skip
+
+
+def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
+    """Pools and reservations as labels that nodes can be chosen by, with what is free in them."""
+    labels: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.pool:
+            labels.setdefault(f"cloud.google.com/gke-nodepool={node.pool}", []).append(node)
+    for node in nodes:
+        if node.reservation:
+            labels.setdefault(f"cloud.google.com/reservation-name={node.reservation}", []).append(node)
+    return {
+        label: f"{sum(map(fleet.gpus_free, of))} of {_gpus(of)} GPUs free, {wording.count(len(of), 'node')}"
+        for label, of in labels.items()
+    }
+
+
+def _gpus(nodes: Sequence[Node]) -> int:
+    return sum(node.gpus for node in nodes)
+
+
+def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None) -> Offer:
+    """Names of one kind; why there are none when the kind may not be listed, or there are none."""
+    link = fleet.links.get(kind)
+    states = {
+        LinkState.FORBIDDEN: OfferState.NOT_ALLOWED,
+        LinkState.ABSENT: OfferState.ABSENT,
+        LinkState.STALE: OfferState.FAILED,
+    }
+    state = states.get(link.state, OfferState.LISTED) if link is not None else OfferState.LISTED
+    why = "" if names else f"{none}." if state is OfferState.LISTED or link is None else f"{link.why}."
+    return Offer(kind, tuple(names), about or {}, state, why)
+
+
+def _queue_words(found: Forecast) -> str:
+    """What stands beside a LocalQueue."""
+    room = f", {found.account.words}" if found.total else ""
+    return f"{found.verdict}{room}"
+
+
+def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
+    """What a recipe does, needs and gives; brief: what it is called and how long it takes."""
+    head = [Run(recipe.title, "strong"), Run("  ")]
+    if brief:
+        return [*head, Run(f"{recipe.duration}.", "dim")]
+    return [
+        *head,
+        Run(f"{wording.sentence(recipe.summary)} "),
+        Run(" Needs ", "dim"),
+        Run(f"{recipe.needs}. "),
+        Run(" Gives ", "dim"),
+        Run(f"{recipe.gives}, "),
+        Run(f"{recipe.duration}.", "dim"),
+    ]
+
+
+LIST_HELP = Run("⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim")
+"""Stands where a field's help will be, while the list of recipes has the keys."""
+
+
+def help_words(field: Field | None, problem: str) -> list[Run]:
+    """Help for one field: what is wrong with it first."""
+    if field is None:
+        return [Run("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
+    wrong = [Run(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
+    default = "" if field.secret else spell(field, field.default).replace("\n", ", ")
+    examples = f" For example {', '.join(field.examples)}." if field.examples else ""
+    return [
+        *wrong,
+        Run(f"{field.title}: ", "strong"),
+        Run(wording.sentence(field.description)),
+        Run(f" {_rule(field)}" if field.rule else "", "dim"),
+        Run(examples, "dim"),
+        Run(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
+        Run(f"  {field.path}" if field.path != "name" else "", "faint"),
+    ]
+
+
+def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
+    """All that is known of one field, a line each: what it is about, and the words."""
+    default = "" if field.secret else spell(field, field.default)
+    facts = [
+        ("wrong", wording.sentence(problem)),
+        ("what", wording.sentence(field.description)),
+        ("unit", field.unit),
+        ("rule", _rule(field) if field.rule else ""),
+        ("choices", ", ".join(field.choices)),
+        ("for example", ", ".join(field.examples)),
+        ("default", default),
+        ("value", field.path if field.path != "name" else ""),
+    ]
+    return [(about, words) for about, words in facts if words]
+
+
+def _rule(field: Field) -> str:
+    return f"{field.rule[:1].upper()}{field.rule[1:]}."
+
+
+def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
+    """What the plan has at that path, else the field's default."""
+    found = look(plan.values, path)
+    return found if found is not None else next((field.default for field in fields if field.path == path), None)
+
+
+def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Run]:
+    """What would be created."""
+    gpus = value_of(plan, draft.fields, "gpus")
+    words = [Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
+    if isinstance(gpus, int):
+        nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
+        words.append(Run(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
+    return words
+
+
+def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Run]:
+    """What would be created, or how many fields need a look first."""
+    if problems:
+        titles = {"": "the values as a whole", "namespace": "Namespace"}
+        titles |= {path: field.title for path, field in draft.model.by_path.items()}
+        wrong = dict.fromkeys(titles.get(problem.path, problem.path) for problem in problems)
+        return [Run("✗ ", "bad"), Run(f"Needs another value: {', '.join(wrong)}.", "bad")]
+    changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
+    if queue := draft.filled_queue:
+        said = f"  queue {queue} filled in{f', {changed} changed' if changed else ''}"
+    else:
+        said = f"  {changed} changed" if changed else "  all at their defaults"
+    return [*plan_words(plan, draft), Run(said, "dim")]
+
+
+_LIGHTS = {
+    Verdict.NOW: (Run("● ", "ok"), "Fits now", "ok"),
+    Verdict.SPLIT: (Run("◑ ", "ok"), "Fits, but split", "ok"),
+    Verdict.NO_QUEUE: (Run("○ ", "waits"), "No queue", "waits"),
+    Verdict.WAITS: (Run("◐ ", "waits"), "Waits", "waits"),
+    Verdict.STOPPED: (Run("■ ", "bad"), "Queue stopped", "bad"),
+    Verdict.UNKNOWN: (Run("? ", "dim"), "Not known", "dim"),
+    Verdict.NEVER: (Run("✗ ", "bad"), "Never", "bad"),
+}
+
+
+def fit_words(fleet: Fleet, ask: Ask) -> list[Run]:
+    """The fit light: what would happen if it were launched now, with the reason."""
+    found = forecast(fleet, ask)
+    light, word, ink = _LIGHTS[found.verdict]
+    reason = found.sentence
+    if reason.lower().startswith(word.lower()):
+        reason = reason[len(word) :].lstrip(": ")
+    if since := _stale_since(fleet):
+        about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
+        return [Run("◌ ", "waits"), Run(word, "dim"), Run(about, "waits"), Run(f"{reason}.", "dim")]
+    return [light, Run(word, ink), Run(f" ({CHECK}): ", "faint"), Run(f"{reason}.")]
+
+
+def _stale_since(fleet: Fleet) -> float:
+    """When the oldest part of what the light stands on was heard last, while the server is away; 0.0 otherwise."""
+    links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
+    return min((link.heard or link.since for link in links if link.state is LinkState.STALE), default=0.0)
+
+
+def note_words(notes: Sequence[str]) -> list[Run]:
+    """What the values come to, as one line."""
+    if not notes:
+        return []
+    return [Run("⚑ ", "accent"), Run(" ".join(wording.sentence(note) for note in notes))]
+
+
+def paste_words(read: Draft, *, taken: int) -> list[list[Run]]:
+    """What came of a paste, a line each."""
+    lines = [[Run("✗ ", "bad"), Run(str(remark))] for remark in read.problems]
+    if read.problems:
+        lines.append([Run("The form is as it was; mend the text and paste it again.", "dim")])
+    if read.left_out:
+        lines.append([Run(f"Not taken ({len(read.left_out)}):", "strong")])
+    lines += [[Run("○ ", "waits"), Run(f"{remark.path}: ", "accent"), Run(remark.message)] for remark in read.left_out]
+    if read.notes:
+        lines.append([Run("Worth knowing:", "strong")])
+    lines += [[Run("⚑ ", "accent"), Run(remark.message)] for remark in read.notes]
+    if taken:
+        lines.append([Run(f"{wording.count(taken, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
+    return lines
+
+
+READ_ONLY = Run("Read-only: nothing can be launched from here. ", "waits")
+
+
+class AboutLine(SentenceLine):
+    """What a recipe is, as high as the longest of all these sentences: nothing below moves from one to the next."""
+
+    all: tuple[tuple[Run, ...], ...] = ()
+    _highest: tuple[int, int] = (0, 0)
+    """Width, and the lines of the longest sentence at it."""
+
+    def tell_all(self, sentences: Sequence[tuple[Run, ...]]) -> None:
+        """What it may say."""
+        if self.all != sentences:
+            self.all, self._highest = tuple(sentences), (0, 0)
+            self.refresh(layout=True)
+
+    def lines_at(self, width: int) -> int:
+        """As many as the longest needs."""
+        if self._highest[0] != width:
+            highest = max((len(folded_runs(each, width)) for each in self.all), default=0)
+            self._highest = width, highest
+        return max(self._highest[1], super().lines_at(width))
+
+
+class LaunchHead(Vertical):
+    """Three sentences."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    LaunchHead { height: auto; background: $surface;
+        & > #about { max-height: 4; color: $text-muted; }
+        & > #fit { height: 2; }
+        & > #notes { height: 2; display: none; }
+        &.-brief > #about { max-height: 1; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._about, self._fit, self._notes = AboutLine(id="about"), SentenceLine(id="fit"), SentenceLine(id="notes")
+
+    def compose(self) -> ComposeResult:
+        """One over the other."""
+        yield from (self._about, self._fit, self._notes)
+
+    def tell_recipes(self, recipes: Iterable[Recipe]) -> None:
+        """All that can be launched."""
+        self._about.tell_all(tuple(tuple(recipe_words(recipe)) for recipe in recipes))
+
+    def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
+        """What it does, needs and gives; brief, while somebody types."""
+        self.set_class(brief, "-brief")
+        first = (READ_ONLY,) if read_only else ()
+        self._about.runs = (*first, *recipe_words(recipe, brief=brief))
+
+    def tell_fit(self, fleet: Fleet, ask: Ask | None) -> None:
+        """Whether it fits; nothing is asked while the values say nothing that can be."""
+        words = [Run("○ Whether it fits is known once what is wrong is corrected.", "dim")]
+        self._fit.runs = tuple(fit_words(fleet, ask) if ask is not None else words)
+
+    def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:
+        """What the values come to; where there was something to say, its place stays while they are not sound.
+
+        It also stays from one recipe of the list to the next: the form below would jump.
+        """
+        self._notes.runs = tuple(note_words(notes))
+        stays = not sound or not self.has_class("-brief")
+        self._notes.display = bool(notes) or (bool(self._notes.display) and stays)
+
+
+class RecipeTable(ResourceTable[Recipe]):
+    """Recipes; the filter also looks at what each does, needs and gives, and at its code."""
+
+    NOUN = "recipe"
+    EMPTY = Notice("No recipes.", "The chart lists them.")
+    COLUMNS: ClassVar = (Column("RECIPE", lambda recipe: recipe.title, least=12, fill=True),)
+
+    def row_text(self, row: Recipe) -> str:
+        """All that is known of it."""
+        return " ".join((row.title, row.code, row.id, row.summary, row.needs, row.gives))

@@ -1,0 +1,354 @@
+"""The lines of a form, drawn; only those in view cost anything, so a form may have any number of fields.
+
+What the lines of a form say: titles, values, and the words beside them (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from console.launch.recipes import Field, FieldKind
+from console.logs.redact import is_confidential
+from screens import wording
+from screens.widgets.base import Steady
+from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormValues, Row, RowKind
+from screens.widgets.line import Inked, changed_columns, fit, line
+from screens.wording import Run, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.style import Style
+    from textual import events
+
+    from console.launch.choices import Offer
+    from screens.widgets.form.model import FormModel
+
+
+MASK = "•"
+LEAST = 8
+"""Columns that words beside a value need, to say anything."""
+NONE_LISTED = "▾"
+"""Behind a value for which the cluster has something to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where things stand in a form of that width."""
+
+    width: int
+
+    @property
+    def value(self) -> int:
+        """Where values begin."""
+        return 19 if self.width < 56 else 22 if self.width < 76 else 26 if self.width < 110 else 28
+
+    @property
+    def room(self) -> int:
+        """How wide values are, beside which something may stand."""
+        left = self.width - self.value
+        return max(8, left - 2) if left < 34 else min(56, max(22, left * 11 // 20))
+
+    @property
+    def spare(self) -> int:
+        """How wide the words beside a value may be."""
+        return max(0, self.width - self.value - self.room - 2)
+
+
+def room_for(model: FormModel, row: Row, offers: Mapping[str, Offer], columns: Columns) -> int:
+    """How wide the value of a line is: a sentence about what is wrong with it gets all that the value leaves."""
+    field = model.by_path[row.path]
+    whole = columns.width - columns.value
+    if row.number:
+        return whole
+    if field.path in model.problems:
+        text = shown_text(field, model.text_at(row)) if field.kind not in PICKED else "x" * 14
+        return min(columns.room, max(10, cell_len(text.partition("\n")[0]) + 3))
+    return columns.room if note_run(model, field, offers, columns.spare).text else whole
+
+
+def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int) -> list[Run]:
+    """The chosen one of a few words: all of them if they fit, it marked."""
+    if yes_or_no:
+        return [Run("[✓] yes" if typed == "true" else "[ ] no")]
+    if sum(len(word) + 3 for word in words) > width:
+        return [Run(f"‹ {typed} ›")]
+    return [Run(f"●{word}  ") if word == typed else Run(f"○{word}  ", "faint") for word in words]
+
+
+def offer_for(field: Field, offers: Mapping[str, Offer]) -> Offer | None:
+    """What the cluster has to choose from for a field."""
+    return offers.get(field.choices_from) if field.choices_from else None
+
+
+def placeholder(field: Field) -> str:
+    """What stands greyed in an empty value."""
+    example = field.examples[0] if field.examples else ""
+    if field.kind in COLLECTIONS:
+        plain = "NAME=text" if field.kind is FieldKind.MAP else "one"
+        first = example.partition(", ")[0] if field.kind is FieldKind.LIST else example.partition(" ")[0]
+        return f"+ {first or plain}"
+    return f"e.g. {example}" if example else ""
+
+
+def shown_text(field: Field, text: str) -> str:
+    """The text as it may be seen: a pair whose name or value is that of a secret shows its name only."""
+    name, pair, value = text.partition("=")
+    if field.kind is FieldKind.MAP and pair and field.choices_from != "secrets" and is_confidential(name, value):
+        return f"{name}={MASK * min(len(value), 12)}"
+    return MASK * min(len(text), 12) if field.secret else text
+
+
+def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int, *, here: bool) -> list[Run]:
+    """One line of the form, from its left edge to its right."""
+    if row.kind is RowKind.GAP:
+        return []
+    if row.kind is RowKind.SECTION:
+        return section_runs(model, row, width)
+    if row.kind is RowKind.MORE:
+        return [Run(" " * 3), Run(f"+ {wording.count(row.number, 'more field')}", "dim"), Run("  ⏎", "faint")]
+    field, columns = model.by_path[row.path], Columns(width)
+    value = _value_runs(model, row, field, room_for(model, row, offers, columns))
+    if row.number:
+        return [Run(" " * columns.value), *_cut(value, width - columns.value)]
+    room = room_for(model, row, offers, columns)
+    runs = [*_title_runs(model, row, columns, here=here), *_padded(value, room)]
+    left = width - columns.value - room - 2
+    note = note_run(model, field, offers, left)
+    return [*runs, Run("  "), Run(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
+
+
+def section_runs(model: FormModel, row: Row, width: int) -> list[Run]:
+    """A section's line: open with a rule, folded with what is in it."""
+    if row.path == MENTIONS:
+        words = ", ".join(f"“{word}”" for word in model.wanted.split())
+        return [Run(" ── ", "faint"), Run(f"{MENTIONS}: {words}", "head")]
+    changed = model.changed_in(row.path)
+    said = f"{changed} changed" if changed else ""
+    wrong = sum(field.path in model.problems for field in model.of(row.path))
+    bad = [Run(f" ✗ {wrong} ", "bad")] if wrong else []
+    if row.folded:
+        count = wording.count(len(model.of(row.path)), "field")
+        more = [Run(f", {said}", "accent")] if said else []
+        return [Run(" ▸ ", "accent"), Run(row.path, "head"), Run(f"  {count}", "dim"), *more, *bad]
+    rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9 - sum(len(run.text) for run in bad))
+    end = [Run(f" {said} ", "accent"), *bad, Run("──", "faint")] if said else bad
+    return [Run(" ── ", "faint"), Run(f"{row.path} ", "head"), Run(rule, "faint"), *end]
+
+
+def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Run]:
+    problem, changed = model.problems.get(row.path), model.is_changed(row.path)
+    mark = Run("✗", "bad") if problem else Run("•", "accent") if changed else Run("▸" if here else " ", "accent")
+    ink = "strong" if here or changed else "dim"
+    return [Run(" "), mark, Run(" "), Run(fit(model.by_path[row.path].title, columns.value - 4), ink), Run(" ")]
+
+
+def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Run]:
+    if field.kind in PICKED:
+        words = field.choices if field.kind is FieldKind.CHOICE else ()
+        pieces = picked_pieces(model.texts[row.path], words, not words, room)
+        return [Run(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
+    if row.kind is RowKind.TEXT:
+        return _text_runs(model, row)
+    text = model.text_at(row)
+    if not text:
+        return [Run(placeholder(field), "faint")]
+    return [Run(shown_text(field, text), "strong" if _differs(model, row, text) else "dim")]
+
+
+def _text_runs(model: FormModel, row: Row) -> list[Run]:
+    lines = model.texts[row.path].split("\n")
+    if row.number == TALLEST - 1 and len(lines) > TALLEST:
+        return [Run(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
+    if not model.texts[row.path]:
+        return [Run(placeholder(model.by_path[row.path]), "faint")]
+    return [Run(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
+
+
+def _differs(model: FormValues, row: Row, text: str) -> bool:
+    """Of a list or map only the entries that the default has not."""
+    if row.kind is RowKind.ENTRY:
+        return text not in model.defaults[row.path].split("\n")
+    return model.is_changed(row.path)
+
+
+def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int) -> Run:
+    """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
+
+    What a value must be stands there only if all of it fits.
+    """
+    problem = model.problems.get(field.path)
+    if problem:
+        return Run(sentence(problem).removeprefix(field.title).lstrip(), "bad")
+    words = [field.unit] if field.unit and field.unit.lower() != field.title.lower() else []
+    offer = offer_for(field, offers)
+    text = model.texts[field.path]
+    if offer is not None:
+        about = offer.about.get(text, "")
+        if about:
+            words.append(about)
+        elif not model.is_changed(field.path):
+            words.append(offered(offer))
+    if model.is_changed(field.path):
+        default = _default_words(model, field)
+        words += [default] if not words or len(" · ".join([*words, default])) <= room else []
+    elif field.rule:
+        rule = field.rule.removeprefix("must be ").partition(", because")[0]
+        words += [rule] if len(" · ".join([*words, rule])) <= room else []
+    said = " · ".join(word for word in words if word)
+    return Run(said if room >= min(len(said), LEAST) else "", "dim")
+
+
+def offered(offer: Offer) -> str:
+    """How much there is to choose from, or why there is nothing."""
+    if offer.names:
+        few = ", ".join(offer.names)
+        return f"{NONE_LISTED} {few}" if len(few) < 24 else f"{NONE_LISTED} {len(offer.names)} to choose from"
+    return offer.why.rstrip(".")
+
+
+def _default_words(model: FormModel, field: Field) -> str:
+    default = model.defaults[field.path]
+    if field.secret:
+        return "changed"
+    if field.kind in COLLECTIONS:
+        have, had = set(model.entries(field.path)) - {""}, set(default.split("\n")) - {""}
+        parts = [f"{len(have - had)} added" if have - had else "", f"{len(had - have)} gone" if had - have else ""]
+        return ", ".join(part for part in parts if part)
+    if field.kind is FieldKind.BOOLEAN:
+        default = "yes" if default == "true" else "no"
+    return f"default {sentence(default)}" if default else "default: none"
+
+
+def _padded(runs: Sequence[Run], width: int) -> list[Run]:
+    cut = _cut(runs, width)
+    return [*cut, Run(" " * (width - sum(cell_len(run.text) for run in cut)))]
+
+
+def _cut(runs: Sequence[Run], width: int) -> list[Run]:
+    kept: list[Run] = []
+    left = width
+    for run in runs:
+        text = wording.one_line(run.text)
+        if cell_len(text) > left:
+            text = fit(text, left)
+        if text:
+            kept.append(Run(text, run.ink))
+        left -= cell_len(text)
+    return kept
+
+
+class FormLines(Steady, Inked):
+    """Draws a model; whoever holds it moves the cursor."""
+
+    DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+
+    virtual_size = reactive(Size(0, 0))
+    """How many lines there are; Textual's own would lay out the whole screen anew at every other number."""
+
+    @dataclass
+    class Clicked(Message):
+        """A line was clicked."""
+
+        row: Row
+
+    @dataclass
+    class Scrolled(Message):
+        """Other lines are in view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: FormModel | None = None
+        self.offers: Mapping[str, Offer] = {}
+        self.here: Row | None = None
+        self._painted: dict[int, Strip] = {}
+        self._looking = False
+        self._mixes: dict[str, Style] = {}
+
+    def measure(self) -> None:
+        """The model has other lines now."""
+        self.virtual_size = Size(self.room, len(self.model.rows) if self.model else 0)
+        self._scroll_update(self.virtual_size)
+        self.repaint_changed()
+
+    def show_row(self, at: int, height: int = 1) -> None:
+        """Scrolls so far that these lines are in view, and the section's title above the first of them."""
+        top = int(self.scroll_y)
+        if at < top or at + height > top + self.size.height:
+            wanted = at - 2 if at < top else at + height - self.size.height + 1
+            self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
+
+    def repaint_changed(self) -> None:
+        """Repaints the lines in view that would now look different, once for all that one key changes."""
+        if not self._looking:
+            self._looking = True
+            self.call_later(self._repaint)
+
+    def _repaint(self) -> None:
+        self._looking = False
+        for y in range(self.size.height):
+            old, new = self._painted.get(y), self._strip(y)
+            left, end = changed_columns(old, new) if old is not None else (0, self.room)
+            if left < end:
+                self.refresh(Region(left, y, end - left, 1))
+
+    def render_line(self, y: int) -> Strip:
+        """One line."""
+        strip = self._painted[y] = self._strip(y)
+        return strip
+
+    @property
+    def room(self) -> int:
+        """How wide lines are."""
+        return self.scrollable_content_region.width
+
+    def _strip(self, y: int) -> Strip:
+        width = self.room
+        at = y + int(self.scroll_y)
+        if self.model is None or at >= len(self.model.rows):
+            return Strip.blank(width, self._ground)
+        row = self.model.rows[at]
+        here = self.here is not None and self.here.path == row.path and self.here.kind is row.kind
+        runs = row_runs(self.model, row, self.offers, width, here=here)
+        return line(runs, width, self._ink_here)
+
+    @property
+    def _ground(self) -> Style:
+        if "" not in self._mixes:
+            self._mixes[""] = self.rich_style  # costs more than the rest of a line
+        return self._mixes[""]
+
+    def _ink_here(self, name: str) -> Style:
+        name = name or "text"
+        if name not in self._mixes:
+            self._mixes[name] = self._ground + self.ink(name)
+        return self._mixes[name]
+
+    def notify_style_update(self) -> None:
+        """Another theme."""
+        super().notify_style_update()
+        self._mixes = {}
+
+    def on_click(self, event: events.Click) -> None:
+        """Says which line is under the mouse."""
+        at = event.y + int(self.scroll_y)
+        if self.model is not None and at < len(self.model.rows):
+            self.post_message(self.Clicked(self.model.rows[at]))
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """What floats over the lines has to follow."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self.post_message(self.Scrolled())
+
+    def on_resize(self) -> None:
+        """Lines are as wide as the form."""
+        self._painted.clear()
+        self.measure()

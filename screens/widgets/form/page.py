@@ -1,0 +1,237 @@
+"""The lines of a form with the one editor that floats over the line with the keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.widget import Widget
+
+from console.launch.recipes import FieldKind
+from screens.widgets.form.choices import ChoiceList
+from screens.widgets.form.editors import Editor, FormKeys, Line, Lines
+from screens.widgets.form.lines import Columns, FormLines, offer_for, placeholder, room_for, row_runs
+from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.launch.choices import Offer
+    from console.launch.recipes import Field
+    from screens.wording import Run
+
+
+class FormPage(Widget):
+    """Draws a model, and puts the right editor on the row with the keys."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    FormPage { height: 1fr; layers: below above top; overflow: hidden;
+        & > FormLines { layer: below; }
+        & > Line, & > Lines { layer: above; position: absolute; display: none; }
+        & > ChoiceList { layer: top; }
+        & > .-changed { text-style: bold; }
+    }
+    """
+
+    def __init__(self, form: FormKeys) -> None:
+        super().__init__()
+        self.model = FormModel()
+        self.offers: Mapping[str, Offer] = {}
+        self.row: Row | None = None
+        """The line with the cursor."""
+        self.lines = FormLines()
+        self.choices = ChoiceList()
+        self._line, self._text = Line(form), Lines(form)
+        self._editor: Editor | None = None
+        self.offer_was_shown = False
+        """Whether the list has dropped down since the cursor came here."""
+
+    def compose(self) -> ComposeResult:
+        """The lines, and over them what floats."""
+        yield self.lines
+        yield from (self._line, self._text, self.choices)
+
+    @property
+    def field(self) -> Field | None:
+        """The field with the cursor."""
+        return self.model.by_path.get(self.row.path) if self.row is not None else None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether what is typed goes into this form."""
+        return self._editor is not None and self._editor.has_focus
+
+    @property
+    def offer(self) -> Offer | None:
+        """What the cluster has to choose from for the field with the cursor."""
+        field = self.field
+        return offer_for(field, self.offers) if field is not None else None
+
+    def open_choices(self, offer: Offer, typed: str, *, narrow: bool) -> None:
+        """Drops the list down under the line with the cursor."""
+        self.offer_was_shown = True
+        self.choices.open(offer, typed, narrow=narrow)
+        self.put_editor()
+
+    def close_choices(self) -> None:
+        """Without the list."""
+        self.choices.close()
+
+    def show(self, model: FormModel) -> None:
+        """Draws another model, with no cursor."""
+        self.model = self.lines.model = model
+        self.row = self.lines.here = None
+        self.choices.close()
+        self._show_editor(None)
+        self.lines.scroll_to(y=0, animate=False, immediate=True, force=True)
+        self.lines.measure()
+
+    def offered(self, offers: Mapping[str, Offer]) -> None:
+        """The cluster has others to choose from now."""
+        self.offers = self.lines.offers = offers
+        self.lines.repaint_changed()
+        if self.choices.is_open and self.offer is not None:
+            self.choices.renew(self.offer)
+            self.put_editor()
+        if self._editor is self._line and self.field is not None and self.field.kind not in PICKED:
+            self._line.complete(self._names())
+
+    def redraw(self, *, moved: bool = False) -> None:
+        """The model has changed; `moved`: it has other lines."""
+        if moved:
+            self.lines.measure()
+        else:
+            self.lines.repaint_changed()
+        self.put_editor()
+
+    def take(self) -> bool:
+        """What stands in the editor into the model; whether it is different."""
+        row, editor = self.row, self._editor
+        if row is None or editor is None or row.path not in self.model.by_path or row not in self.model.rows:
+            return False
+        high = self.model.texts[row.path].count("\n")
+        changed = self.model.put(row, editor.typed)
+        if changed and row.kind is RowKind.TEXT and self.model.texts[row.path].count("\n") != high:
+            self.model.lay_out(row.path)
+            self.redraw(moved=True)
+        return changed
+
+    def go(self, row: Row, *, keys: bool = True) -> None:
+        """Puts the cursor there; `keys`: what is typed goes there too."""
+        self.choices.close()
+        self.offer_was_shown = False
+        self.model.rest()
+        self.row = self.lines.here = row
+        self._show_editor(self._load(row))
+        at = self.model.rows.index(row)
+        self.lines.show_row(at, self._height(row))
+        self.redraw()
+        if keys and self._editor is not None:
+            self._editor.focus(scroll_visible=False)
+        if row.kind is RowKind.FIELD:
+            self._line.choose_all()
+
+    def reload(self) -> None:
+        """The model holds another text for the line with the cursor."""
+        if self.row is not None:
+            self._load(self.row)
+
+    def _load(self, row: Row) -> Editor:
+        field = self.model.by_path.get(row.path)
+        if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
+            self._line.load_handle(self._handle_runs(row))
+            return self._line
+        text = self.model.text_at(row)
+        if field.kind in PICKED:
+            self._line.load_word(text, field.choices if field.kind is FieldKind.CHOICE else ())
+            return self._line
+        if row.kind is RowKind.TEXT:
+            self._text.load(text, placeholder=placeholder(field))
+            return self._text
+        self._line.load(text, names=self._names(), secret=field.secret, placeholder=placeholder(field))
+        return self._line
+
+    def _handle_runs(self, row: Row) -> list[Run]:
+        return row_runs(self.model, row, self.offers, self.lines.room, here=True)
+
+    def _names(self) -> tuple[str, ...]:
+        whole = self.field is not None and self.field.kind is not FieldKind.MAP
+        return self.offer.names if self.offer is not None and whole else ()
+
+    def _show_editor(self, editor: Editor | None) -> None:
+        before, self._editor = self._editor, editor
+        if before is not editor and before is not None:
+            before.display = False
+        if editor is not None:
+            editor.display = True
+
+    def _height(self, row: Row) -> int:
+        if row.kind is not RowKind.TEXT:
+            return 1
+        return min(TALLEST, self.model.texts[row.path].count("\n") + 1)
+
+    # where the editor floats
+
+    def put_editor(self) -> None:
+        """Over its line, wherever that is now."""
+        row, editor = self.row, self._editor
+        if row is None or editor is None:
+            return
+        if row not in self.model.rows:
+            # Another line is about to have the cursor; or its line is out of sight while somebody searches.
+            editor.display = editor.has_focus
+            return
+        editor.display = True
+        width = self.lines.room
+        columns = Columns(width)
+        y = self.model.rows.index(row) - int(self.lines.scroll_y)
+        if row.path not in self.model.by_path:
+            self._line.load_handle(self._handle_runs(row))
+            place = (0, y, width, 1)
+        else:
+            room = room_for(self.model, row, self.offers, columns)
+            place = (columns.value, y, room, self._height(row))
+            editor.set_class(self.model.is_changed(row.path), "-changed")
+        self._put(editor, *place)
+        if self.choices.is_open:
+            self._put_choices(columns, y)
+
+    def _put_choices(self, columns: Columns, y: int) -> None:
+        wide = max(20, self.size.width - columns.value - 2)
+        high = self.choices.lines_in(wide)
+        below = self.size.height - y - 1
+        top = y + 1 if below >= high or below >= y else max(0, y - high)
+        self._put(self.choices, columns.value, top, wide, high)
+
+    @staticmethod
+    def _put(widget: Widget, x: int, y: int, width: int, height: int) -> None:
+        styles = widget.styles
+        if (styles.offset.x.value, styles.offset.y.value) != (x, y):
+            styles.offset = (x, y)
+        if styles.width is None or styles.width.value != width:
+            styles.width = width
+        if styles.height is None or styles.height.value != height:
+            styles.height = height
+
+    @on(FormLines.Scrolled)
+    def follow_lines(self, event: FormLines.Scrolled) -> None:
+        """The editor stays on its line."""
+        event.stop()
+        self.put_editor()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel over what floats moves the lines."""
+        event.stop()
+        self.lines.scroll_relative(y=3, animate=False)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """As above."""
+        event.stop()
+        self.lines.scroll_relative(y=-3, animate=False)
+
+    def on_resize(self) -> None:
+        """Columns are elsewhere now."""
+        self.call_after_refresh(self.put_editor)

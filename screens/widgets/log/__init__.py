@@ -1,0 +1,1 @@
+"""The log view: lines, filter, search."""

@@ -1,0 +1,333 @@
+"""Lines of text: only the visible ones are read and drawn, so they may be many; followed, paused, folded, searched."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from console.logs.text import MemoryText
+from console.metrics.training.formats.megatron import short
+from screens.widgets.line import Inked
+from screens.widgets.log.filter import Sifting, folded, line_ink, marked, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.style import Style
+    from textual import events
+    from textual.timer import Timer
+
+    from console.logs.text import Row, Text
+    from screens.wording import Run
+
+LIMIT = 50_000
+"""Lines that are kept of a log that is in memory only; the oldest go first."""
+FLUSH = 1 / 30
+"""Seconds between two drawings while lines stream in."""
+SAME_TIME = 200
+"""Lines of one moment among which one is looked for again."""
+LABEL = 34  # columns of the longest label that is shown
+
+
+class LogLines(Sifting, ScrollView, Inked, can_focus=True):
+    """The lines of a text, its own or one given by `show_text`; a row of the scroll bar is a line, folded or not."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "toggle_follow", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
+        Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="log.page-up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="log.page-down"),
+        Binding("home,g", "top", "First line", show=False, id="log.top"),
+        Binding("end,G", "bottom", "Last line", show=False, id="log.bottom"),
+        Binding("left", "shift(-16)", "Left", show=False, id="log.left"),
+        Binding("right", "shift(16)", "Right", show=False, id="log.right"),
+        Binding("W", "toggle_wrap", "Wrap", id="log.wrap", tooltip="Fold long lines"),
+        Binding("C", "toggle_short", "Short steps", key_display="C", id="log.short",
+                tooltip="Lines of Megatron as it 20/97  loss 10.580  gn 0.31  2.82 s  883 TF; saved as printed"),
+        Binding("T", "toggle_times", "Times", id="log.times", tooltip="Show when each line was printed"),
+        Binding("n", "match(1)", "Next match", id="log.next"),
+        Binding("N", "match(-1)", "Previous match", show=False, id="log.previous"),
+    ]  # fmt: skip
+
+    follow: reactive[bool] = reactive(True)
+    wrap: reactive[bool] = reactive(False)
+    times: reactive[bool] = reactive(False)
+    short: reactive[bool] = reactive(False)
+    """Whether iteration lines are drawn in few words; the text itself, and what is saved of it, stays as it is."""
+    shown: reactive[int] = reactive(0)
+    """Lines that are shown."""
+    total: reactive[int] = reactive(0)
+    """All lines there are."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.text: Text = MemoryText(LIMIT)
+        self._fresh: list[tuple[float, str]] = []
+        self._flush_due: Timer | None = None
+        self._jumping = False
+        self._widest = 0
+        self._page: tuple[int, list[Row]] = (0, [])
+        self._folds: list[tuple[int, str, bool]] = []
+        """While folded: for each visible row its line, its piece of that, and whether it is the first."""
+
+    # what comes in
+
+    def show_text(self, text: Text) -> None:
+        """Another text, from its end on."""
+        self.text = text
+        self._fresh, self._widest, self.match = [], 0, -1
+        self.follow = True
+        self.sift_anew()
+        self.renew()
+
+    def take_over(self, text: Text) -> None:
+        """The same text from another source: the line at the top stays there, or the one printed next after it."""
+        follow, top = self.follow, round(self.scroll_y)
+        first = next(iter(self.text.page(top, top + 1)), None)
+        self.show_text(text)
+        if follow or first is None:
+            return
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if text.page(middle, middle + 1)[0].time < first.time else (low, middle)
+        alike = (low + at for at, row in enumerate(text.page(low, low + SAME_TIME)) if row.text == first.text)
+        self.follow = False
+        self._jump(next(alike, low))
+
+    def append(self, lines: Iterable[tuple[float, str]]) -> None:
+        """Adds lines (moment, text) to its own text; they are drawn together a moment later."""
+        self._fresh.extend(lines)
+        if self._flush_due is None and self.is_attached:
+            self._flush_due = self.set_timer(FLUSH, self.flush)
+
+    def on_mount(self) -> None:
+        """Lines that came before."""
+        self.flush()
+
+    def clear(self) -> None:
+        """Begins another text of its own."""
+        self.show_text(MemoryText(LIMIT))
+
+    def flush(self) -> None:
+        """Takes in what was appended."""
+        self._flush_due = None
+        fresh, self._fresh = self._fresh, []
+        if fresh and isinstance(self.text, MemoryText):
+            gone = self.text.append(fresh)
+            if gone and not self.follow:
+                self._jump(self.scroll_y - gone)
+        self.renew()
+
+    def renew(self) -> None:
+        """The text may have more lines, or others; goes to the end if following."""
+        self.sift_more()
+        self.remeasure()
+
+    def remeasure(self) -> None:
+        """As many lines as there are by now."""
+        self.shown, self.total = len(self.text), self.text.total()
+        self._page = (0, [])
+        self._measure()
+
+    def _measure(self) -> None:
+        height = self.shown
+        if self.wrap:
+            height = self._last_top() + max(1, self._rows_high())
+        width = self.size.width if self.wrap else self._widest + self._margin()
+        self.virtual_size = Size(width, height)
+        if self.follow:
+            self._jump(self.max_scroll_y)
+        self._fold()
+        self.refresh()
+
+    # what is drawn
+
+    def _rows_high(self) -> int:
+        return self.scrollable_content_region.height
+
+    def _margin(self) -> int:
+        return (9 if self.times else 0) + self._label_width
+
+    def _room(self) -> int:
+        return max(1, self.scrollable_content_region.width - self._margin())
+
+    def _lines(self, start: int, stop: int) -> Sequence[Row]:
+        """These lines, from the page that was read last if they are all in it."""
+        first, rows = self._page
+        stop = min(stop, self.shown)
+        if not (first <= start and stop <= first + len(rows)):
+            first = max(0, start)
+            rows = [self._drawn(row) for row in self.text.page(first, stop)]
+            self._page = first, rows
+            self._label_width = max((min(LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
+            widest = max((cell_len(row.text) for row in rows), default=0)
+            if widest > self._widest and not self.wrap:
+                self._widest = widest
+                self.virtual_size = Size(widest + self._margin(), self.virtual_size.height)
+        return rows[start - first : stop - first]
+
+    def _drawn(self, row: Row) -> Row:
+        text = printable(row.text)
+        brief = short(text) if self.short and "iteration" in text else ""
+        return row._replace(text=brief or text, whole=text)
+
+    def _last_top(self) -> int:
+        """The line at the top when the last one is at the bottom."""
+        high, width = self._rows_high(), self._room()
+        top, rows = self.shown, 0
+        for row in reversed(self._lines(max(0, self.shown - high), self.shown)):
+            rows += len(folded(row.text, width))
+            if rows > high and top < self.shown:
+                break
+            top -= 1
+        return max(0, top)
+
+    def _fold(self) -> None:
+        self._folds = []
+        if not self.wrap:
+            return
+        top, width = round(self.scroll_y), self._room()
+        for number, row in enumerate(self._lines(top, top + self._rows_high()), top):
+            pieces = folded(row.text, width)
+            self._folds += [(number, piece, at == 0) for at, piece in enumerate(pieces[: self._rows_high()])]
+
+    def render_line(self, y: int) -> Strip:
+        """One visible line, or a piece of one."""
+        width, ground = self.scrollable_content_region.width, self.rich_style
+        top = round(self.scroll_y)
+        if self.wrap:
+            number, piece, first = self._folds[y] if y < len(self._folds) else (self.shown, "", True)
+        else:
+            number, piece, first = top + y, "", True
+        if number >= self.shown:
+            return Strip.blank(width, ground)
+        found = self._lines(top, top + max(1, self._rows_high()))[number - top : number - top + 1]
+        if not found:
+            return Strip.blank(width, ground)
+        row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
+        runs = self.paint(piece if self.wrap else row.text, row.whole)
+        left = 0 if self.wrap else round(self.scroll_x)
+        body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
+        body = body.crop(left, left + width - self._margin())
+        return Strip.join([self._head(row, ground, first=first), body]).adjust_cell_length(width, ground)
+
+    def _head(self, row: Row, ground: Style, *, first: bool) -> Strip:
+        """Time and label, at the first piece of a line."""
+        head = []
+        if self.times:
+            stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
+            head.append(Segment(stamp, ground + self.ink("dim")))
+        if self._label_width:
+            label = row.label[:LABEL] if first else ""
+            ink = "waits" if row.dissent else "accent"
+            head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.ink(ink)))
+        return Strip(head)
+
+    def paint(self, text: str, whole: str) -> list[Run]:
+        """A piece of a line in its inks; the words of the whole line decide."""
+        return marked(text, line_ink(whole), self.marks)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another width folds differently."""
+        self._page = (0, [])
+        self._measure()
+
+    # following
+
+    def _jump(self, row: float) -> None:
+        """Scrolls without taking it for the person's wish."""
+        self._jumping = True
+        self.scroll_to(y=max(0, row), animate=False, immediate=True, force=True)
+        self._jumping = False
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Whoever scrolls up wants to read; whoever comes back to the end wants to follow."""
+        super().watch_scroll_y(old_value, new_value)
+        self._fold()
+        if self._jumping:
+            return
+        if new_value < old_value and new_value < self.max_scroll_y:
+            self.follow = False
+        elif new_value > old_value and new_value >= self.max_scroll_y:
+            self.follow = True
+
+    def watch_follow(self, follow: bool) -> None:
+        """Following means to be at the end."""
+        if follow:
+            self._jump(self.max_scroll_y)
+
+    def go_to(self, line: int) -> None:
+        """Shows that line in the middle, and stays there."""
+        self.follow = False
+        middle = 0 if self.wrap else self._rows_high() // 2
+        self._jump(line - middle)
+        self.refresh()
+
+    def action_toggle_follow(self) -> None:
+        """Stops here, or goes to the end and stays there."""
+        self.follow = not self.follow
+
+    def action_move(self, lines: int) -> None:
+        """Some lines up or down."""
+        self.scroll_to(y=self.scroll_y + lines, animate=False, immediate=True, force=True)
+
+    def action_page(self, pages: int) -> None:
+        """A page up or down, with one line kept."""
+        rows = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
+        self.action_move(pages * max(1, rows - 1))
+
+    def action_top(self) -> None:
+        """The first line."""
+        self.follow = False
+        self._jump(0)
+
+    def action_bottom(self) -> None:
+        """The last line, and what comes."""
+        self.follow = True
+
+    def action_shift(self, columns: int) -> None:
+        """Some columns left or right."""
+        self.scroll_to(x=self.scroll_x + columns, animate=False, immediate=True, force=True)
+
+    def action_toggle_wrap(self) -> None:
+        """Folds long lines, or lets them run off to the right."""
+        self.wrap = not self.wrap
+
+    def action_toggle_short(self) -> None:
+        """Iteration lines in few words, or as they were printed."""
+        self.short = not self.short
+
+    def action_toggle_times(self) -> None:
+        """Shows or hides when each line was printed."""
+        self.times = not self.times
+
+    def watch_wrap(self) -> None:
+        """The lines are folded anew, and the first visible one stays first."""
+        top = self.scroll_y
+        self._measure()
+        if not self.follow:
+            self._jump(top)
+            self._fold()
+
+    watch_times = watch_wrap
+
+    def watch_short(self) -> None:
+        """The lines that are shown have other widths."""
+        self._page, self._widest = (0, []), 0
+        self.watch_wrap()
+
+    @work(group="sift", exclusive=True)
+    async def sift_on(self) -> None:
+        """Look through all of it."""
+        await self.sift_all()

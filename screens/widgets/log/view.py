@@ -1,0 +1,329 @@
+"""A log with its status line, its search box and its filters.
+
+The line below a log while it tells an alarm: what the log does stays in front of it (pure).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.getters import query_one
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
+from console.logs.text import Keep
+from screens import wording
+from screens.widgets.log.filter import byte_pattern, printable
+from screens.widgets.log.lines import LogLines
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+    from console.logs.text import Text
+
+
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the line tells for a few seconds: in full, and so short that it fits beside anything."""
+
+    full: str
+    short: str
+
+
+def beside(state: str, count: str, found: str, hits: str, told: Told, room: int) -> list[str]:
+    """The parts of the line that fit into `room` cells: the alarm in full, else shorter, else at the cost of the rest.
+
+    `found` and `hits` are what a search found, with and without what was searched for; empty: there is none.
+    """
+    ways = (
+        (state, count, found, told.full),
+        (state, count, found, told.short),
+        (state, found, told.short),
+        (state, hits, told.short),
+    )
+    kept = [[each for each in way if each] for way in ways]
+    return next((each for each in kept if cell_len(GAP.join(each)) <= room), kept[-1])
+
+
+SOUGHT = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID: "Xid"}
+"""What a search that is no person's is called."""
+ANSWER = 5.0
+"""Seconds that the answer to a key stands in the line below."""
+WAITING = "◐ waits for the connection"
+"""Why no lines come while the console has no session."""
+LEVELS = ("", "warn", "error")
+NCCL = ("", "without", "only")
+
+
+class SearchBox(Input):
+    """Where the search is typed; Enter gives the keys back before the next key is looked at."""
+
+    async def action_submit(self) -> None:
+        """Keep the search."""
+        assert isinstance(self.parent, LogView)
+        self.parent.keep_search(self.value)
+
+
+class LogView(Vertical):
+    """A log with its status line, its search box and its filters."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    LogView { height: 1fr;
+        LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+        .log-empty { display: none; height: auto; padding: 1; }
+        .log-drawn { display: none; height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
+        .log-foot.-alarm { color: $text-warning; }
+        .log-foot { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
+        Input { display: none; border: none; height: 1; padding: 0; }
+        &.-searching Input { display: block; }
+        &.-searching .log-foot { display: none; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Search", key_display="/", id="log.search", tooltip="Find text or a pattern"),
+        Binding("F", "filter", "Filter", key_display="F", id="log.filter",
+                tooltip="Show only lines with a text or pattern; with ! in front those without"),
+        Binding("L", "level", "Level", key_display="L", id="log.level",
+                tooltip="All lines, warnings and errors, errors alone"),
+        Binding("M", "nccl", "NCCL lines", id="log.nccl", tooltip="With, without, or only lines of NCCL"),
+        Binding("E", "first_error", "First error", key_display="E", id="log.first-error",
+                tooltip="To the first line that tells of an error"),
+        Binding("S", "save", "Save", id="log.save", tooltip="Write the lines that are shown to a file"),
+        Binding("escape", "end_search", "End search", show=False, id="log.end-search"),
+    ]  # fmt: skip
+
+    lines = query_one(LogLines)
+    status: reactive[str] = reactive("", init=False)
+    """What this log is and what it waits for, shown below it."""
+    drawn: reactive[str] = reactive("", init=False)
+    """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
+    over: reactive[str] = reactive("", init=False)
+    """Why no more lines come, with its glyph, said in place of that they are followed; empty: they may come."""
+    _filtering = False
+    _seeks_error = False
+    """Whether it is still looked for the first error."""
+    _answer = ""
+    """What came of the last key, for a few seconds."""
+    _answer_ends: Timer | None = None
+    _alarm: Told | None = None
+    """An alarm in place of it, which leaves in front what the log does."""
+
+    @dataclass
+    class Saved(Message):
+        """The lines that are shown are to be written to a file."""
+
+        text: Text
+
+    @dataclass
+    class NoError(Message):
+        """No line of those that are shown tells of an error."""
+
+    def compose(self) -> ComposeResult:
+        """Why there are no lines, lines, then either the status or the search box."""
+        yield Static(classes="log-empty", markup=False)
+        yield LogLines()
+        yield Static(classes="log-drawn", markup=False)
+        yield Static(classes="log-foot", markup=False)
+        yield SearchBox(compact=True, select_on_focus=False)
+
+    def on_mount(self) -> None:
+        """The status speaks of the lines, so it follows them."""
+        self.watch(self.lines, "looking", self._end_seeking, init=False)
+        for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
+            self.watch(self.lines, name, self._tell, init=False)
+        self._tell()
+
+    def on_resize(self) -> None:
+        """How much of an alarm fits depends on the width, which is none before the log is in front."""
+        if self._alarm is not None:
+            self._tell()
+
+    def watch_status(self) -> None:
+        """Another status is drawn at once."""
+        self._tell()
+
+    def watch_over(self) -> None:
+        """Lines come again, or no more."""
+        self._tell()
+
+    def watch_drawn(self) -> None:
+        """Another picture of it."""
+        bar = self.query_one(".log-drawn", Static)
+        bar.display = bool(self.drawn)
+        bar.update(printable(self.drawn))
+
+    def _tell(self) -> None:
+        lines = self.lines
+        none = self._why_none()
+        empty = self.query_one(".log-empty", Static)
+        empty.display = bool(none)
+        empty.update(f"○ {none}")
+        following = "● following" if lines.follow else "‖ paused: space follows"
+        state, count, found, hits = self.over or following, wording.count(lines.shown, "line"), "", ""
+        if lines.keep is not None:
+            count += f" {lines.keep.words}"
+        if lines.wanted:
+            at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
+            what = SOUGHT.get(lines.wanted, f"/{lines.wanted}")
+            hits = f"{at}{wording.count(lines.matches, 'match', 'matches')}"
+            found = f"{what}: {hits}"
+        foot = self.query_one(".log-foot", Static)
+        if self._alarm is not None:
+            words = beside(state, count, found, hits, self._alarm, foot.size.width)
+        else:
+            words = [each for each in (state, self._answer, count, found) if each]
+        if lines.looking:
+            words.append("looking …")
+        if lines.wrap:
+            words.append("wrapped")
+        words += [said for said in (lines.text.note, self.status) if said]
+        foot.set_class(self._alarm is not None, "-alarm")
+        foot.update(GAP.join(words))
+
+    def _why_none(self) -> str:
+        """Why a filter leaves nothing to see, and how to see something again; empty: there are lines, or no filter."""
+        lines, total = self.lines, self.lines.total
+        if lines.keep is None or lines.shown or not total:
+            return ""
+        if lines.looking:
+            return f"Looks through {wording.count(total, 'line')} for those of the filter ({lines.keep.words}) …"
+        way = "esc ends the search, esc once more the filter." if lines.wanted else "esc ends the filter."
+        return f"The filter ({lines.keep.words}) leaves none of {wording.count(total, 'line')}: {way}"
+
+    @property
+    def tells(self) -> bool:
+        """Whether the line below can be seen."""
+        there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
+        return self.is_mounted and there and not self.has_class("-searching")
+
+    def tell_alarm(self, alarm: Told, seconds: float) -> None:
+        """Tells it in the line below, where it covers no line of the log."""
+        self._tell_for(seconds, alarm=alarm)
+
+    def tell_answer(self, said: str, seconds: float = ANSWER) -> None:
+        """Answers a key in the line below: a corner note would cover the lines it speaks of."""
+        self._tell_for(seconds, said)
+
+    def _tell_for(self, seconds: float, said: str = "", alarm: Told | None = None) -> None:
+        self._answer, self._alarm = said, alarm
+        self._tell()
+        if self._answer_ends is not None:
+            self._answer_ends.stop()
+        self._answer_ends = self.set_timer(seconds, self._end_answer)
+
+    def _end_answer(self) -> None:
+        self._answer, self._alarm = "", None
+        self._tell()
+
+    # the box
+
+    def action_search(self) -> None:
+        """Opens the box for a search."""
+        self._open_box("find: text or regular expression", "")
+
+    def action_filter(self) -> None:
+        """Opens the box for a filter."""
+        keep = self.lines.keep
+        now = keep.pattern.pattern.decode() if keep is not None and keep.pattern is not None else ""
+        self._open_box("show only lines with this; ! in front: without it", now, filtering=True)
+
+    def _open_box(self, hint: str, value: str, *, filtering: bool = False) -> None:
+        self._filtering = filtering
+        box = self.query_one(Input)
+        box.placeholder = hint
+        with box.prevent(Input.Changed):
+            box.value = value
+        box.cursor_position = len(value)
+        self.add_class("-searching")
+        self.screen.set_focus(box)  # at once: the next key is already for the box
+
+    def action_end_search(self) -> None:
+        """Closes the box; then forgets the search; then the filters."""
+        if self.has_class("-searching"):
+            if not self._filtering:
+                self.lines.wanted = ""
+        elif self.lines.wanted:
+            self.lines.wanted = ""
+        else:
+            self.lines.keep = None
+        self._close()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Escape is only taken while there is a search or a filter to end."""
+        lines = self.lines
+        return action != "end_search" or self.has_class("-searching") or bool(lines.wanted) or lines.keep is not None
+
+    @on(Input.Changed)
+    def find_as_typed(self, event: Input.Changed) -> None:
+        """Matches appear while typing."""
+        event.stop()
+        if not self._filtering and self.has_class("-searching"):
+            self.lines.wanted = event.value
+
+    def keep_search(self, wanted: str) -> None:
+        """Keep the matches, or the filter, and give the keys back to the lines."""
+        if self._filtering:
+            without = wanted.startswith("!")
+            self._keep(replace(self._kept, pattern=byte_pattern(wanted[without:]), without=without))
+        else:
+            self.lines.wanted = wanted
+        self._close()
+
+    def _close(self) -> None:
+        self.remove_class("-searching")
+        self.screen.set_focus(self.lines)
+
+    # filters
+
+    @property
+    def _kept(self) -> Keep:
+        return self.lines.keep or Keep()
+
+    def _keep(self, keep: Keep) -> None:
+        self.lines.keep = None if keep == Keep() else keep
+
+    def action_level(self) -> None:
+        """All lines, warnings and worse, errors only, and round again."""
+        level = LEVELS[(LEVELS.index(self._kept.level) + 1) % len(LEVELS)]
+        self._keep(replace(self._kept, level=level))
+
+    def action_nccl(self) -> None:
+        """With, without, or only what libnccl says."""
+        nccl = NCCL[(NCCL.index(self._kept.nccl) + 1) % len(NCCL)]
+        self._keep(replace(self._kept, nccl=nccl))
+
+    def action_first_error(self) -> None:
+        """To the first line that tells of an error; n goes on to the next."""
+        self.lines.find_first(FIRST_ERROR)
+        self._seeks_error = True
+        self._end_seeking()
+
+    def _end_seeking(self) -> None:
+        """All lines have been looked at, and none tells of an error."""
+        if self._seeks_error and not self.lines.looking:
+            self._seeks_error = False
+            if not self.lines.matches and self.lines.wanted == FIRST_ERROR:
+                self.lines.wanted = ""
+                self.tell_answer("No line tells of an error.")
+                self.post_message(self.NoError())
+
+    def action_save(self) -> None:
+        """Says that these lines are to be saved; the page asks where. Without lines there is nothing to save."""
+        if not len(self.lines.text):
+            why = self._why_none() or "No line has been printed yet."
+            self.notify(why, title="There is nothing to save", severity="warning", markup=False)
+            return
+        self.post_message(self.Saved(self.lines.text))

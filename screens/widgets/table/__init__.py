@@ -1,0 +1,1 @@
+"""The table, its columns and rows, and the tables of single kinds."""

@@ -1,0 +1,257 @@
+"""Columns: how a table's rows become cells, and how wide the cells are.
+
+How the rows of a table are drawn: widths are shared out, inks mixed, and lines kept as they were drawn last.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.strip import Strip
+
+from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, runs_of
+from screens.wording import Cell, Run, age
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from rich.style import Style
+
+    from screens.widgets.line import Inked
+    from screens.widgets.table.empty_state import Notice
+    from screens.widgets.table.table import RowKey
+
+
+SENTENCE = 40
+"""Columns that a sentence at the end of a line is worth."""
+RowT = TypeVar("RowT")
+GAP = 2
+EXTRA = 5
+"""Columns with this `drop` or more are shown only where all others have their full width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[RowT]):
+    """One column: its title, what a row shows in it, how wide it may be."""
+
+    title: str
+    cell: Callable[[RowT], Cell]
+    width: int = 0
+    """Columns of the screen; 0: as wide as its widest cell, between `least` and `most`."""
+    least: int = 4
+    most: int = 200
+    fill: bool = False
+    """Takes what is left of the line."""
+    right: bool = False
+    """Aligned to the right, as numbers are."""
+    sort: Callable[[RowT], Any] | None = None
+    """What `o` sorts by; without it the column is never sorted."""
+    down: bool = False
+    """Largest first when first sorted."""
+    tail: bool = False
+    """Of a text too long its end is kept: that is where node names differ."""
+    ink: str = ""
+    drop: int = 0
+    """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
+    it must, from EXTRA on before another column's text is cut."""
+    drawn: Callable[[RowT, int], Cell] | None = None
+    """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
+    key: str = ""
+    """Name to sort by in code; empty: the title."""
+    ages: bool = False
+    """What it shows changes with time alone."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in code."""
+        return self.key or self.title
+
+    @property
+    def floor(self) -> int:
+        """The narrowest it can be: its title has room, and the arrow if it can be sorted."""
+        return max(self.width or self.least, len(self.title) + (self.sort is not None))
+
+    def measure(self, row: RowT) -> int:
+        """Screen columns the cell of that row wants."""
+        return self.most if self.drawn else cell_width(self.cell(row))
+
+    def at(self, row: RowT, width: int) -> Cell:
+        """The cell of that row in a column of that width."""
+        return self.drawn(row, width) if self.drawn else self.cell(row)
+
+
+def since(title: str, moment: Callable[[RowT], float], *, width: int = 6, drop: int = 0) -> Column[RowT]:
+    """A column that counts up from a moment of each row; a moment of 0.0 is shown as nothing."""
+
+    def cell(row: RowT) -> Cell:
+        start = moment(row)
+        return Run(age(time.time() - start), "dim") if start else ""
+
+    return Column(title, cell, width=width, right=True, sort=moment, down=True, drop=drop, ages=True)
+
+
+def cell_width(cell: Cell) -> int:
+    """Screen columns of a cell's text."""
+    if isinstance(cell, str):
+        return len(cell) if cell.isascii() else cell_len(cell)
+    if isinstance(cell, Run):
+        return cell_width(cell.text)
+    return sum(cell_width(run.text) for run in cell)
+
+
+def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> list[tuple[Column[RowT], int]]:
+    """The columns that fit in `room` and their widths; `wants` is the widest cell of each."""
+    kept = list(zip(columns, wants, strict=True))
+    while kept:
+        last = max(kept, key=lambda pair: pair[0].drop)
+        enough = _wanted if last[0].drop >= EXTRA else _least
+        if not last[0].drop or sum(enough(*pair) + GAP for pair in kept) - GAP <= room:
+            break
+        kept.remove(last)
+    widths = {id(column): column.floor for column, _ in kept}
+    spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
+    for column, want in sorted(kept, key=_turn):
+        if not column.width:
+            more = max(0, min(spare, min(column.most, want) - column.floor))
+            widths[id(column)] += more
+            spare -= more
+    filling = [column for column, _ in kept if column.fill]
+    for column in filling:
+        widths[id(column)] += max(0, spare // len(filling))
+    return [(column, widths[id(column)]) for column, _ in kept]
+
+
+def _turn(pair: tuple[Column[RowT], int]) -> int:
+    """Text that is cut anywhere else takes its width first, then what fills the line, and bars take what is left."""
+    column, _ = pair
+    return 2 if column.drawn else 1 if column.fill else 0
+
+
+def _least(column: Column[RowT], want: int) -> int:
+    return column.floor
+
+
+def _wanted(column: Column[RowT], want: int) -> int:
+    if column.drawn:
+        return column.floor
+    return max(column.floor, min(SENTENCE if column.fill else column.most, want))
+
+
+MARGIN = 2
+"""Columns left of the first cell, for the cursor's and the marks' glyphs."""
+DRAWN = 400
+"""Lines kept as they were drawn last: what one pages back to is not formatted again."""
+
+
+class RowPainter(Generic[RowT]):
+    """Draws rows under columns, as wide as a widget and in its inks."""
+
+    def __init__(self, widget: Inked) -> None:
+        self._widget = widget
+        self.columns: tuple[Column[Any], ...] = ()
+        self.stale = False
+        """Whether what is drawn may be out of date: it is drawn dim."""
+        self._aging: tuple[Column[Any], ...] = ()
+        self._wants: list[int] = []
+        self._layout: list[tuple[Column[Any], int]] = []
+        self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
+        self._mixes: dict[tuple[str, str], Style] = {}
+
+    # widths
+
+    def set_columns(self, columns: Sequence[Column[Any]]) -> None:
+        """Draw these columns from now on."""
+        self.columns = tuple(columns)
+        self._aging = tuple(column for column in columns if column.ages)
+        self._wants = [column.floor for column in columns]
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Widths are shared out anew when the next line is drawn."""
+        self._layout = []
+        self._drawn.clear()
+
+    def columns_now(self) -> list[tuple[Column[Any], int]]:
+        """Columns that have room, and their widths."""
+        if not self._layout:
+            self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1)
+        return self._layout
+
+    def measure(self, new: Collection[RowT]) -> bool:
+        """Columns only ever grow, so nothing jumps while values change."""
+        grew = False
+        for number, column in enumerate(self.columns):
+            if column.width or not new or self._wants[number] >= column.most:
+                continue
+            want = max(column.measure(row) for row in new)
+            if want > self._wants[number]:
+                self._wants[number] = want
+                grew = True
+        return grew
+
+    # lines
+
+    def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool) -> Strip:
+        """A row, under the cursor or not, marked or not."""
+        ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
+        layout = self.columns_now()
+        look = (here, marked, ground, self.stale, *(column.cell(row) for column in self._aging))
+        drawn = self._drawn.get(key)
+        if drawn is not None and drawn[0] is row and drawn[1] == look:
+            return drawn[2]
+        ink_of = self._inks_on(ground)
+        glyph = Run("▸" if here else " ", "accent"), Run("▌" if marked else " ", "found")
+        segments = fit_runs(glyph, MARGIN, ink_of)
+        room = self._widget.size.width - MARGIN
+        for column, width in layout:
+            runs = runs_of(column.at(row, width), column.ink)
+            runs = keep_tail(runs, width) if column.tail else runs
+            room -= width
+            after = max(0, room) if column is layout[-1][0] else GAP
+            segments += fit_runs(runs, width, ink_of, right=column.right, after=after)
+            room -= GAP
+        strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, ink_of(""))
+        if len(self._drawn) >= DRAWN:
+            self._drawn.clear()
+        self._drawn[key] = row, look, strip
+        return strip
+
+    def titles(self, sorted_by: str, *, descending: bool) -> Strip:
+        """The titles of the columns, with the one that orders the rows."""
+        ink_of = self._inks_on("head")
+        segments = [Segment(" " * MARGIN, ink_of("head"))]
+        for number, (column, width) in enumerate(self.columns_now()):
+            mine = column.name == sorted_by and column.sort is not None
+            arrow = ("▼" if descending else "▲") if mine else ""
+            title = column.title[: max(0, width - len(arrow))] + arrow
+            if number:
+                segments.append(Segment(" " * GAP, ink_of("head")))
+            segments += fit_runs([Run(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
+        return Strip(segments).adjust_cell_length(self._widget.size.width, ink_of("head"))
+
+    def notice(self, notice: Notice | None, y: int) -> Strip:
+        """One line of what stands in place of the rows."""
+        runs = notice.line(y, max(1, self._widget.size.width - 2 * MARGIN)) if notice else []
+        return line([Run(" " * MARGIN), *runs], self._widget.size.width, self._inks_on(""))
+
+    def forget(self) -> None:
+        """The inks are others from here on."""
+        self._mixes = {}
+        self._drawn = {}
+
+    def _inks_on(self, ground: str) -> InkOf:
+        widget, mixes, stale = self._widget, self._mixes, self.stale
+
+        def ink_of(name: str) -> Style:
+            ink = "dim" if stale and name not in {"head", "sorted", "faint", "accent"} else name or "text"
+            style = mixes.get((ink, ground))
+            if style is None:
+                back = widget.ground(ground) if ground else widget.rich_style.background_style
+                style = mixes[ink, ground] = back + widget.ink(ink)
+            return style
+
+        return ink_of

@@ -1,0 +1,47 @@
+"""What controllers reported, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from console.kube.objects.event import Event
+from screens import wording
+from screens.widgets.table.column import Column, since
+from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.kube.snapshot import Link
+
+
+def _type(event: Event) -> Run:
+    return Run("⚠", "waits") if event.type == "Warning" else Run("·", "dim")
+
+
+class EventTable(ResourceTable[Event]):
+    """Events of one job, or of anything."""
+
+    NOUN = "event"
+    EMPTY = Notice("No events.", "The API server forgets them after an hour.")
+    COLUMNS: ClassVar = (
+        since("AGO", lambda event: event.last),
+        Column("", _type, width=1),
+        Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
+        Column("OBJECT", lambda event: Run(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2),
+        Column("×", lambda event: Run(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3),
+        Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
+    )
+
+    def show_rows(self, rows: Mapping[Any, Event], link: Link | None = None) -> None:
+        """Show these; a cursor on the newest event stays on the newest."""
+        newest = self.shown[:1] == [self.cursor]
+        super().show_rows(rows, link)
+        if newest and self.shown[:1] != [self.cursor]:
+            self.action_edge(0)
+
+    def row_text(self, row: Event) -> str:
+        """Reason, object and message."""
+        return f"{row.reason} {row.kind} {row.object_name} {row.message}"

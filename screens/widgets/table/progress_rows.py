@@ -1,0 +1,75 @@
+"""Rows about what is under way: a glyph, what it is, how far, and since when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.line import Inked, fit_runs
+from screens.wording import BAD, DONE, WAITS, Run, age, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.google.clusters import GkeOperation
+    from console.google.node_pools import ProvisioningRequest
+
+BAR = 16
+"""Columns of a bar."""
+MOST = 6
+"""Rows that are shown."""
+_REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
+
+
+def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Run, ...]:
+    """An operation under way, or one that failed."""
+    began = Run(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
+    if operation.error:
+        return (BAD, Run(f" {words} {sentence(operation.error)}", "bad"), began)
+    return (DONE if operation.over else WAITS, Run(f" {words}  ", "text"), *bar(operation), began)
+
+
+def bar(operation: GkeOperation) -> list[Run]:
+    """How many of its nodes are done."""
+    done, total = operation.done or 0, operation.total or 0
+    if not total:
+        return []
+    full = BAR * done // total
+    return [Run("█" * full, "accent"), Run("░" * (BAR - full), "faint"), Run(f" {done}/{total}", "text")]
+
+
+def request_row(request: ProvisioningRequest, now: float) -> tuple[Run, ...]:
+    """A wish for machines of DWS."""
+    glyph = _REQUEST.get(request.state, WAITS)
+    pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
+    why = f"  {sentence(request.why)}" if request.why else ""
+    since = f"  asked {age(now - request.created)} ago" if request.created else ""
+    return (glyph, Run(f" DWS: {request.namespace}/{request.name} for {pods}: ", "text"), Run(request.state, "strong"),
+            Run(why, "dim"), Run(since, "dim"))  # fmt: skip
+
+
+class ProgressRows(Inked):
+    """As many lines as there are rows, the last one counting those that have no room."""
+
+    DEFAULT_CSS = """
+    ProgressRows { height: auto; max-height: 7; padding: 0 0; }
+    """
+    rows: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
+
+    def show(self, rows: Sequence[tuple[Run, ...]]) -> None:
+        """Show these."""
+        shown = tuple(rows[:MOST])
+        if len(rows) > MOST:
+            shown = (*shown, (Run(f"and {len(rows) - MOST} more", "dim"),))
+        moved = len(shown) != len(self.rows)
+        self.rows = shown
+        if moved:
+            self.styles.height = len(shown)
+
+    def render_line(self, y: int) -> Strip:
+        """One row."""
+        back = self.rich_style.background_style
+        runs = self.rows[y] if y < len(self.rows) else ()
+        return Strip(fit_runs([Run("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -1,0 +1,458 @@
+"""The one table of the console: rows are data, only the lines in view are formatted, and the cursor stays on its row.
+
+    class PodTable(ResourceTable[Pod]):
+        COLUMNS = (
+            Column("NAME", lambda pod: pod.name, sort=lambda pod: pod.name),
+            since("AGE", lambda pod: pod.created),
+        )
+        def row_text(self, pod): return f"{pod.namespace} {pod.name}"
+
+    table.show_rows(fleet.pods, fleet.links.get("pods"))
+
+Redrawing compares each visible line with what is painted, so a picture in which nothing visible changed costs no paint.
+
+Listing: which rows a table shows and in which order; sorting and filtering without drawing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import compress
+from operator import is_not
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from console.kube.snapshot import Link, LinkState
+from screens.widgets.line import Inked, changed_columns, runs_of
+from screens.widgets.table.column import GAP, MARGIN, Column, RowPainter, RowT
+from screens.widgets.table.empty_state import Notice, notice_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from textual import events
+
+
+RowKey = tuple[str, ...]
+"""What a row stays itself by, whatever is shown: usually namespace and name."""
+
+
+class Listing(Generic[RowT]):
+    """Rows by key, those that match the filter, in order."""
+
+    def __init__(self, text: Callable[[RowT], str]) -> None:
+        self.rows: Mapping[RowKey, RowT] = {}
+        self.keys: list[RowKey] = []
+        """Keys of the shown rows, top to bottom."""
+        self.changes: list[tuple[RowT | None, RowT | None]] = []
+        """Rows before and after the last update, where they are not the same object; None: there was or is none."""
+        self._text = text
+        self._given: list[RowKey] = []
+        self._sort: Callable[[RowT], Any] | None = None
+        self._descending = False
+        self._wanted: list[str] = []
+        self._unwanted: list[str] = []
+        self._index: dict[RowKey, int] | None = None
+
+    def update(self, rows: Mapping[RowKey, RowT]) -> bool:
+        """Take new rows; whether anything moved. Rows that are the same objects cost next to nothing."""
+        before, self.rows = self.rows, rows
+        self.changes = []
+        if rows is before:
+            return False
+        given = list(rows)
+        if given == self._given:
+            pairs = zip(before.values(), rows.values(), strict=True)
+            self.changes = list(compress(pairs, map(is_not, before.values(), rows.values())))
+            if not any(self._moves(old, new) for old, new in self.changes if old is not None and new is not None):
+                return False
+        else:
+            self.changes = [(before.get(key), row) for key, row in rows.items() if before.get(key) is not row]
+            self.changes += [(row, None) for key, row in before.items() if key not in rows]
+        self._given = given
+        return self._arrange()
+
+    def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
+        """Order by that value of a row; None keeps the order in which rows are given."""
+        self._sort, self._descending = sort, descending
+        self._arrange()
+
+    def filter_by(self, text: str) -> None:
+        """Keep rows that contain every word, and none of the words that start with "!"."""
+        words = text.casefold().split()
+        self._wanted = [word for word in words if not word.startswith("!")]
+        self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
+        self._arrange()
+
+    def index(self, key: RowKey) -> int | None:
+        """Where that row is, None if it is not shown."""
+        if self._index is None:
+            self._index = {each: number for number, each in enumerate(self.keys)}
+        return self._index.get(key)
+
+    def matches(self, row: RowT) -> bool:
+        """Whether the filter lets that row through."""
+        if not self._wanted and not self._unwanted:
+            return True
+        text = self._text(row).casefold()
+        return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
+
+    def _moves(self, old: RowT, new: RowT) -> bool:
+        if self._sort is not None and self._sort(old) != self._sort(new):
+            return True
+        return self.matches(old) != self.matches(new)
+
+    def _arrange(self) -> bool:
+        rows = self.rows
+        keys = [key for key in self._given if self.matches(rows[key])] if self._filters else list(self._given)
+        sort = self._sort
+        if sort is not None:
+            keys.sort(key=lambda key: sort(rows[key]), reverse=self._descending)
+        if keys == self.keys:
+            return False
+        self.keys, self._index = keys, None
+        return True
+
+    @property
+    def _filters(self) -> bool:
+        return bool(self._wanted or self._unwanted)
+
+
+_UNWATCHED = Link("", LinkState.LIVE)
+"""Of rows that no watch brings."""
+
+
+class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
+    """Rows of one kind under declared columns."""
+
+    DEFAULT_CSS = """
+    ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", id="table.open", tooltip="Go into the row under the cursor"),
+        Binding("slash", "screen.filter_rows", "Filter", key_display="/", id="table.filter",
+                tooltip="Keep rows that contain the words typed; !word drops those that contain it"),
+        Binding("o", "sort", "Sort", id="table.sort", tooltip="Sort by the next column"),
+        Binding("O", "reverse", "Reverse", show=False, key_display="O", id="table.reverse",
+                tooltip="Turn the order round"),
+        Binding("space", "mark", "Mark", show=False, id="table.mark",
+                tooltip="Mark the row: marked rows take an action together"),
+        Binding("up,k", "step(-1)", "Up", show=False, id="table.up", key_display="↑ k"),
+        Binding("down,j", "step(1)", "Down", show=False, id="table.down", key_display="↓ j"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("home,g", "edge(0)", "First row", show=False, id="table.first", key_display="home g"),
+        Binding("end,G", "edge(1)", "Last row", show=False, id="table.last", key_display="end G"),
+    ]  # fmt: skip
+
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
+    SORTED_BY: ClassVar[str] = ""
+    """Column that orders the rows at first; empty: the order in which they are given."""
+    EMPTY: ClassVar[Notice] = Notice("Nothing here.")
+    """What stands in place of the rows when there are none."""
+    NOUN: ClassVar[str] = "row"
+
+    @dataclass
+    class Opened(Message):
+        """Enter or a double click on a row."""
+
+        table: ResourceTable[Any]
+        key: RowKey
+
+        @property
+        def control(self) -> ResourceTable[Any]:
+            """The table, so that @on can select by id."""
+            return self.table
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor is on another row (or on none)."""
+
+        table: ResourceTable[Any]
+        key: RowKey | None
+
+        @property
+        def control(self) -> ResourceTable[Any]:
+            """The table, so that @on can select by id."""
+            return self.table
+
+    @dataclass
+    class Changed(Message):
+        """What is shown has changed by filter, sort or marks."""
+
+        table: ResourceTable[Any]
+
+        def can_replace(self, message: Message) -> bool:
+            """Only the last one counts."""
+            return isinstance(message, ResourceTable.Changed) and message.table is self.table
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.listing: Listing[RowT] = Listing(self.row_text)
+        self.marks: set[RowKey] = set()
+        self.filter_text = ""
+        self.sorted_by = ""
+        self.descending = False
+        self._cursor: RowKey | None = None
+        self._cursor_index = 0
+        self._cursor_before: RowKey | None = None
+        """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
+        self._link: Link | None = None
+        self._trouble: Notice | None = None
+        self._painter: RowPainter[RowT] = RowPainter(self)
+        self._painted: dict[int, Strip] = {}
+        self.set_columns(self.COLUMNS)
+        if self.SORTED_BY:
+            self.sort_by(self.SORTED_BY)
+
+    def row_text(self, row: RowT) -> str:
+        """What the filter looks at: by default every cell."""
+        return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
+
+    def set_columns(self, columns: Sequence[Column[Any]]) -> None:
+        """Show these columns from now on."""
+        self._painter.set_columns(columns)
+        self._painter.measure(self.listing.rows.values())
+        self.refresh()
+
+    # rows
+
+    def show_rows(self, rows: Mapping[Any, RowT], link: Link | None = _UNWATCHED) -> None:
+        """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows.
+
+        Without a `link` they are all there is; None means that their watch has not begun.
+        """
+        stale_before = self._painter.stale
+        self._link = link
+        self._painter.stale = link is not None and link.state in {LinkState.STALE, LinkState.FORBIDDEN}
+        moved = self.listing.update(rows)
+        grew = self._painter.measure([row for _, row in self.listing.changes if row is not None])
+        if self.marks:
+            self.marks &= rows.keys()
+        if moved:
+            self._settle()
+        if grew or stale_before != self._painter.stale:
+            self._painter.lay_out()
+            self.refresh()
+        elif self.listing.changes or not rows:
+            self.repaint_changed()
+
+    def show_trouble(self, trouble: Notice | None) -> None:
+        """A sentence in the rows' place while there are none, because nothing can be known."""
+        self._trouble = trouble
+        self.refresh()
+
+    def repaint_changed(self) -> None:
+        """Repaint only the visible lines that would now look different; ages, for one, change by themselves."""
+        for y in range(self.size.height):
+            old, new = self._painted.get(y), self._strip(y)
+            if old is new:
+                continue
+            left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
+            if left < end:
+                self.refresh(Region(left, y, end - left, 1))
+
+    @property
+    def shown(self) -> list[RowKey]:
+        """Keys of the rows shown, top to bottom."""
+        return self.listing.keys
+
+    @property
+    def cursor(self) -> RowKey | None:
+        """Key of the row under the cursor."""
+        return self._cursor
+
+    @property
+    def row(self) -> RowT | None:
+        """The row under the cursor."""
+        return self.listing.rows.get(self._cursor) if self._cursor is not None else None
+
+    @property
+    def chosen(self) -> list[RowKey]:
+        """What an action is about: the marked rows in their order, else the row under the cursor."""
+        if self.marks:
+            return [key for key in self.shown if key in self.marks] or sorted(self.marks)
+        return [self._cursor] if self._cursor is not None else []
+
+    def move_to(self, key: RowKey) -> bool:
+        """Put the cursor on that row and bring it into view; False if it is not shown."""
+        index = self.listing.index(key)
+        if index is None:
+            return False
+        self._point(index)
+        return True
+
+    def filter_by(self, text: str) -> None:
+        """Show only rows that match (see Listing.filter_by)."""
+        if text == self.filter_text:
+            return
+        self.filter_text = text
+        self.listing.filter_by(text)
+        self._settle()
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    def sort_by(self, name: str, *, descending: bool | None = None) -> None:
+        """Sort by the column of that name; "" is the order in which rows are given."""
+        column = next((each for each in self._painter.columns if each.name == name), None)
+        self.sorted_by = name if column else ""
+        self.descending = (column.down if column else False) if descending is None else descending
+        self.listing.sort_by(column.sort if column else None, descending=self.descending)
+        self._settle()
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    # keys
+
+    def action_step(self, lines: int) -> None:
+        """Move the cursor by rows."""
+        self._point(self._cursor_index + lines)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a screenful."""
+        self._point(self._cursor_index + pages * max(1, self.size.height - 2))
+
+    def action_edge(self, last: int) -> None:
+        """Move the cursor to the first or the last row."""
+        self._point(len(self.shown) - 1 if last else 0)
+
+    def action_open(self) -> None:
+        """Tell that the row under the cursor was opened."""
+        if self._cursor is not None:
+            self.post_message(self.Opened(self, self._cursor))
+
+    def action_sort(self) -> None:
+        """Sort by the next visible column that can be sorted."""
+        names = [column.name for column, _ in self._painter.columns_now() if column.sort]
+        if names:
+            at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
+            self.sort_by(names[at % len(names)])
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        if self.sorted_by:
+            self.sort_by(self.sorted_by, descending=not self.descending)
+
+    def action_mark(self) -> None:
+        """Mark the row under the cursor, or unmark it, and go to the next."""
+        if self._cursor is None:
+            return
+        self.marks ^= {self._cursor}
+        self.refresh()
+        self._point(self._cursor_index + 1)
+        self.post_message(self.Changed(self))
+
+    def clear_marks(self) -> None:
+        """Unmark all rows."""
+        self.marks.clear()
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    # mouse
+
+    async def _on_click(self, event: events.Click) -> None:
+        event.stop()
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        if offset.y == 0:
+            self._sort_at(offset.x)
+            return
+        index = offset.y - 1 + self.scroll_offset.y
+        if index < len(self.shown):
+            self._point(index)
+            if event.chain == 2:
+                self.action_open()
+
+    def _sort_at(self, x: int) -> None:
+        left = MARGIN
+        for column, width in self._painter.columns_now():
+            if left <= x < left + width + GAP and column.sort:
+                turn = not self.descending if column.name == self.sorted_by else None
+                self.sort_by(column.name, descending=turn)
+                return
+            left += width + GAP
+
+    # what is drawn
+
+    def on_resize(self) -> None:
+        """Widths follow the new size; the cursor stays in view."""
+        self._painter.lay_out()
+        self._painted.clear()
+        self._settle()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        """The cursor is drawn stronger."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The cursor is drawn weaker."""
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Textual's call after a change of theme or class."""
+        super().notify_style_update()
+        self._painter.forget()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view: the titles, then the rows."""
+        strip = self._strip(y)
+        self._painted[y] = strip
+        return strip
+
+    def _strip(self, y: int) -> Strip:
+        if y == 0:
+            return self._painter.titles(self.sorted_by, descending=self.descending)
+        if not self.shown:
+            return self._painter.notice(self._notice(), y - 1)
+        index = y - 1 + self.scroll_offset.y
+        if index >= len(self.shown):
+            return Strip.blank(self.size.width, self.rich_style)
+        key = self.shown[index]
+        return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=key in self.marks)
+
+    def _notice(self) -> Notice | None:
+        if self.listing.rows and self.filter_text:
+            return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
+        return self._trouble or notice_for(self._link, self.EMPTY)
+
+    # where things are
+
+    def _settle(self) -> None:
+        """Keep the cursor on its row, or near where it was if that is gone, and the rows in view where they were."""
+        old = self._cursor_index
+        self._cursor_before = key = self._cursor or self._cursor_before
+        found = self.listing.index(key) if key is not None else None
+        rows = len(self.shown)
+        self.virtual_size = Size(self.size.width, rows + 1)
+        index = found if found is not None else min(old, rows - 1)
+        offset = self.scroll_offset.y
+        if found is not None and offset > 0:
+            self.scroll_to(y=max(0, offset + index - old), animate=False, immediate=True, force=True)
+        self._point(index)
+
+    def _point(self, index: int) -> None:
+        rows = self.shown
+        index = max(0, min(index, len(rows) - 1))
+        key = rows[index] if rows else None
+        before = self._cursor
+        old_y, self._cursor_index, self._cursor = self._cursor_index, index, key
+        self._bring_into_view(index)
+        for row in {old_y, index}:
+            self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
+        if key != before:
+            self.post_message(self.Highlighted(self, key))
+
+    def _bring_into_view(self, index: int) -> None:
+        height = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if index < top:
+            self.scroll_to(y=index, animate=False, immediate=True, force=True)
+        elif index >= top + height:
+            self.scroll_to(y=index - height + 1, animate=False, immediate=True, force=True)

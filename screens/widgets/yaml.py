@@ -1,0 +1,125 @@
+"""YAML to read: coloured in the theme's inks, only the visible lines drawn.
+
+YAML to type: coloured in the theme's inks, lines that cannot be taken underlined.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.style import Style
+from textual.widgets import TextArea
+
+from console.logs.text import MemoryText
+from screens.widgets.base import Steady
+from screens.widgets.form.editors import kept_bindings
+from screens.widgets.line import Inked
+from screens.widgets.log.lines import LIMIT, LogLines
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from rich.text import Text
+    from textual.binding import BindingType
+
+
+_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
+_PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
+
+
+def yaml_runs(text: str) -> list[Run]:
+    """One line of YAML: keys, numbers and switches, strings, comments."""
+    if text.lstrip().startswith(("#", "---")):
+        return [Run(text, "dim")]
+    found = _LINE.fullmatch(text)
+    if found is None:
+        return [Run(text)]
+    lead, key, rest = found["lead"], found["key"] or "", found["rest"]
+    ink = "waits" if _PLAIN_WORD.fullmatch(rest) else ""
+    return [run for run in (Run(lead, "dim"), Run(key, "accent"), Run(rest, ink)) if run.text]
+
+
+class YamlText(LogLines, Steady):
+    """The text; it begins at its first line and stays where it is."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = []
+    _whole: str | None = None
+
+    def show(self, text: str) -> None:
+        """Shows this text instead, from its first line unless it is another form of the same."""
+        if text == self._whole:
+            return
+        self._whole = text
+        held = MemoryText(LIMIT)
+        held.append([(0.0, line) for line in text.splitlines()])
+        row = self.scroll_y
+        with self.app.batch_update():
+            self.show_text(held)
+            self.follow = False
+            self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
+
+    def paint(self, text: str, whole: str) -> list[Run]:
+        """YAML has inks of its own."""
+        return yaml_runs(text)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is nothing to follow and no time of a line."""
+        if action in {"toggle_follow", "toggle_times"}:
+            return False
+        return super().check_action(action, parameters)
+
+
+WRONG = Style(underline=True, bold=True)
+
+
+class YamlEditor(TextArea, Steady, Inked, inherit_bindings=False):
+    """The text; Tab indents, Esc leaves."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    YamlEditor { border: none; height: 1fr; padding: 0; background: $background; scrollbar-size-vertical: 1;
+                 scrollbar-size-horizontal: 0;
+        &:focus { border: none; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = kept_bindings(TextArea.BINDINGS, frozenset({"f6", "f7", "ctrl+f"}))
+
+    def __init__(self) -> None:
+        super().__init__("", compact=True, soft_wrap=False, show_line_numbers=True, tab_behavior="indent",
+                         highlight_cursor_line=False, placeholder="# values that differ from the defaults")  # fmt: skip
+        self.indent_width = 2
+        self._wrong: frozenset[int] = frozenset()
+
+    def show(self, text: str) -> None:
+        """Another text, as one edit that ctrl+z takes back."""
+        if text != self.text:
+            place = self.cursor_location
+            self.replace(text, (0, 0), self.document.end)
+            self.move_cursor(place)
+
+    def begin(self, text: str) -> None:
+        """The text of another recipe, with nothing to take back."""
+        self.load_text(text)
+
+    def mark(self, lines: Collection[int]) -> None:
+        """Lines, counted from 1, in which something is wrong."""
+        wrong = frozenset(lines)
+        if wrong != self._wrong:
+            self._wrong = wrong
+            self._line_cache.clear()
+            self.refresh()
+
+    def get_line(self, line_index: int) -> Text:
+        """A line in its inks."""
+        text = super().get_line(line_index)
+        at = 0
+        for run in yaml_runs(text.plain):
+            text.stylize(self.ink(run.ink), at, at + len(run.text))
+            at += len(run.text)
+        if line_index + 1 in self._wrong:
+            text.stylize(WRONG + self.ink("bad"))
+        return text

@@ -1,0 +1,43 @@
+"""A part grows by each byte once."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from console.attach.files import local
+from console.attach.files.entries import Entry, EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+
+def test_two_threads_that_write_down_the_same_part_write_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = local.Part(tmp_path / "model", Entry("model", EntryKind.FILE, 8))
+    part.add(b"one ")
+    inside, go_on, told = threading.Event(), threading.Event(), local.told
+
+    def held(path: Path) -> object:
+        inside.set()
+        assert go_on.wait(60)
+        return told(path)
+
+    def begun(work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    monkeypatch.setattr(local, "told", held)
+    first = begun(part.flush)
+    assert inside.wait(60)
+    part.add(b"two ")
+    second = begun(part.flush)
+    go_on.set()
+    first.join()
+    second.join()
+    assert part.path.read_bytes() == b"one two "

@@ -1,0 +1,245 @@
+"""The one line in the person's ssh config: put there, read by ssh itself, taken away without a trace."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from console.attach.ssh import config
+from console.attach.ssh.config import Entry, PodKeys, save, undo
+from console.attach.ssh.paths import Places
+from console.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGa0wvgvw+Zw1XSjDVyvBM4M7MDx1dyZnPHm8P1vQ6R"
+CONFIGS = {
+    "empty": b"",
+    "hosts": b"Host work\n    HostName work.example\n    User me\n",
+    "no newline at the end": b"Host *\n  ServerAliveInterval 60",
+    "crlf": b"# mine\r\nHost *\r\n\tUser bob\r\n\r\n",
+    "match first": b"Match host a4-* exec \"true\"\n    User nobody\n    Port 1\nHost *\n    ProxyJump bastion\n",
+    "includes of its own": b"Include conf.d/*\nInclude \"other file\"\nHost a4-train-0\n    User wrong\n",
+    "catch all": b"Host *\n    ProxyCommand nc -x proxy %h %p\n    UserKnownHostsFile /dev/null\n"
+                 b"    StrictHostKeyChecking no\n    IdentityFile ~/.ssh/other\n    ControlMaster auto\n",
+    "no text": b"\xff\xfe# latin \xe9\nHost x\n  User y\n",
+    "blank lines": b"\n\n\n",
+}  # fmt: skip
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "dot ssh"))
+    return Places.find()
+
+
+def entry(**more: object) -> Entry:
+    base: dict[str, object] = {
+        "name": "a4-train", "context": "prod", "namespace": "team-b", "job": "train", "ranks": 3,
+        "kubeconfig": "/etc/kube config/100%/it's", "program": ("/opt/a 4/bin/a4",), "identity": "/keys/my 100% key",
+        "pods": {"0": PodKeys("uid-0", 0, (KEY,))},
+    }  # fmt: skip
+    return Entry(**{**base, **more})  # type: ignore[arg-type]
+
+
+def written(places: Places, content: bytes | None) -> None:
+    """The person's config as it was, then a4's host and line."""
+    if content is not None:
+        places.user.mkdir(mode=0o700)
+        places.user_config.write_bytes(content)
+        places.user_config.chmod(0o640)
+    with places.locked():
+        save(places, entry())
+    assert config.add(places)
+
+
+def read_by_ssh(places: Places, host: str) -> dict[str, str]:
+    """Options of a host, as ssh itself understands the person's config."""
+    done = subprocess.run(
+        ["ssh", "-G", "-F", str(places.user_config), host], capture_output=True, text=True, check=True
+    )
+    return dict(line.split(" ", 1) for line in reversed(done.stdout.splitlines()) if " " in line)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_config_is_byte_identical_after_undo(places: Places, name: str) -> None:
+    written(places, CONFIGS[name])
+    assert places.user_config.read_bytes() != CONFIGS[name]
+    assert not config.add(places), "a second time there is nothing to add"
+    assert any("as it was" in each for each in undo())
+    assert places.user_config.read_bytes() == CONFIGS[name]
+    assert stat.S_IMODE(places.user_config.stat().st_mode) == 0o640
+    assert list(places.user.iterdir()) == [places.user_config]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(content=st.binary(max_size=200) | st.text("Host*Match Include#\r\n\t=a4", max_size=80).map(str.encode))
+def test_whatever_it_holds_it_comes_back(places: Places, content: bytes) -> None:
+    if config.MARK in content or config.MADE in content:
+        return
+    places.user.mkdir(mode=0o700, exist_ok=True)
+    places.user_config.write_bytes(content)
+    config.add(places)
+    assert config.present(places)
+    config.remove(places)
+    assert places.user_config.read_bytes() == content
+
+
+@pytest.mark.programs("ssh")
+@pytest.mark.parametrize("name", ["hosts", "no newline at the end", "crlf", "match first", "catch all", "blank lines"])
+def test_ssh_reads_our_hosts_before_the_persons_own(places: Places, name: str) -> None:
+    written(places, CONFIGS[name])
+    found = read_by_ssh(places, "a4-train-2")
+    assert found["user"] == "root"
+    assert found["stricthostkeychecking"] in {"true", "yes"}
+    assert found["userknownhostsfile"] == str(places.known_hosts)
+    assert found["hostkeyalias"] == "a4-train"
+    assert found["identitiesonly"] == "yes"
+    assert (found["serveraliveinterval"], found["serveralivecountmax"]) == ("10", "3")
+    assert found["identityfile"] == "/keys/my 100%% key", "as it is written: ssh replaces %% when it looks for the file"
+
+
+@pytest.mark.programs("ssh")
+def test_the_proxy_command_survives_the_shell(places: Places, tmp_path: Path) -> None:
+    echo = tmp_path / "e c%ho's"
+    echo.write_text('#!/bin/sh\nfor each in "$@"; do printf "<%s>" "$each"; done >"$(dirname "$0")/said"\nexit 1\n')
+    echo.chmod(0o755)
+    with places.locked():
+        save(places, entry(program=(str(echo),)))
+    config.add(places)
+    subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
+    wanted = ["proxy", "--kubeconfig", "/etc/kube config/100%/it's", "--context", "prod", "-n", "team-b"]
+    wanted += ["--entry", "a4-train", "train", "1"]
+    assert (tmp_path / "said").read_text() == "".join(f"<{each}>" for each in wanted)
+
+
+@pytest.mark.programs("ssh")
+def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: Places, tmp_path: Path) -> None:
+    echo = tmp_path / "echo"
+    echo.write_text('#!/bin/sh\nprintf "%s %s" "$KUBECONFIG" "$PATH" >"$(dirname "$0")/said"\nexit 1\n')
+    echo.chmod(0o755)
+    with places.locked():
+        save(places, entry(program=(str(echo),), kubeconfig="/a b:/c", many=True, path="/usr/bin:/bin:/x y"))
+    config.add(places)
+    subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
+    assert (tmp_path / "said").read_text() == "/a b:/c /usr/bin:/bin:/x y"
+
+
+def test_another_home_than_the_accounts_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = Places.find()
+    assert config.line(places) == f"Include {places.config}"
+    assert places.config.is_absolute()
+    assert not places.config.is_relative_to(tmp_path), "ssh reads the account's config, and so our hosts lie there"
+
+
+def test_a_line_that_leads_elsewhere_is_replaced(places: Places) -> None:
+    places.user.mkdir(mode=0o700)
+    places.user_config.write_bytes(config.MARK + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
+    assert config.add(places)
+    content = places.user_config.read_text()
+    assert content.count("Include") == 1
+    assert config.present(places)
+    assert config.remove(places)
+    assert places.user_config.read_text() == "Host work\n    User me\n"
+
+
+def test_files_are_for_this_account_alone(places: Places) -> None:
+    old = os.umask(0)
+    try:
+        written(places, None)
+    finally:
+        os.umask(old)
+    for path in (places.user, places.own, places.jobs):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    files = [path for path in places.user.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}, files
+    assert len(files) >= 5
+
+
+def test_a_folder_that_was_missing_is_missing_again(places: Places) -> None:
+    written(places, None)
+    undo()
+    assert not places.user.exists()
+
+
+def test_a_key_pair_of_ours_outlives_the_undo(places: Places) -> None:
+    written(places, None)
+    places.own_key.write_text("key")
+    assert any(str(places.own_key) in each for each in undo())
+    assert places.own_key.read_text() == "key"
+    assert not places.config.exists()
+
+
+def test_a_link_stays_a_link(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    real = tmp_path / "dotfiles" / "ssh-config"
+    real.write_bytes(CONFIGS["hosts"])
+    places.user.mkdir()
+    places.user_config.symlink_to(real)
+    config.add(places)
+    assert places.user_config.is_symlink()
+    assert real.read_bytes().endswith(CONFIGS["hosts"])
+    config.remove(places)
+    assert (places.user_config.is_symlink(), real.read_bytes()) == (True, CONFIGS["hosts"])
+
+
+@pytest.mark.programs("ssh")
+def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "link"))
+    places = Places.find()
+    with places.locked():
+        save(places, entry())
+    config.add(places)
+    assert read_by_ssh(places, "a4-train-0")["user"] == "root"
+    undo()
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_a_line_of_the_persons_own_is_enough(places: Places) -> None:
+    places.user.mkdir()
+    places.user_config.write_text(f"# by hand\n{config.line(places)}\nHost x\n")
+    assert not config.add(places)
+    places.user_config.write_text(f"Host x\n{config.line(places)}\n")
+    assert config.add(places), "below a Host it holds for that host alone"
+
+
+def test_a_config_that_cannot_be_written_is_told_with_the_line(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    places.user.mkdir()
+    places.user_config.write_bytes(CONFIGS["hosts"])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(BadInput, match="cannot be changed") as told:
+        config.add(places)
+    assert config.line(places) in told.value.hint
+    assert str(places.whole_config) in told.value.hint
+    assert places.user_config.read_bytes() == CONFIGS["hosts"]
+
+
+def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr("console.attach.ssh.paths.writable", lambda folder: False)
+    account = SimpleNamespace(pw_dir=str(tmp_path))
+    monkeypatch.setattr("console.attach.ssh.paths.pwd.getpwuid", lambda _: account)  # who runs this may have used a4
+    assert Places.find().own == tmp_path / "data" / "a4" / "ssh"
+
+
+@pytest.mark.programs("ssh")
+def test_hosts_of_two_clusters_stand_side_by_side(places: Places) -> None:
+    with places.locked():
+        save(places, entry())
+        save(places, entry(name="a4-train.team-c", suffix=".team-c", namespace="team-c"))
+    config.add(places)
+    assert read_by_ssh(places, "a4-train-1")["hostkeyalias"] == "a4-train"
+    assert read_by_ssh(places, "a4-train-1.team-c")["hostkeyalias"] == "a4-train.team-c"

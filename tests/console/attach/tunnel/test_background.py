@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from console.attach.tunnel import published
+from console.attach.tunnel import published as memory
+from console.attach.tunnel.background import Order, detach, start
+from console.attach.tunnel.model import Profile
+from console.errors import BadInput, ConsoleError, NotFound
+from tests.apiserver import ApiServer, eventually
+from tests.console.kube.kubelet import FORWARD, echo_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POD = "/api/v1/namespaces/default/pods/p"
+META = {"name": "p", "namespace": "default", "uid": "u"}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tunnels of this test alone."""
+    for name in ("STATE", "CONFIG", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    return tmp_path / "state" / "a4" / "tunnels"
+
+
+def pod(phase: str = "Running") -> web.Response:
+    return web.json_response({"metadata": META, "spec": {"containers": [{"name": "main"}]}, "status": {"phase": phase}})
+
+
+def serving(server: ApiServer) -> None:
+    server.refuse[POD] = pod()
+    server.handlers[FORWARD] = echo_port(2222)
+
+
+async def carried(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"hello")
+    got = await asyncio.wait_for(reader.readexactly(5), 60)
+    writer.close()
+    return got
+
+
+async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path: Path, state: Path) -> None:
+    async with ApiServer() as server:
+        serving(server)
+        order = Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token")))
+        made, notes = await detach(order)
+        assert (made.name, made.kept, made.state, notes) == ("p", True, "ready", [])
+        assert made.pid != os.getpid()
+        port = made.listeners[0].local
+        assert await carried(port) == b"HELLO"
+        (listed,) = await published.listed()
+        assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
+        assert_private(state)
+        with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
+            await published.stop("q")
+        assert (await published.stop("p")).pid == made.pid
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        assert await published.listed() == ()
+        await eventually(lambda: not alive(made.pid))
+
+
+def assert_private(folder: Path) -> None:
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert b"secret-token" not in path.read_bytes()
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and was not asked about yet does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
+        order = Order("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
+        with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
+            await detach(order)
+        assert error.value.exit_code == 1
+        assert await published.listed() == ()
+
+
+async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        serving(server)
+        order = Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
+        made, _ = await detach(order)
+        server.refuse[POD] = pod("Succeeded")
+        _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
+        await eventually(lambda: not alive(made.pid))
+        writer.close()
+        (listed,) = await published.listed()
+        assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
+        await published.stop("p")
+        assert await published.listed() == ()
+
+
+async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        serving(server)
+        made, _ = await detach(Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path))))
+        os.kill(made.pid, 9)
+        await eventually(lambda: not alive(made.pid))
+        (listed,) = await published.listed()
+        assert (listed.state, listed.words) == ("ended", "Its process ended without a word.")
+
+
+async def test_two_to_the_same_place_have_two_names() -> None:
+    async with ApiServer() as server:
+        serving(server)
+        order = Order("default", "pod/p", "", ("2222",))
+        first = await start(server.login(), order, kept=False)
+        second = await start(server.login(), order, kept=False)
+        try:
+            assert [each.name for each in await published.listed()] == ["p", "p-2"]
+            assert first.tunnel.listeners[0].local != second.tunnel.listeners[0].local
+        finally:
+            await first.close()
+            await second.close()
+        assert await published.listed() == ()
+
+
+def test_profiles_are_saved_and_forgotten() -> None:
+    made = Profile("work", "default", "train", "0", ("8888",), "test")
+    memory.save_profile(made)
+    assert memory.profile("work") == made
+    with pytest.raises(BadInput, match=r"There is no profile play\. There are: work\."):
+        memory.profile("play")
+    memory.forget_profile("work")
+    assert memory.profiles() == ()
+
+
+def test_files_that_are_broken_are_as_if_they_were_not(state: Path, tmp_path: Path) -> None:
+    state.mkdir(parents=True)
+    (state / "ports.json").write_text("{")
+    (state / "odd.json").write_text(json.dumps({"name": "odd"}))
+    (tmp_path / "config" / "a4").mkdir(parents=True)
+    (tmp_path / "config" / "a4" / "tunnels.json").write_text('{"x": 1}')
+    assert asyncio.run(published.listed()) == ()
+    assert memory.profiles() == ()

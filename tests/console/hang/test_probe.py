@@ -1,0 +1,72 @@
+"""What a pod is asked beside its stacks: whether it reaches the port where ranks meet, and its RDMA devices."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+from console.hang import probe
+from console.hang.report import HangReport, PodTrace
+from console.hang.words import pod_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        found = probe.master([{"env": {}}, {"env": env}])
+        assert found is not None
+        assert (found["ok"], found["address"], found["port"]) == (True, "127.0.0.1", port)
+    shut = probe.master([{"env": env}])
+    assert shut is not None
+    assert (shut["ok"], shut["why"]) == (False, "Connection refused")
+    assert probe.master([{"env": {"MASTER_ADDR": "a", "MASTER_PORT": "none"}}]) is None
+
+
+def test_rdma_devices_with_the_state_of_their_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A4_RDMA", str(tmp_path))
+    assert probe.rdma() == []
+    for name, state in (("mlx5_0", "4: ACTIVE"), ("mlx5_1", "1: DOWN")):
+        port = tmp_path / name / "ports/1"
+        port.mkdir(parents=True)
+        (port / "state").write_text(f"{state}\n")
+        (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
+    assert [(each["name"], each["state"]) for each in probe.rdma()] == [("mlx5_0", "ACTIVE"), ("mlx5_1", "DOWN")]
+
+
+def test_both_are_told_pod_by_pod() -> None:
+    devices = (("mlx5_0", "ACTIVE"), ("mlx5_1", "DOWN"))
+    pods = (
+        PodTrace(0, "w-0", "n0", master="w-0:6002", reached=True, rdma=devices[:1]),
+        PodTrace(1, "w-1", "n1", master="w-0:6002", reached=False, unreached="Connection refused", rdma=devices),
+    )
+    told = "\n".join(pod_lines(report(pods)))
+    assert "Master w-0:6002: reached from 1 of 2 pods" in told
+    assert "✗ pod 1, n1: Connection refused" in told
+    assert "RDMA: 1–2 devices a pod, 1 not active" in told
+    assert "✗ pod 1, n1: mlx5_1 DOWN" in told
+    assert "no pod knows MASTER_ADDR" in pod_lines(report((PodTrace(0, "w-0", "n0"),)))[0]
+
+
+def report(pods: tuple[PodTrace, ...]) -> HangReport:
+    return HangReport("job", pods, ())
+
+
+def test_nccl_alone_is_asked_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "ncclras"
+    tool.write_text("#!/bin/sh\necho NCCL version 2.28.9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("sys.argv", ["-c", "ras-only"])
+    probe.main()
+    assert json.loads(capsys.readouterr().out) == {
+        "processes": [], "ras": {"text": "NCCL version 2.28.9\n", "why": ""},
+    }  # fmt: skip

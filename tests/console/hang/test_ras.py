@@ -1,0 +1,55 @@
+"""The verbose status of NCCL RAS 2.28.9, as jobs of two H200 printed it while they hung; each rank saw one GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.hang.nccl_ras import parse_ras
+
+if TYPE_CHECKING:
+    from console.hang.nccl_ras import RasReport
+
+HEAD = "NCCL version 2.28.9 compiled with CUDA 13.0\n"
+
+
+def reported(errors: str, *lines: str) -> RasReport:
+    table = f"    0         1         1         2         2         2   RUNNING  {errors}\n"
+    return parse_ras(HEAD + table + "\n".join(lines))
+
+
+def test_of_two_ranks_the_one_that_launched_less_is_behind() -> None:
+    report = reported(
+        "MISMATCH",
+        "#0-0 (f88fdb8ee61df694) MISMATCH",
+        "  Communicator ranks have different AllReduce operation counts",
+        "  Rank 0 has launched up to operation 12 -- GPU 0 managed by process 6 on node 127.0.0.1",
+        "  Rank 1 has launched up to operation 10 -- GPU 0 (NVML 1) managed by process 5 on node 127.0.0.1",
+    )
+    assert [(each.rank, each.operations, each.pid, each.gpu) for each in report.odd] == [(1, 10, 5, 0)]
+    assert report.words == "NCCL says MISMATCH: rank 1 on 127.0.0.1 has launched 10 AllReduce, the others 12."
+
+
+def test_a_process_that_does_not_answer_is_told_once_by_its_rank() -> None:
+    report = reported(
+        "INCOMPLETE",
+        "INCOMPLETE",
+        "  Missing communicator data from 1 job process",
+        "  Process 5 on node 127.0.0.1 managing GPU 0 (NVML 1)",
+        "#0-0 (d0a6b78a5cf81fe3) INCOMPLETE",
+        "  Missing communicator data from 1 rank",
+        "  Rank 1 -- GPU 0 (NVML 1) managed by process 5 on node 127.0.0.1",
+    )
+    assert report.words == "NCCL says INCOMPLETE: rank 1 on 127.0.0.1 does not answer."
+
+
+def test_a_killed_rank_leaves_two_errors() -> None:
+    report = reported(
+        "INCOMPLETE,ERROR",
+        "  Process 3 on node 127.0.0.1 managing GPU 0 (NVML 1)",
+        "  Rank 1 -- GPU 0 (NVML 1) managed by process 3 on node 127.0.0.1",
+        "#0-0 (efa8f4d850ff9868) ERROR",
+        "  Asynchronous error on 1 rank",
+        "  Rank 0 reported Remote process error -- GPU 0 managed by process 3 on node 127.0.0.1",
+    )
+    assert report.groups[0].errors == "INCOMPLETE,ERROR"
+    assert report.words == "NCCL says ERROR and INCOMPLETE: rank 1 on 127.0.0.1 does not answer."

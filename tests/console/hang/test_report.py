@@ -1,0 +1,159 @@
+"""Where stacks are, which ranks the others wait for, and what is said of it; recordings of a hang on four H200."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from console.hang.nccl_ras import parse_ras
+from console.hang.report import HangReport, Launcher, PodTrace, Traced, grouped
+from console.hang.stack_location import Doing, Whereabouts, compiled, whereabouts
+from console.logs.pyspy import Frame, ProcessStacks, ThreadStack, parse_pyspy
+
+H200 = Path(__file__).parents[2] / "fixtures" / "h200"
+
+
+def recorded() -> tuple[Traced, ...]:
+    """The processes of the torchrun that hung on four H200."""
+    found = []
+    for number in range(4):
+        (stacks,) = parse_pyspy((H200 / f"hang_rank{number}.txt").read_bytes())
+        found.append(Traced(number, 0, "pod", "node", stacks.pid, number, stacks=stacks, where=whereabouts(stacks)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_py_spy_says_the_same_as_text_and_as_json(number: int) -> None:
+    (text,) = parse_pyspy((H200 / f"hang_rank{number}.txt").read_bytes())
+    (json,) = parse_pyspy((H200 / f"hang_rank{number}.json").read_bytes())
+    assert json.threads == text.threads
+
+
+def test_the_recording_of_a_hang_on_h200_names_rank_2() -> None:
+    ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
+    report = HangReport("hung", (PodTrace(0, "pod", "node", py_spy="py-spy"),), recorded(), ras)
+    assert report.suspects[0].ranks == (2,)
+    assert report.summary == "3 in cuda synchronize, 1 in data loader (rank 2, pod 0, GPU 2, node)"
+    assert report.verdict == (
+        "Rank 2 (pod 0, GPU 2) on node is in the data loader (read_shard, hang.py:2) while 3 others wait in "
+        "cuda synchronize.",
+        "NCCL says MISMATCH: rank 2 on 127.0.0.1 has launched 3 AllReduce, the others 4.",
+    )
+    assert (ras.odd[0].rank, ras.odd[0].pid, ras.odd[0].gpu) == (2, 5961, 2)
+    assert (ras.version, ras.processes, ras.groups[0].ranks, ras.groups[0].status) == ("2.28.9", 4, 4, "RUNNING")
+
+
+def test_nccl_alone_names_the_rank_that_launched_less() -> None:
+    same = tuple(replace(each, where=whereabouts(cast("ProcessStacks", recorded()[0].stacks))) for each in recorded())
+    assert not HangReport("hung", (), same).suspects
+    assert "All 4 ranks are in cuda synchronize" in HangReport("hung", (), same).verdict[0]
+    ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
+    assert "rank 2 on 127.0.0.1 has launched 3" in HangReport("hung", (), same, ras).verdict[1]
+
+
+def test_dead_processes_of_nccl() -> None:
+    ras = parse_ras(
+        "NCCL version 2.28.9 compiled with CUDA 13.0\n"
+        "    0         1         2         8        16        15   RUNNING  INCOMPLETE\n"
+        "INCOMPLETE\n  Missing communicator data from 1 job process\n"
+        "  Process 3487984 on node 172.16.64.213 managing GPU 5\n"
+    )
+    assert not ras.well
+    assert ras.words == "NCCL says INCOMPLETE: process 3487984 on 172.16.64.213 does not answer."
+    assert parse_ras("").words == ""
+    healthy = parse_ras("NCCL version 2.28.9 compiled\n 0 1 2 8 16 16 RUNNING OK\n")
+    assert healthy.well
+
+
+def stack(*calls: tuple[str, str], state: str = "idle", name: str = "MainThread") -> ProcessStacks:
+    frames = tuple(Frame(function, file, 1) for function, file in calls)
+    return ProcessStacks(1, threads=(ThreadStack("1", name, frozenset({state}), frames),))
+
+
+@pytest.mark.parametrize(
+    ("calls", "doing", "label"),
+    [
+        ([("all_gather_into_tensor", "torch/distributed/distributed_c10d.py")], Doing.COLLECTIVE,
+         "all_gather_into_tensor"),
+        ([("synchronize", "torch/cuda/__init__.py"), ("all_reduce", "torch/distributed/distributed_c10d.py")],
+         Doing.COLLECTIVE, "all_reduce"),
+        ([("broadcast", "torch/distributed/distributed_c10d.py"), ("get_batch_on_this_tp_rank", "training/utils.py")],
+         Doing.COLLECTIVE, "broadcast"),
+        ([("select", "selectors.py"), ("_next_data", "torch/utils/data/dataloader.py")], Doing.DATA, "data loader"),
+        ([("read", "megatron/core/datasets/indexed_dataset.py")], Doing.DATA, "data loader"),
+        ([("init_process_group", "torch/distributed/distributed_c10d.py")], Doing.MEETING, "the rendezvous"),
+        ([("Condition.wait", "threading.py"), ("Event.wait", "threading.py")], Doing.WAIT, "wait"),
+        ([("Lock.acquire", "my/locks.py")], Doing.LOCK, "a lock"),
+        ([("Loader.next_batch", "my/input.py")], Doing.DATA, "data loader"),
+        ([("write", "torch/serialization.py"), ("save_checkpoint", "megatron/training/checkpointing.py")],
+         Doing.CHECKPOINT, "a checkpoint"),
+        ([("acquire", "threading.py"), ("put", "mine.py")], Doing.LOCK, "a lock"),
+        ([("wait", "subprocess.py"), ("build", "mine.py")], Doing.WAIT, "wait"),
+        ([("synchronize", "torch/cuda/__init__.py"), ("step", "mine.py")], Doing.GPU, "cuda synchronize"),
+    ],
+)  # fmt: skip
+def test_where_a_stack_is(calls: list[tuple[str, str]], doing: Doing, label: str) -> None:
+    found = whereabouts(stack(*calls))
+    assert (found.doing, found.label) == (doing, label)
+
+
+def test_gradients_are_reduced_by_another_thread() -> None:
+    main = stack(("_engine_run_backward", "torch/autograd/graph.py"), state="active").threads
+    hook = stack(("all_reduce", "torch/distributed/distributed_c10d.py"), name="Dummy-1").threads
+    assert whereabouts(ProcessStacks(1, threads=(*main, *hook))).doing is Doing.COLLECTIVE
+    assert whereabouts(ProcessStacks(1, threads=main)).label == "backward"
+    assert whereabouts(ProcessStacks(1)).doing is Doing.UNKNOWN
+
+
+def many(doing: Doing, label: str, *ranks: int, node: str = "") -> list[Traced]:
+    return [
+        Traced(each, each // 8, "pod", node or f"n{each // 8}", each, where=Whereabouts(doing, label)) for each in ranks
+    ]
+
+
+def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
+    stuck = many(Doing.DATA, "data loader", 41, 97, node="gke-7")
+    others = many(Doing.COLLECTIVE, "all_reduce", *(each for each in range(128) if each not in (41, 97)))
+    report = HangReport("llama", (), (*others, *stuck))
+    assert report.summary == "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, gke-7)"
+    assert [group.suspect for group in report.groups] == [True, False]
+    assert report.verdict[0].startswith(
+        "Ranks 41, 97 (pods 5, 12) on gke-7 are in the data loader while 126 others wait in all_red"
+    )
+
+
+def test_another_collective_than_the_others_stands_out() -> None:
+    groups = grouped([*many(Doing.COLLECTIVE, "all_reduce", *range(7)), *many(Doing.COLLECTIVE, "all_gather", 7)])
+    assert [(group.label, group.suspect) for group in groups] == [("all_gather", True), ("all_reduce", False)]
+
+
+def test_what_the_kernel_says_of_a_test_sets_a_rank_apart() -> None:
+    def run(rank: int, state: str) -> Traced:
+        place = compiled("all_gather_perf", state)
+        return Traced(rank, rank // 8, f"p{rank // 8}", "n", 7, state=state, where=place, program="all_gather_perf")
+
+    report = HangReport("test", (PodTrace(0, "p0", "n", gdb="/usr/bin/gdb"),), tuple(run(at, "RS"[at % 2]) for at in
+                                                                                     range(16)))  # fmt: skip
+    assert (report.summary, report.alarming, report.without_py_spy) == ("16 all_gather_perf", False, ())
+    assert "gdb -p PID" in report.advice[1]
+    stopped = replace(report, processes=(*report.processes[:15], run(15, "T")))
+    assert stopped.short == "Rank 15 (pod 1, GPU 0) is stopped while 15 others run all_gather_perf."
+    assert stopped.alarming
+
+
+def test_that_nothing_runs_is_no_alarm_and_that_nothing_can_be_asked_is_one() -> None:
+    idle = HangReport("test", (PodTrace(0, "p0", "n"),), ())
+    assert not idle.alarming
+    assert "No process of a training or an NCCL test" in idle.verdict[0]
+    begins = HangReport("test", (PodTrace(0, "p0", "n", launchers=(Launcher("mpirun", 7),)),), ())
+    assert begins.short.startswith("mpirun runs, but none")
+    assert HangReport("test", (PodTrace(0, "p0", "n", failure="It is gone."),), ()).alarming
+
+
+def test_work_is_no_hang() -> None:
+    report = HangReport("busy", (), tuple(many(Doing.COMPUTE, "backward", *range(4))))
+    assert not report.suspects
+    assert "this is no hang" in report.verdict[0]

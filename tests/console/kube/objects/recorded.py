@@ -1,0 +1,35 @@
+"""Lists recorded from a real control plane: two A4 nodes, one JobSet that runs and one that waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from console.kube.kinds import KINDS, Kind
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "api"
+
+
+def kind(plural: str) -> Kind:
+    return next(each for each in KINDS if each.plural == plural)
+
+
+def recorded(plural: str, version: str = "") -> dict[tuple[str, str], Any]:
+    """Models of a recorded list."""
+    reader = kind(plural).reader
+    page = reader.page((FOLDER / f"{plural}{'-' + version if version else ''}.json").read_bytes())
+    models, odd = reader.models(page.items)
+    assert not odd
+    assert not page.unreadable
+    return models
+
+
+def read(plural: str, **fields: Any) -> Any:
+    """The model of one object with a name and these fields."""
+    import msgspec
+
+    body = {"metadata": {"name": "x", **fields.pop("metadata", {})}, **fields}
+    reader = kind(plural).reader
+    models, odd = reader.models(reader.page(msgspec.json.encode({"items": [body]})).items)
+    assert not odd, odd
+    return next(iter(models.values()))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from console.kube.objects.jobset import JobState
+from tests.console.kube.objects.recorded import read, recorded
+
+
+def test_a_recorded_jobset_that_runs() -> None:
+    found = recorded("jobsets")["default", "train"]
+    assert (found.queue, found.recipe, found.owner, found.release) == ("a4", "nccl-all-reduce", "anna", "train")
+    assert (found.gpus, found.ranks, found.max_restarts, found.restarts) == (16, 2, 2, 0)
+    assert found.state is JobState.RUNNING
+
+
+def test_a_recorded_jobset_that_waits() -> None:
+    found = recorded("jobsets")["default", "big"]
+    assert (found.gpus, found.suspended, found.state) == (320, True, JobState.PENDING)
+
+
+def test_the_recorded_jobs_belong_to_their_jobsets() -> None:
+    jobs, jobsets = recorded("jobs"), recorded("jobsets")
+    job = jobs["default", "train-workload-0"]
+    assert (job.jobset, job.jobset_uid) == ("train", jobsets["default", "train"].uid)
+    assert (job.parallelism, job.active, job.ready, job.suspended) == (2, 2, 2, False)
+
+
+def test_the_release_is_told_by_helms_annotation_or_labels() -> None:
+    labels = {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "mine"}
+    assert read("jobsets", metadata={"labels": labels}).release == "mine"
+    assert read("jobsets", metadata={"labels": {"app.kubernetes.io/instance": "mine"}}).release == ""
+    assert (
+        read("jobsets", metadata={"annotations": {"meta.helm.sh/release-name": "r"}, "labels": labels}).release == "r"
+    )
+
+
+def test_a_failed_jobset_says_why() -> None:
+    condition = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "ReachedMaxRestarts",
+        "message": "jobset failed due to reaching max",
+        "lastTransitionTime": "2026-11-21T07:00:00Z",
+    }
+    status = {
+        "terminalState": "Failed",
+        "restarts": 3,
+        "conditions": [{"type": "Suspended", "status": "False"}, condition],
+    }
+    found = read("jobsets", status=status)
+    assert (found.state, found.failure, found.finished_at) == (JobState.FAILED, condition["message"], 1795244400.0)
+
+
+def test_groups_count_their_own_jobs() -> None:
+    spec = {
+        "replicatedJobs": [
+            {"name": "driver"},
+            {"name": "workers", "replicas": 4, "template": {"spec": {"parallelism": 2}}},
+        ]
+    }
+    told = [{"name": "workers", "ready": 3, "failed": 1}, {"name": "gone", "ready": 9}]
+    driver, workers = read("jobsets", spec=spec, status={"replicatedJobsStatus": told}).groups
+    assert (driver.pods, driver.ready) == (1, 0)
+    assert (workers.pods, workers.ready, workers.failed) == (8, 3, 1)
+
+
+def test_jobsets_and_jobs_with_nothing_but_a_name() -> None:
+    assert read("jobsets").state is JobState.STARTING
+    assert (read("jobs").parallelism, read("jobs", spec={"parallelism": 0}).parallelism) == (1, 0)

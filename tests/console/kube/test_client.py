@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from console.errors import BadKubeconfig, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
+from console.kube.client import Client
+from console.kube.login import Login
+from console.kube.target import Cluster, Target, User
+from tests.apiserver import ApiServer, forbidden, status
+from tests.certificates import make_certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def failing(client: Client, path: str = "/version") -> ConsoleError:
+    with pytest.raises(ConsoleError) as caught:
+        await client.request("GET", path, doing="ask")
+    return caught.value
+
+
+async def unreachable(server: str, **cluster: Any) -> ConsoleError:
+    client = Client(Login(Target("x", "u", "d", Cluster(server=server, **cluster), User())))
+    try:
+        return await failing(client)
+    finally:
+        await client.close()
+
+
+async def test_bytes_come_as_they_are() -> None:
+    async with ApiServer(secure=True) as server, server.client(User(token="t")) as client:
+        assert await client.request("GET", "/version", doing="ask") == b'{"gitVersion": "v1.36.4-test"}'
+        (asked,) = server.requests
+        assert asked.headers["Authorization"] == "Bearer t"
+        assert asked.headers["Accept-Encoding"] == "identity"
+
+
+async def test_nothing_is_asked_of_a_client_that_is_closed() -> None:
+    async with ApiServer() as server, server.client() as client:
+        await client.request("GET", "/version", doing="ask")
+        await client.close()
+        assert (await failing(client)).message == "The connection to this cluster was closed."
+        with pytest.raises(ConsoleError, match="was closed"):
+            async with client.websocket("/exec", doing="open a shell", params=(), protocols=("v5.channel.k8s.io",)):
+                pass
+        assert len(server.requests) == 1
+
+
+async def test_403_says_what_to_ask_for() -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/api/v1/pods"] = forbidden("pods")
+        error = await failing(client, "/api/v1/pods")
+        assert isinstance(error, NotAllowed)
+        assert error.hint == "Ask for `list pods`."
+        assert error.exit_code == 3
+
+
+async def test_429_is_waited_for() -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/version"] = [status(429, "too many", headers={"Retry-After": "1"})]
+        started = asyncio.get_running_loop().time()
+        assert await client.request("GET", "/version", doing="ask")
+        assert asyncio.get_running_loop().time() - started >= 1
+        assert len(server.requests) == 2
+
+
+async def test_429_without_an_end_or_with_a_long_wait_is_told() -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/version"] = status(429, "too many", headers={"Retry-After": "600"})
+        error = await failing(client)
+        assert isinstance(error, Refused)
+        assert error.retry_after == 600
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("code", [500, 503])
+async def test_5xx_is_unreachable_with_the_servers_words(code: int) -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/version"] = status(code, "etcd is on holiday")
+        error = await failing(client)
+        assert isinstance(error, Unreachable)
+        assert "etcd is on holiday" in error.message
+        assert error.exit_code == 4
+
+
+async def test_404() -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/x"] = status(404, 'pods "x" not found', reason="NotFound")
+        error = await failing(client, "/x")
+        assert isinstance(error, NotFound)
+        assert error.reason == "NotFound"
+
+
+async def test_a_port_where_nothing_answers() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    error = await unreachable(f"http://127.0.0.1:{port}")
+    assert isinstance(error, Unreachable)
+    assert f"http://127.0.0.1:{port} cannot be reached: nothing answers there (connection refused)" in error.message
+
+
+async def test_a_name_that_does_not_exist() -> None:
+    error = await unreachable("https://no-such-host.invalid")
+    assert isinstance(error, Unreachable)
+    assert "its name cannot be resolved" in error.message
+
+
+async def test_an_address_that_is_none() -> None:
+    assert isinstance(await unreachable("nonsense"), BadKubeconfig)
+
+
+async def test_a_connection_that_breaks_off_in_the_body() -> None:
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": "1000"})
+        await answer.prepare(request)
+        await answer.write(b"{")
+        assert request.transport is not None
+        request.transport.close()
+        return answer
+
+    async with ApiServer() as server, server.client() as client:
+        server.handlers["/version"] = breaks
+        error = await failing(client)
+        assert isinstance(error, Unreachable)
+        assert "the connection broke off" in error.message
+
+
+async def test_a_server_that_says_nothing() -> None:
+    async def waits(request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    async with ApiServer() as server, server.client() as client:
+        server.handlers["/version"] = waits
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            await client.request("GET", "/version", doing="ask", silence=0.1)
+
+
+async def test_tls_with_the_authority_of_the_kubeconfig(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server, server.client(certificate_authority=str(authority)) as client:
+        assert await client.request("GET", "/version", doing="ask")
+
+
+async def test_an_expired_certificate_is_said_in_words(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=-1)
+    async with ApiServer(tls) as server:
+        error = await unreachable(server.url, certificate_authority=str(authority))
+        assert isinstance(error, Unreachable)
+        assert error.message.endswith("cannot be reached: its certificate has expired.")
+
+
+async def test_a_certificate_of_another_authority(tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server:
+        assert "is not from the authority in the kubeconfig" in (await unreachable(server.url)).message
+
+
+async def test_insecure_is_insecure(tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=-1)
+    async with ApiServer(tls) as server, server.client(insecure_skip_tls_verify=True) as client:
+        assert await client.request("GET", "/version", doing="ask")
+
+
+async def test_tls_where_there_is_none() -> None:
+    async with ApiServer() as server:
+        error = await unreachable(server.url.replace("http:", "https:"))
+        assert isinstance(error, Unreachable)
+        assert "TLS failed" in error.message

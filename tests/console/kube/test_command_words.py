@@ -1,0 +1,24 @@
+"""Commands in sentences, with the namespace that they need."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.kube.find_job import in_namespace
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Why: a4 why train", "Why: a4 -n team why train"),
+        ("H, or a4 hang job, shows it; x, or a4 stop job, frees 16",
+         "H, or a4 -n team hang job, shows it; x, or a4 -n team stop job, frees 16"),
+        ("Quick: a4 nccl-quick train", "Quick: a4 -n team nccl-quick train"),
+        ("`a4 jobs -A` lists all there are.", "`a4 jobs -A` lists all there are."),
+        ("a4 recipes lists them.", "a4 recipes lists them."),
+        ("Queue a4 is stopped; a4 stops nothing", "Queue a4 is stopped; a4 stops nothing"),
+    ],
+)  # fmt: skip
+def test_what_looks_in_a_namespace_is_told_which(text: str, told: str) -> None:
+    assert in_namespace(text, "team") == told
+    assert in_namespace(text, "") == text

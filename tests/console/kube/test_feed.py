@@ -1,0 +1,181 @@
+"""What the cluster serves and the account may read decides what is followed."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import NotAllowed, NotFound, Unreadable
+from console.kube.discovery import Catalogue
+from console.kube.snapshot import LinkState
+from console.kube.watch import Backoff, Changed, Heard, Listed, Lost, Served, feed
+from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
+from tests.console.kube.objects.recorded import kind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+QUICK = Backoff(first=0.02, most=0.05, refused=0.05)
+PODS = "/api/v1/pods"
+
+
+@asynccontextmanager
+async def fed(server: ApiServer, plural: str, namespace: str = "team") -> AsyncIterator[list[Any]]:
+    async with (
+        server.client() as client,
+        gathered(feed(client, Catalogue(client), kind(plural), namespace, QUICK)) as told,
+    ):
+        yield told
+
+
+def seen(told: list[Any], kind_: type) -> list[Any]:
+    return [each for each in told if isinstance(each, kind_)]
+
+
+async def test_the_best_version_that_is_served() -> None:
+    async with ApiServer() as server:
+        async with fed(server, "workloads") as told:
+            await eventually(lambda: seen(told, Listed))
+            assert told[0] == Served("kueue.x-k8s.io/v1beta2")
+        server.groups["kueue.x-k8s.io"] = {"v1beta1": ["workloads"], "v1beta2": ["clusterqueues"]}
+        async with fed(server, "workloads") as told:
+            await eventually(lambda: seen(told, Listed))
+            assert told[0] == Served("kueue.x-k8s.io/v1beta1")
+
+
+async def test_core_kinds_need_no_discovery() -> None:
+    async with ApiServer() as server, fed(server, "pods") as told:
+        await eventually(lambda: seen(told, Heard))
+        assert not server.asked("/apis")
+
+
+async def test_an_operator_that_is_not_installed_is_said_and_found_once_it_is() -> None:
+    async with ApiServer() as server:
+        kueue = server.groups.pop("kueue.x-k8s.io")
+        async with fed(server, "clusterqueues") as told:
+            await eventually(lambda: seen(told, Lost))
+            assert told[0].state is LinkState.ABSENT
+            assert "Kueue is not installed" in told[0].error.message
+            server.groups["kueue.x-k8s.io"] = kueue
+            await eventually(lambda: seen(told, Listed))
+
+
+async def test_an_operator_that_is_removed_while_we_look() -> None:
+    async with ApiServer() as server, fed(server, "jobsets") as told:
+        path = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+        await eventually(lambda: server.watched(path))
+        del server.groups["jobset.x-k8s.io"]
+        server.refuse[path] = status(404, "the server could not find the requested resource", reason="NotFound")
+        server.hang_up(path)
+        await eventually(lambda: any(each.state is LinkState.ABSENT for each in seen(told, Lost)))
+
+
+async def test_a_dead_aggregated_api_is_never_asked() -> None:
+    async with ApiServer() as server:
+        server.groups["visibility.kueue.x-k8s.io"] = {"v1beta2": ["clusterqueues"]}
+        server.refuse["/apis/visibility.kueue.x-k8s.io/v1beta2"] = status(
+            503, "the server is unable to handle the request"
+        )
+        async with fed(server, "clusterqueues") as told:
+            await eventually(lambda: seen(told, Listed))
+        assert not server.asked("/apis/visibility.kueue.x-k8s.io/v1beta2")
+
+
+async def test_a_kind_that_may_not_be_listed_everywhere_is_followed_in_one_namespace() -> None:
+    async with ApiServer() as server:
+        server.refuse[PODS] = forbidden("pods")
+        server.put("/api/v1/namespaces/team/pods", named("mine", "team"))
+        async with fed(server, "pods") as told:
+            await eventually(lambda: seen(told, Heard))
+            assert [each.note for each in seen(told, Served)] == [
+                "",
+                "only namespace team: listing pods everywhere is not allowed",
+            ]
+            assert list(seen(told, Listed)[0].objects) == [("team", "mine")]
+            assert not seen(told, Lost)
+
+
+async def test_a_kind_that_may_not_be_listed_at_all_says_so() -> None:
+    async with ApiServer() as server:
+        server.refuse["/api/v1/nodes"] = [forbidden("nodes")]
+        async with fed(server, "nodes") as told:
+            await eventually(lambda: seen(told, Listed))
+            (lost,) = seen(told, Lost)
+            assert (lost.state, type(lost.error), lost.error.hint) == (
+                LinkState.FORBIDDEN,
+                NotAllowed,
+                "Ask for `list nodes`.",
+            )
+
+
+async def test_a_server_that_is_down_at_first() -> None:
+    server = ApiServer()
+    async with server:
+        pass
+    async with fed(server, "workloads") as told:
+        await eventually(lambda: len(seen(told, Lost)) > 2)
+        assert {each.state for each in seen(told, Lost)} == {LinkState.STALE}
+        async with server:
+            await eventually(lambda: seen(told, Listed))
+
+
+async def test_500_is_stale_and_recovers() -> None:
+    async with ApiServer() as server:
+        server.put(PODS, named("a"))
+        server.refuse[PODS] = [status(500, "boom"), status(503, "boom")]
+        async with fed(server, "pods") as told:
+            await eventually(lambda: seen(told, Listed))
+            assert [each.state for each in seen(told, Lost)] == [LinkState.STALE] * 2
+
+
+async def test_429_with_a_long_wait_is_stale() -> None:
+    async with ApiServer() as server:
+        server.refuse[PODS] = [status(429, "too many", headers={"Retry-After": "100"})]
+        async with fed(server, "pods") as told:
+            await eventually(lambda: seen(told, Lost))
+            assert told[-1].error.retry_after == 100
+
+
+async def test_something_that_is_no_kubernetes_api() -> None:
+    from aiohttp import web
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="<html>Please log in to the hotel's WiFi</html>")
+
+    async with ApiServer() as server:
+        server.handlers["/apis"] = page
+        async with fed(server, "workloads") as told:
+            await eventually(lambda: seen(told, Lost))
+            assert isinstance(told[0].error, Unreadable)
+
+
+async def test_odd_names_and_missing_fields_come_through() -> None:
+    async with ApiServer() as server, fed(server, "pods") as told:
+        await eventually(lambda: server.watched(PODS))
+        server.put(PODS, named("[bold]🚀[/]", "n", spec=None, status=None))
+        await eventually(lambda: seen(told, Changed))
+        assert told[-1].object.name == "[bold]🚀[/]"
+
+
+@pytest.mark.parametrize("plural", ["jobsets", "workloads"])
+async def test_a_catalogue_is_asked_once(plural: str) -> None:
+    async with ApiServer() as server, server.client() as client:
+        catalogue = Catalogue(client)
+        for _ in range(3):
+            assert await catalogue.version(kind(plural))
+        assert len(server.asked("/apis")) == 1
+        server.groups.clear()
+        catalogue.forget()
+        assert await catalogue.version(kind(plural)) == ""
+        assert await catalogue.build() == "v1.36.4-test"
+
+
+async def test_a_group_that_may_not_be_looked_at_counts_as_absent() -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.refuse["/apis/jobset.x-k8s.io/v1alpha2"] = status(404, "gone", reason="NotFound")
+        assert await Catalogue(client).version(kind("jobsets")) == ""
+        server.refuse["/apis"] = status(404, "gone", reason="NotFound")
+        with pytest.raises(NotFound):
+            await Catalogue(client).version(kind("jobsets"))

@@ -1,0 +1,331 @@
+"""Answers that go on reach the same server in the same way as plain requests, though another library asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
+from console.kube.client import Client
+from console.kube.failures import CHECK_PROXY, first_bytes
+from console.kube.login import Login
+from console.kube.raw_connection import connected
+from console.kube.target import Cluster, Target, User
+from tests.apiserver import ApiServer
+from tests.certificates import make_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PATH = "/version"
+VERSION = b'{"gitVersion": "v1.36.4-test"}'
+
+
+async def plain(client: Client) -> bytes:
+    return await client.request("GET", PATH, doing="ask")
+
+
+async def going_on(client: Client) -> bytes:
+    async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+        return await first_bytes(answer.pieces(), 1 << 30)
+
+
+async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type[ConsoleError], str, str]]:
+    """What is told of either way of asking, which fails."""
+    found = []
+    for ask in (plain, going_on):
+        client = Client(Login(Target("x", "u", "d", Cluster(server=server, **cluster), user or User())))
+        with pytest.raises(ConsoleError) as caught:
+            await ask(client)
+        await client.close()
+        found.append((type(caught.value), caught.value.message, caught.value.hint))
+    return found
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["https://no-such-name.invalid", "http://127.0.0.1:1", "https://127.0.0.1:1", "htp://x", "https://[x", "nowhere"],
+)
+async def test_a_server_that_cannot_be_reached_is_told_of_in_the_same_words(server: str) -> None:
+    first, second = await said(server)
+    assert first == second
+
+
+async def test_so_is_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server:
+        first, second = await said(server.url)
+        assert first == second
+        assert "is not from the authority" in second[1]
+    old, authority = make_certificate(tmp_path, days=-1)
+    async with ApiServer(old) as server:
+        first, second = await said(server.url, certificate_authority=str(authority))
+        assert first == second
+        assert second[1].endswith("its certificate has expired.")
+
+
+async def test_a_certificate_that_may_be_any_is_accepted_if_the_kubeconfig_says_so(tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server, server.client(insecure_skip_tls_verify=True) as client:
+        assert await plain(client) == await going_on(client) == VERSION
+
+
+async def test_the_name_that_the_certificate_carries_may_be_another(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    ca = str(authority)
+    async with (
+        ApiServer(tls) as server,
+        server.client(certificate_authority=ca, tls_server_name="api.example") as client,
+    ):
+        assert await plain(client) == await going_on(client) == VERSION
+        assert {each.host for each in server.requests} == {f"127.0.0.1:{server.port}"}
+        first, second = await said(server.url, certificate_authority=ca, tls_server_name="other.example")
+        assert "certificate is refused" in first[1]
+        assert "certificate is refused" in second[1]
+
+
+async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_verify_locations(authority)
+    pair = tmp_path / "pair.pem"
+    user = User(client_certificate=str(authority), client_key=str(pair))
+    async with ApiServer(tls) as server, server.client(user, certificate_authority=str(authority)) as client:
+        assert await plain(client) == await going_on(client) == VERSION
+
+
+async def test_a_refused_token_is_renewed_once() -> None:
+    tokens = iter(["old", "new", "newer"])
+
+    async def source() -> tuple[str, float]:
+        return next(tokens), float("inf")
+
+    async with ApiServer(secure=True) as server:
+        server.tokens = {"new"}
+        async with server.client(User(source=source)) as client:
+            assert await going_on(client) == VERSION
+        assert [each.headers["Authorization"] for each in server.asked(PATH)][-2:] == ["Bearer old", "Bearer new"]
+
+
+@pytest.mark.parametrize("token", ["two\r\nX-Evil: 1", "two\nlines", "schlüssel"])
+async def test_a_token_that_is_no_header_is_not_sent(token: str) -> None:
+    async with ApiServer(secure=True) as server:
+        for kind, message, _ in await said(server.url, User(token=token)):
+            assert kind is BadKubeconfig
+            assert token not in message
+        assert server.requests == []
+
+
+async def test_a_line_end_behind_a_token_is_no_part_of_it() -> None:
+    async with ApiServer(secure=True) as server, server.client(User(token="t\n")) as client:
+        assert await plain(client) == await going_on(client) == VERSION
+        assert {each.headers["Authorization"] for each in server.requests} == {"Bearer t"}
+
+
+async def test_no_password_of_an_address_is_told() -> None:
+    for server, proxy_url in (("http://anna:s3cr3t@127.0.0.1:1", None), ("http://h", "socks9://anna:s3cr3t@h:1")):
+        for _, message, hint in await said(server, proxy_url=proxy_url):
+            assert "s3cr3t" not in f"{message}{hint}"
+
+
+async def test_no_token_is_told_in_what_went_wrong() -> None:
+    async with ApiServer() as server:
+        server.tokens = {"another"}
+        for kind, message, hint in await said(server.url, User(token="s3cr3t")):
+            assert kind is NotLoggedIn
+            assert "s3cr3t" not in f"{message}{hint}"
+
+
+async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.client.CONNECT", 0.3)
+    callers = []
+
+    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers.append(writer)
+        await reader.read(1)  # the beginning of TLS; there is no answer
+
+    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = Client(Login(Target("x", "u", "d", Cluster(server=f"https://127.0.0.1:{port}"), User())))
+
+    async def ask() -> str:
+        with pytest.raises(Unreachable) as caught:
+            await going_on(client)
+        return caught.value.message
+
+    said = await asyncio.gather(*(ask() for _ in range(10)))
+    assert all(each.endswith("it did not answer in time.") for each in said)
+    assert len(callers) == 1
+    await client.close()
+    for each in callers:
+        each.close()
+    server.close()
+
+
+@asynccontextmanager
+async def proxy(asked: list[bytes]) -> AsyncIterator[str]:
+    """An HTTP proxy that passes on what it is asked for, all of which is on this machine, and notes that."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b"\r\n")[0])
+        port = int(head.split()[1].rpartition(b":")[2])
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    asked: list[bytes] = []
+    async with (
+        ApiServer(tls) as server,
+        proxy(asked) as through,
+        server.client(certificate_authority=str(authority), proxy_url=through) as client,
+    ):
+        async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+            assert "via" not in answer.headers
+            assert await first_bytes(answer.pieces(), 99) == VERSION
+        assert set(asked) == {b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """One that names no proxy."""
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+async def test_all_ways_of_asking_take_the_proxy_of_the_environment(
+    tmp_path: Path, environment: pytest.MonkeyPatch, name: str
+) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    asked: list[bytes] = []
+    async with ApiServer(tls) as server, proxy(asked) as through:
+        environment.setenv(name, through.replace("//", "//anna:s3cr3t@"))
+        cluster = Cluster(server=f"https://api.example:{server.port}", certificate_authority=str(authority))
+        login = Login(Target("x", "u", "d", cluster, User()))
+        client = Client(login)
+        assert await plain(client) == await going_on(client) == VERSION
+        await client.close()
+        async with connected(login, "ask") as wire:
+            (answer,) = await wire.get(PATH)
+        assert answer.body == VERSION
+        assert set(asked) == {b"CONNECT api.example:%d HTTP/1.1" % server.port}
+        assert len(asked) == 3
+
+
+async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    async with proxy(asked) as through:
+        environment.setenv("ALL_PROXY", through)
+        environment.setenv("NO_PROXY", "10.0.0.0/8, *.invalid")
+        first, second = await said("https://no-such-name.invalid")
+        assert first == second
+        assert first[1].endswith("its name cannot be resolved.")
+        assert asked == []
+
+
+@pytest.mark.parametrize("address", ["socks5://anna:s3cr3t@h:1", "http://anna:s3cr3t@", "http://anna:s3cr3t@h:port"])
+async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
+    environment: pytest.MonkeyPatch, address: str
+) -> None:
+    environment.setenv("HTTPS_PROXY", address)
+    for given in (None, address):
+        first, second = await said("https://api.example", proxy_url=given)
+        assert first == second
+        assert first[0] is BadKubeconfig
+        assert ("HTTPS_PROXY" in first[1]) is (given is None)
+        assert "s3cr3t" not in f"{first}"
+
+
+async def said_by_wire(server: str) -> tuple[type[ConsoleError], str, str]:
+    """What is told where the connection is to become a tunnel."""
+    with pytest.raises(ConsoleError) as caught:
+        async with connected(Login(Target("x", "u", "d", Cluster(server=server), User())), "ask"):
+            pass
+    return type(caught.value), caught.value.message, caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("http://anna:s3cr3t@127.0.0.1:1", "nothing answers there (connection refused)"),
+        ("http://anna:s3cr3t@no.such.proxy.invalid:3128", "its name cannot be resolved"),
+    ],
+)
+async def test_a_proxy_that_is_not_there_is_blamed_in_place_of_the_server(
+    environment: pytest.MonkeyPatch, address: str, why: str
+) -> None:
+    environment.setenv("HTTPS_PROXY", address)
+    first, second = await said("https://api.example")
+    assert first == second == await said_by_wire("https://api.example")
+    assert first == (
+        Unreachable,
+        "Could not ask: the API server https://api.example cannot be reached: "
+        f"the proxy on the way cannot be reached: {why}.",
+        CHECK_PROXY,
+    )
+
+
+async def test_a_proxy_that_says_nothing_is_thought_of(
+    environment: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("client", "raw_connection"):
+        monkeypatch.setattr(f"console.kube.{module}.CONNECT", 0.2)
+    callers = []
+
+    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers.append(writer)
+        await reader.read(1)  # the beginning of CONNECT; there is no answer
+
+    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
+    environment.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    client = Client(Login(Target("x", "u", "d", Cluster(server="https://api.example"), User())))
+    with pytest.raises(Unreachable, match="no answer came through the proxy in time") as caught:
+        await going_on(client)
+    assert caught.value.hint == CHECK_PROXY
+    assert await said_by_wire("https://api.example") == (Unreachable, caught.value.message, CHECK_PROXY)
+    await client.close()
+    for each in callers:
+        each.close()
+    server.close()
+
+
+async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    environment.setenv("HTTPS_PROXY", f"http://anna:s3cr3t@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    first, second = await said("https://api.example")
+    assert first == second
+    assert first[:2] == (
+        Unreachable,
+        "Could not ask: the API server https://api.example cannot be reached: the proxy on the way refuses (407).",
+    )
+    assert "HTTPS_PROXY" in first[2]
+    assert "s3cr3t" not in f"{first}"
+    assert first == await said_by_wire("https://api.example")
+    server.close()

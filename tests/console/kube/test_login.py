@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import stat
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from rich.pretty import pretty_repr
+
+from console.errors import BadKubeconfig, NotLoggedIn
+from console.kube.login import REREAD_AFTER, Login
+from console.kube.target import Cluster, Target, User
+from tests.apiserver import ApiServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def login(user: User, clock: Any = None, **cluster: Any) -> Login:
+    found = Target("ctx", "anna", "default", Cluster(server="https://127.0.0.1:1", **cluster), user)
+    return Login(found, **({"clock": clock} if clock else {}))
+
+
+def program(folder: Path, body: str) -> dict[str, Any]:
+    """An exec credential program that runs this Python."""
+    path = folder / "plugin"
+    path.write_text(f"#!{sys.executable}\nimport json, sys, os\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "installHint": "Install it so."}
+
+
+GIVES = """
+count = int(open({0!r}).read() or 0) + 1
+open({0!r}, "w").write(str(count))
+print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+    "status": {{"token": f"secret-{{count}}", **{1!r}}}}}))
+"""
+
+
+def giving(folder: Path, **status: str) -> dict[str, Any]:
+    """A program whose tokens are secret-1, secret-2, …"""
+    count = folder / "count"
+    count.write_text("0")
+    return program(folder, GIVES.format(str(count), status))
+
+
+async def test_tokens_and_passwords() -> None:
+    assert await login(User(token="t")).headers() == {"Authorization": "Bearer t"}
+    found = await login(User(username="u", password="p")).headers()
+    assert base64.b64decode(found["Authorization"].removeprefix("Basic ")) == b"u:p"
+    assert await login(User()).headers() == {}
+
+
+async def test_a_token_file_is_read_again() -> None:
+    now = [1000.0]
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("one\n")
+        file.flush()
+        found = login(User(token_file=file.name), clock=lambda: now[0])
+        assert await found.headers() == {"Authorization": "Bearer one"}
+        file.seek(0)
+        file.write("two\n")
+        file.flush()
+        assert await found.headers() == {"Authorization": "Bearer one"}
+        now[0] += REREAD_AFTER + 1
+        assert await found.headers() == {"Authorization": "Bearer two"}
+
+
+async def test_a_missing_token_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadKubeconfig, match="cannot be read: No such file"):
+        await login(User(token_file=str(tmp_path / "gone"))).headers()
+
+
+async def test_a_program_is_asked_once_and_again_before_its_token_ends(tmp_path: Path) -> None:
+    now = [datetime(2026, 11, 21, 7, 0, tzinfo=UTC).timestamp()]
+    found = login(User(exec=giving(tmp_path, expirationTimestamp="2026-11-21T08:00:00Z")), clock=lambda: now[0])
+    assert await found.headers() == await found.headers() == {"Authorization": "Bearer secret-1"}
+    now[0] += 3600 - 60
+    assert await found.headers() == {"Authorization": "Bearer secret-2"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("print('token expired', file=sys.stderr); sys.exit(1)", "failed with exit code 1: token expired"),
+        ("print('no json')", "gave no ExecCredential"),
+        ("print('{}')", "gave no ExecCredential"),
+        (
+            "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'x', 'status': {}}))",
+            "gave neither a token nor a certificate",
+        ),
+    ],
+)
+async def test_a_program_that_fails_is_named(tmp_path: Path, body: str, said: str) -> None:
+    with pytest.raises(NotLoggedIn) as caught:
+        await login(User(exec=program(tmp_path, body))).headers()
+    assert said in caught.value.message
+    assert "gcloud auth login" in caught.value.hint
+
+
+async def test_a_program_is_told_the_cluster_and_kept_off_the_terminal(tmp_path: Path) -> None:
+    body = """
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+cluster = info["spec"]["cluster"]["server"]
+token = f"{cluster} {info['spec']['interactive']} {os.environ['ZONE']} {sys.stdin.read()!r}"
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": {"token": token}}))
+"""
+    spec = {**program(tmp_path, body), "provideClusterInfo": True, "env": [{"name": "ZONE", "value": "b"}]}
+    found = await login(User(exec=spec)).headers()
+    assert found == {"Authorization": "Bearer https://127.0.0.1:1 False b ''"}
+
+
+async def test_what_a_program_wrongly_says_is_in_no_error(tmp_path: Path) -> None:
+    with pytest.raises(NotLoggedIn) as caught:
+        await login(User(exec=program(tmp_path, "print('secret-token')"))).headers()
+    assert caught.value.__suppress_context__
+    assert "secret-token" not in str(caught.value)
+
+
+async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    body = f"open({str(started)!r}, 'w').write(str(os.getpid())); os.read(os.pipe()[0], 1)"
+    waiting = asyncio.create_task(login(User(exec=program(tmp_path, body))).headers())
+    number = int(await asyncio.to_thread(started.read_text))
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+async def test_a_program_that_is_not_installed_says_how_to_get_it() -> None:
+    spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-auth-plugin", "installHint": "Get it."}
+    with pytest.raises(NotLoggedIn) as caught:
+        await login(User(exec=spec)).headers()
+    assert (caught.value.message, caught.value.hint) == (
+        "The credential plugin no-such-auth-plugin of the kubeconfig is not installed.",
+        "Get it.",
+    )
+
+
+async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
+    async with ApiServer(secure=True) as server:
+        server.tokens = {"secret-2"}
+        async with server.client(User(exec=giving(tmp_path))) as client:
+            assert await client.request("GET", "/version", doing="ask")
+        assert [each.headers["Authorization"] for each in server.requests] == ["Bearer secret-1", "Bearer secret-2"]
+
+
+async def test_requests_refused_together_renew_once(tmp_path: Path) -> None:
+    import asyncio
+
+    async with ApiServer(secure=True) as server:
+        server.tokens = {"secret-2"}
+        async with server.client(User(exec=giving(tmp_path))) as client:
+            await asyncio.gather(*(client.request("GET", "/version", doing="ask") for _ in range(5)))
+        assert (tmp_path / "count").read_text() == "2"
+
+
+async def test_a_token_that_stays_refused_is_said(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.tokens = {"another"}
+        for user in (User(token="mine"), User(exec=giving(tmp_path))):
+            server.requests.clear()
+            async with server.client(user) as client:
+                with pytest.raises(NotLoggedIn) as caught:
+                    await client.request("GET", "/version", doing="ask for the version")
+            assert caught.value.message == "Could not ask for the version: Unauthorized."
+            assert len(server.requests) <= 2
+
+
+def certificate(until: datetime) -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "anna")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(until - timedelta(days=2))
+        .not_valid_after(until)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    encode = base64.b64encode
+    return encode(made.public_bytes(serialization.Encoding.PEM)).decode(), encode(private).decode()
+
+
+async def test_an_expired_client_certificate_is_said_in_words() -> None:
+    pair = certificate(datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
+    user = User(client_certificate_data=pair[0], client_key_data=pair[1])
+    async with ApiServer() as server, server.client(user) as client:
+        server.tokens = set()
+        with pytest.raises(NotLoggedIn, match='certificate of user "anna" expired on 2026-01-02 03:04 UTC'):
+            await client.request("GET", "/version", doing="ask")
+
+
+async def test_certificates_are_loaded_and_broken_ones_named() -> None:
+    pair = certificate(datetime.now(UTC) + timedelta(days=1))
+    found = await login(User(client_certificate_data=pair[0], client_key_data=pair[1])).tls()
+    assert found is not None
+    with pytest.raises(BadKubeconfig, match="is no base64"):
+        await login(User(), certificate_authority_data="???!").tls()
+    with pytest.raises(BadKubeconfig, match="cannot be used"):
+        await login(User(), certificate_authority_data=base64.b64encode(b"no certificate").decode()).tls()
+
+
+async def test_a_login_shows_no_secret() -> None:
+    found = login(User(token="hunter2"))
+    await found.headers()
+    for shown in (found, found.target, found.target.user, await found.headers()):
+        assert "hunter2" not in repr(shown)
+        assert "hunt" not in pretty_repr(shown, max_string=12)
+
+
+@pytest.mark.parametrize(
+    ("server", "here"),
+    [
+        ("https://127.0.0.1:6443", True),
+        ("http://localhost", True),
+        ("https://[::1]:1", True),
+        ("https://34.1.2.3", False),
+        ("https://gke.example", False),
+    ],
+)
+def test_what_is_on_this_machine(server: str, here: bool) -> None:
+    assert Login(Target("x", "u", "d", Cluster(server=server), User())).loopback is here

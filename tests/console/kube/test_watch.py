@@ -1,0 +1,309 @@
+"""The list-then-follow stream, on scripted lists and lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.kube.watch import Backoff, Changed, Heard, HttpSource, Listed, Lost, Odd, Page, Removed, follow
+from tests.apiserver import ApiServer, eventually, first, gathered, named, status
+from tests.console.kube.objects.recorded import kind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PODS = kind("pods").reader
+SILENCE = b"(nothing more comes)"
+BROKEN = Unreachable("the connection was reset")
+GONE = Gone("too old resource version", status=410)
+
+
+@dataclass(frozen=True)
+class Recorded(Backoff):
+    """Waits for nothing, and remembers for what it would have."""
+
+    waits: list[tuple[str, int]] = field(default_factory=list)
+
+    def wait(self, error: ConsoleError, failures: int) -> float:
+        self.waits.append((type(error).__name__, failures))
+        return 0.0
+
+
+def pod(name: str, version: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "n", "resourceVersion": str(version)}, **fields}
+
+
+def page(*names: str, version: int, token: str = "") -> bytes:
+    return json.dumps(
+        {"metadata": {"resourceVersion": str(version), "continue": token}, "items": [pod(name) for name in names]}
+    ).encode()
+
+
+def line(verb: str, thing: dict[str, Any]) -> bytes:
+    return json.dumps({"type": verb, "object": thing}).encode()
+
+
+class Script:
+    """Answers in order: bytes or an error for a page; for a watch, lines with perhaps an error in or before them."""
+
+    def __init__(self, pages: list[bytes | Exception], watches: list[list[bytes | Exception] | Exception]) -> None:
+        self._pages, self._watches = pages, watches
+        self.tokens: list[str] = []
+        self.versions: list[str] = []
+
+    async def page(self, token: str) -> bytes:
+        self.tokens.append(token)
+        answer = self._pages.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @asynccontextmanager
+    async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.versions.append(version)
+        answer: list[bytes | Exception] | Exception = self._watches.pop(0) if self._watches else [SILENCE]
+        if isinstance(answer, Exception):
+            raise answer
+        yield self._lines(answer)
+
+    @staticmethod
+    async def _lines(lines: list[bytes | Exception]) -> AsyncIterator[bytes]:
+        for each in lines:
+            if each is SILENCE:
+                await asyncio.Event().wait()
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+async def told(script: Script, count: int, backoff: Backoff | None = None) -> list[Any]:
+    async with aclosing(follow(script, PODS, backoff or Recorded())) as changes:
+        return await first(count, changes)
+
+
+def names(change: Any) -> list[str]:
+    return sorted(name for _, name in change.objects)
+
+
+async def test_the_first_list_fills_page_by_page_and_then_lines_follow() -> None:
+    script = Script(
+        [page("a", "b", version=5, token="t1"), page("c", version=5)],
+        [[line("ADDED", pod("d", 6)), line("MODIFIED", pod("a", 7)), line("DELETED", pod("b", 8))]],
+    )
+    one, everything, heard, *changes = await told(script, 6)
+    assert isinstance(one, Page)
+    assert names(one) == ["a", "b"]
+    assert isinstance(everything, Listed)
+    assert names(everything) == ["a", "b", "c"]
+    assert isinstance(heard, Heard)
+    assert [(type(each), each.key[1]) for each in changes] == [(Changed, "d"), (Changed, "a"), (Removed, "b")]
+    assert script.tokens == ["", "t1"]
+    assert script.versions == ["5"]
+
+
+async def test_the_next_page_is_fetched_while_one_is_read() -> None:
+    script = Script([page("a", version=5, token="t1"), page("b", version=5)], [])
+    async with aclosing(follow(script, PODS)) as changes:
+        await first(1, changes)
+        await eventually(lambda: script.tokens == ["", "t1"])
+
+
+@pytest.mark.parametrize(
+    "gone", [GONE, [line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})]]
+)
+async def test_410_lists_again_and_gives_one_replacement_without_a_gap(gone: Any) -> None:
+    script = Script(
+        [page("a", "b", version=5), page("b", version=90, token="t"), page("c", version=90)],
+        [[line("MODIFIED", pod("a", 6))], gone, [line("ADDED", pod("d", 91))]],
+    )
+    changes = [each for each in await told(script, 6 if gone is GONE else 7) if not isinstance(each, Heard)]
+    assert [type(each) for each in changes[:4]] == [Listed, Changed, Listed, Changed]
+    assert names(changes[2]) == ["b", "c"]
+    assert script.versions == ["5", "6", "90"] or script.versions == ["5", "6", "90", "91"]
+
+
+async def test_a_watch_that_ends_goes_on_where_it_stopped_and_nobody_hears_of_it() -> None:
+    script = Script(
+        [page("a", version=5)],
+        [
+            [line("ADDED", pod("b", 6)), line("BOOKMARK", {"metadata": {"resourceVersion": "40"}})],
+            [line("ADDED", pod("c", 41))],
+        ],
+    )
+    changes = await told(script, 6)
+    assert script.versions[:2] == ["5", "40"]
+    assert not [each for each in changes if isinstance(each, Lost)]
+
+
+async def test_one_break_is_mended_quietly_and_the_second_is_told() -> None:
+    backoff = Recorded()
+    script = Script(
+        [page("a", version=5)], [[line("ADDED", pod("b", 6)), BROKEN], BROKEN, BROKEN, [line("ADDED", pod("c", 7))]]
+    )
+    changes = await told(script, 7, backoff)
+    assert [type(each) for each in changes] == [Listed, Heard, Changed, Lost, Lost, Heard, Changed]
+    assert changes[3].error is BROKEN
+    assert script.versions[:4] == ["5", "6", "6", "6"]
+    assert backoff.waits == [("Unreachable", 2), ("Unreachable", 3)]
+
+
+async def test_a_list_that_fails_is_told_at_once_and_tried_again() -> None:
+    backoff = Recorded()
+    script = Script([BROKEN, BROKEN, page("a", version=5)], [])
+    changes = await told(script, 4, backoff)
+    assert [type(each) for each in changes] == [Lost, Lost, Listed, Heard]
+    assert backoff.waits == [("Unreachable", 1), ("Unreachable", 2)]
+
+
+async def test_a_list_that_goes_stale_in_the_middle_begins_again() -> None:
+    script = Script([page("a", version=5, token="t"), GONE, page("b", version=9)], [])
+    changes = await told(script, 3)
+    assert [type(each) for each in changes] == [Page, Listed, Heard]
+    assert names(changes[1]) == ["b"]
+    assert script.tokens == ["", "t", ""]
+
+
+async def test_a_server_that_answers_410_for_ever_is_not_hammered() -> None:
+    backoff = Recorded()
+    script = Script([page("a", version=each) for each in range(4)], [GONE, GONE, GONE])
+    await told(script, 5, backoff)
+    assert [name for name, _ in backoff.waits] == ["Gone", "Gone"]
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+    backoff = Recorded()
+    script = Script([page("a", version=5)], [[], [], [], []])
+    changes = await told(script, 6, backoff)
+    assert len(backoff.waits) == 3
+    assert not [each for each in changes if isinstance(each, Lost)]
+
+
+async def test_a_restored_server_lists_again() -> None:
+    too_large = {"kind": "Status", "code": 504, "message": "Too large resource version: 90, current: 7"}
+    script = Script([page("a", version=90), page("b", version=7)], [[line("ERROR", too_large)]])
+    changes = await told(script, 4)
+    assert [type(each) for each in changes] == [Listed, Heard, Listed, Heard]
+
+
+async def test_an_object_that_turns_to_nonsense_is_told_apart() -> None:
+    script = Script([page("a", version=5)], [[line("MODIFIED", pod("a", 6, status=[])), line("MODIFIED", pod("a", 7))]])
+    changes = await told(script, 4)
+    assert isinstance(changes[2], Odd)
+    assert changes[2].key == ("n", "a")
+    assert isinstance(changes[3], Changed)
+
+
+async def test_a_line_of_nonsense_costs_a_reconnection_and_no_object() -> None:
+    script = Script(
+        [page("a", version=5)], [[line("ADDED", pod("b", 6)), b'{"type":"ADD'], [line("ADDED", pod("c", 7))]]
+    )
+    changes = await told(script, 5)
+    assert [each.key[1] for each in changes if isinstance(each, Changed)] == ["b", "c"]
+    assert script.versions[:2] == ["5", "6"]
+
+
+@pytest.mark.parametrize(
+    ("error", "least", "most"),
+    [
+        (NotAllowed("no", status=403), 60, 60),
+        (NotFound("no", status=404), 60, 60),
+        (NotLoggedIn("no", status=401), 15, 15),
+        (Refused("busy", status=429, retry_after=7), 7, 8.75),
+        (Unreachable("down"), 0.25, 0.5),
+    ],
+)
+def test_how_long_to_wait(error: ConsoleError, least: float, most: float) -> None:
+    waits = [Backoff().wait(error, 1) for _ in range(50)]
+    assert least <= min(waits) <= max(waits) <= most
+
+
+def test_waits_grow_but_not_beyond_bounds() -> None:
+    backoff = Backoff()
+    assert max(backoff.wait(BROKEN, 1000) for _ in range(50)) <= backoff.most
+    assert min(backoff.wait(BROKEN, 5) for _ in range(50)) > max(backoff.wait(BROKEN, 1) for _ in range(50))
+
+
+# over HTTP
+
+PATH = "/api/v1/pods"
+
+
+@asynccontextmanager
+async def following(server: ApiServer, silence: float = 60.0) -> AsyncIterator[list[Any]]:
+    """Changes of the pods as they come, without those that only say that the server is there."""
+    async with (
+        server.client() as client,
+        gathered(follow(HttpSource(client, PATH, "pods", silence=silence), PODS)) as changes,
+    ):
+        yield changes
+
+
+def seen(changes: list[Any], kind_: type) -> list[Any]:
+    return [each for each in changes if isinstance(each, kind_)]
+
+
+async def test_pages_and_lines_over_http() -> None:
+    async with ApiServer() as server:
+        server.page_size = 2
+        for name in "abcde":
+            server.put(PATH, named(name))
+        async with following(server) as changes:
+            await eventually(lambda: server.watched(PATH))
+            assert [names(each) for each in seen(changes, Page)] == [["a", "b"], ["c", "d"]]
+            assert [names(each) for each in seen(changes, Listed)] == [list("abcde")]
+            server.put(PATH, named("f"))
+            await eventually(lambda: seen(changes, Changed))
+            assert changes[-1].key == ("default", "f")
+        (asked,) = server.asked(PATH, watch="1")
+        assert asked.query["allowWatchBookmarks"] == "true"
+        assert 240 <= int(asked.query["timeoutSeconds"]) <= 480
+        assert server.asked(PATH, limit="500")
+
+
+async def test_a_line_cut_off_costs_nothing() -> None:
+    async with ApiServer() as server, following(server) as changes:
+        await eventually(lambda: server.watched(PATH))
+        server.raw(PATH, b'{"type":"ADDED","object":{"metadata":{"name":"half"')
+        server.hang_up(PATH)
+        server.put(PATH, named("whole"))
+        await eventually(lambda: seen(changes, Changed))
+        assert [each.key[1] for each in seen(changes, Changed)] == ["whole"]
+        assert len(seen(changes, Listed)) == 1
+        assert not seen(changes, Lost)
+
+
+async def test_a_silent_connection_is_noticed() -> None:
+    async with ApiServer() as server, following(server, silence=0.1) as changes:
+        await eventually(lambda: len(server.asked(PATH, watch="1")) >= 2)
+        assert len(seen(changes, Listed)) == 1
+        assert not seen(changes, Lost)
+
+
+async def test_410_over_http() -> None:
+    async with ApiServer() as server, following(server) as changes:
+        server.put(PATH, named("a"))
+        await eventually(lambda: server.watched(PATH))
+        server.refuse[PATH] = [status(410, "too old resource version: 1 (9)", reason="Expired")]
+        server.hang_up(PATH)
+        await eventually(lambda: len(seen(changes, Listed)) == 2)
+        assert names(seen(changes, Listed)[1]) == ["a"]
+        assert not seen(changes, Removed)
+        assert not seen(changes, Lost)
+
+
+async def test_a_server_that_is_killed_and_comes_back() -> None:
+    async with ApiServer() as server, following(server) as changes:
+        await eventually(lambda: server.watched(PATH))
+        await server.stop()
+        await eventually(lambda: seen(changes, Lost))
+        assert "connection refused" in seen(changes, Lost)[0].error.message
+        server.put(PATH, named("late"))
+        await server.start()
+        await eventually(lambda: seen(changes, Changed))
+        assert len(seen(changes, Listed)) == 1

@@ -1,0 +1,185 @@
+"""What a picture says of a run, how runs differ, and what of their values may be kept (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.kube.objects.jobset import JobSet, ReplicatedJob
+from console.kube.objects.meta import Condition
+from console.launch.install import Catalogue
+from console.launch.recipes import Field, FieldKind
+from console.launch.run_record import (
+    Difference,
+    Outcome,
+    RunRecord,
+    concluded,
+    differences,
+    find_run,
+    is_of,
+    last_success,
+    merged,
+    observed,
+)
+from console.launch.secret_values import without_secrets
+from console.metrics.alarm_rules import Alarm, AlarmKind
+from tests.fakes import fleet_of
+
+if TYPE_CHECKING:
+    from console.kube.nested_values import Value
+
+RUN = RunRecord("nccl-all-reduce", "anna", "team", number=1, launched=1000.0)
+GROUPS = (ReplicatedJob("workload", pods_per_job=2, gpus_per_pod=8, ready=1),)
+
+
+def job(**more: Any) -> JobSet:
+    return JobSet(**{"namespace": "team", "name": "anna", "uid": "u", "created": 1001.0, "groups": GROUPS, **more})
+
+
+def test_a_run_waits_runs_and_succeeds() -> None:
+    waits = observed(RUN, job(suspended=True, queue="a4"), fleet_of())
+    assert (waits.outcome, waits.started, waits.uid, waits.gpus, waits.queue) == (Outcome.WAITING, 0.0, "u", 16, "a4")
+    assert waits.seconds(1100.0) is None
+    resumed = Condition("Suspended", "False", since=1050.0)
+    runs = observed(waits, job(queue="a4", conditions=(resumed,)), fleet_of())
+    assert (runs.outcome, runs.started, runs.seconds(1100.0)) == (Outcome.RUNNING, 1050.0, 50.0)
+    done = Condition("Completed", "True", since=1200.0)
+    ended = observed(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
+    assert (ended.outcome, ended.ended, ended.seconds(9999.0)) == (Outcome.SUCCEEDED, 1200.0, 150.0)
+    assert not ended.open
+
+
+def test_a_run_fails_with_its_first_failure() -> None:
+    failed = Condition("Failed", "True", message="jobset failed", since=1200.0)
+    ended = observed(RUN, job(conditions=(failed,), restarts=2), fleet_of())
+    assert (ended.outcome, ended.why) == (Outcome.FAILED, "failed after 2 restarts: jobset failed")
+    assert observed(RUN, job(conditions=(failed,)), fleet_of()).why == "jobset failed"
+
+
+def test_a_job_that_is_being_deleted_is_not_over_yet() -> None:
+    assert observed(RUN, job(deleting_since=5.0), fleet_of()).outcome is RUN.outcome
+
+
+@pytest.mark.parametrize(
+    ("run", "jobset", "same"),
+    [
+        ({}, {}, True),
+        ({"uid": "u"}, {}, True),
+        ({"uid": "other"}, {}, False),
+        ({}, {"created": 100.0}, False),
+        ({}, {"name": "bert"}, False),
+    ],
+)
+def test_names_are_used_again(run: dict[str, Any], jobset: dict[str, Any], same: bool) -> None:
+    record = RunRecord("r", "anna", "team", **{"launched": 1000.0, **run})
+    assert is_of(record, job(**jobset)) is same
+
+
+def test_differences_are_told_by_path() -> None:
+    before = RunRecord("a", "x", "t", {"gpus": 8, "env": {"A": "1", "B": None}, "list": ["a", "b"], "same": True})
+    after = RunRecord("b", "y", "t", {"gpus": 16, "env": {"A": "1"}, "same": True, "empty": ""})
+    assert differences(before, after) == (
+        Difference("empty", None, "(empty)"),
+        Difference("env.B", "(removed)", None),
+        Difference("gpus", "8", "16"),
+        Difference("list", "a, b", None),
+        Difference("recipe", "a", "b"),
+    )
+    assert differences(after, after) == ()
+
+
+def test_the_last_success_is_of_the_same_recipe_and_earlier() -> None:
+    runs = [
+        RunRecord("a", "one", "t", number=1, launched=1.0, outcome=Outcome.SUCCEEDED),
+        RunRecord("a", "two", "t", number=2, launched=2.0, outcome=Outcome.SUCCEEDED),
+        RunRecord("a", "three", "t", number=3, launched=3.0, outcome=Outcome.FAILED),
+        RunRecord("b", "four", "t", number=4, launched=4.0, outcome=Outcome.SUCCEEDED),
+        RunRecord("a", "five", "t", number=5, launched=5.0, outcome=Outcome.RUNNING),
+        RunRecord("a", "six", "t", number=6, launched=6.0, outcome=Outcome.SUCCEEDED),
+    ]
+    assert last_success(runs, runs[4]) is runs[1]
+    assert last_success(runs, runs[0]) is None
+
+
+def test_a_run_is_found_by_number_and_by_name() -> None:
+    runs = [RunRecord("a", name, "t", number=number, launched=float(number)) for number, name in enumerate("xyx", 1)]
+    assert find_run(runs, "2") is runs[1]
+    assert find_run(runs, "x") is runs[2]
+    assert find_run(runs, "4") is None
+    assert find_run([RunRecord("a", "77", "t", number=1)], "77") is not None
+
+
+def test_secrets_are_not_kept() -> None:
+    fields = (
+        *Catalogue.load().fields("own-script"),
+        Field("password", "Password", "", FieldKind.TEXT, "", secret=True),
+    )
+    values: dict[str, Value] = {
+        "gpus": 16,
+        "password": "hunter2",
+        "env": {"HF_TOKEN": "hunter2", "NCCL_DEBUG": "INFO", "TOKENIZERS_PARALLELISM": "false"},
+        "secrets": {"HF_TOKEN": "hf/token"},
+        "recipe": {"script": "export WANDB_API_KEY=hunter2\npython train.py", "other": "echo $HF_TOKEN"},
+        "image": "x/y:hf_" + "a" * 30,
+    }
+    kept, left_out = without_secrets(fields, values)
+    assert kept == {
+        "gpus": 16,
+        "env": {"NCCL_DEBUG": "INFO", "TOKENIZERS_PARALLELISM": "false"},
+        "secrets": {"HF_TOKEN": "hf/token"},
+        "recipe": {"other": "echo $HF_TOKEN"},
+    }
+    assert set(left_out) == {"password", "env.HF_TOKEN", "recipe.script", "image"}
+    assert "hunter2" not in str(kept)
+
+
+NAN = Alarm(AlarmKind.NAN, "loss is NaN since step 20 (10.58 at 19)", 1100.0, "team", "anna")
+STALL = Alarm(AlarmKind.STALL, "no step for 5 min after step 9", 1100.0, "team", "anna")
+BAD = replace(RUN, step=97, loss=10.582, loss_step=19, nan=True, nan_from=20, ended=1500.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.STOPPED, Outcome.UNKNOWN])
+def test_a_run_whose_loss_is_no_number_diverged_however_it_ended(outcome: Outcome) -> None:
+    ended = concluded(replace(BAD, outcome=outcome, alarms=(NAN,)))
+    assert (ended.outcome, ended.why) == (Outcome.DIVERGED, "nan from 20 (last good 10.582 at 19)")
+    assert last_success([ended], replace(RUN, number=9, launched=2000.0)) is None
+    assert ended.sick
+
+
+def test_a_run_that_failed_says_that_it_had_diverged() -> None:
+    ended = concluded(replace(BAD, outcome=Outcome.FAILED, why="pod 1 was killed"))
+    assert (ended.outcome, ended.why) == (Outcome.FAILED, "pod 1 was killed; nan from 20 (last good 10.582 at 19)")
+    assert concluded(ended) == ended
+
+
+def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None:
+    stopped = replace(RUN, outcome=Outcome.STOPPED, ended=1500.0)
+    assert concluded(stopped) == stopped
+    stalled = concluded(replace(stopped, alarms=(STALL,)))
+    assert (stalled.outcome, stalled.why) == (Outcome.STALLED, STALL.words)
+    over = replace(STALL, over=1400.0)
+    assert concluded(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED
+    gpu = replace(STALL, kind=AlarmKind.GPU, words="Xid 94")
+    assert concluded(replace(stopped, alarms=(gpu,))).why == "stopped while an alarm rang: Xid 94"
+    spike = replace(STALL, kind=AlarmKind.SPIKE, words="loss up")
+    assert concluded(replace(stopped, alarms=(spike,))).why == "stopped while an alarm rang: loss up"
+    assert concluded(replace(stopped, alarms=(spike,), ended=9000.0)).why == "", "that was long before"
+    assert concluded(stopped, late="no step for 40 s").why == "stopped while it was late: no step for 40 s"
+
+
+def test_a_run_that_goes_on_has_the_state_of_what_rings() -> None:
+    runs = replace(RUN, outcome=Outcome.RUNNING)
+    states = [replace(runs, alarms=alarms).state for alarms in ((), (STALL,), (STALL, NAN), (replace(NAN, over=5.0),))]
+    assert states == ["running", "stalled", "diverged", "running"]
+    assert replace(runs, nan=True).state == "diverged"
+
+
+def test_alarms_that_two_consoles_heard_are_one() -> None:
+    later = replace(NAN, time=1101.0, words="loss is NaN since step 20 (10.58 at 19), still", over=1300.0)
+    assert merged((NAN,), (later,)) == (replace(later, time=1100.0),)
+    again = replace(NAN, time=1400.0)
+    assert merged((replace(NAN, over=1300.0),), (again,)) == (replace(NAN, over=1300.0), again)
+    spikes = tuple(replace(NAN, kind=AlarmKind.SPIKE, time=at) for at in (1.0, 50.0))
+    assert merged(spikes, (STALL,)) == (*spikes, STALL)

@@ -1,0 +1,120 @@
+"""Lines in memory and on the disk, whatever happens to either."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.logs import segment as parts
+from console.logs.segment import GONE, LOST, RECENT, Part
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def lines(start: int, number: int) -> list[tuple[float, bytes]]:
+    return [
+        (float(at), b"2026-11-21T00:%02d:%02d.5Z line %d" % (at // 60 % 60, at % 60, at))
+        for at in range(start, start + number)
+    ]
+
+
+def words(start: int, stop: int) -> list[bytes]:
+    return [b"line %d" % at for at in range(start, stop)]
+
+
+def test_lines_are_the_same_before_and_after_they_are_written(tmp_path: Path) -> None:
+    part = Part(7, file=tmp_path / "log")
+    for at in range(0, 1000, 100):
+        part.append(lines(at, 100))
+        assert part.texts(0, 2000) == words(0, at + 100)
+        part.write()
+        assert part.texts(0, 2000) == words(0, at + 100)
+    assert not part.pending
+    assert part.texts(500, 503) == words(500, 503)
+    assert part.picked([1, 2, 3, 990, 995]) == [*words(1, 4), b"line 990", b"line 995"]
+    assert len(part._recent) == RECENT
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+
+
+def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path: Path) -> None:
+    part = Part(7, file=tmp_path / "log")
+    part.append(lines(0, 10))
+    part.write()
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b"2026-11-21T00:00:10.5Z half a li")
+    again = Part.read(tmp_path / "log", 7)
+    again.mend()
+    again.append(lines(10, 5))
+    again.write()
+    assert again.texts(0, 99) == words(0, 15)
+    assert Part.read(tmp_path / "log", 7).texts(0, 99) == words(0, 15)
+    assert [moment % 60 for moment, _ in again.tail(2)] == [13.5, 14.5]
+
+
+def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Part(7, file=tmp_path / "log")
+    part.append(lines(0, 10))
+    part.write()
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("console.logs.segment.os.write", full)
+        part.append(lines(10, 10))
+        with pytest.raises(OSError, match="No space"):
+            part.write()
+        assert part.texts(0, 99) == words(0, 20)
+        patch.setattr(parts, "HELD", 400)
+        part.append(lines(20, 20))
+    assert 0 < part.lost < 30
+    part.write()
+    said = part.texts(0, 99)
+    assert said[:10] == words(0, 10)
+    assert said.count(LOST) == part.lost
+    assert said[10 + part.lost :] == words(10 + part.lost, 40)
+    (tmp_path / "log").unlink()
+    assert part.texts(0, 2) == [GONE] * 2
+
+
+def test_without_a_file_the_newest_lines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "HELD", 2000)
+    part = Part(0)
+    part.append(lines(0, 500))
+    assert part.texts(495, 500) == words(495, 500)
+    assert part.texts(0, 1) == [LOST]
+    assert part.lost > 400
+
+
+def test_times_never_go_back() -> None:
+    part = Part(0)
+    part.append([(5.0, b"a"), (3.0, b"b"), (0.0, b"c"), (6.0, b"d")])
+    assert list(part.times) == [5.0, 5.0, 5.0, 6.0]
+
+
+def test_two_threads_that_write_the_same_lines_write_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = Part(7, file=tmp_path / "log")
+    part.append(lines(0, 3))
+    inside, go_on, append = threading.Event(), threading.Event(), parts.append_to
+
+    def held(file: Path, data: bytes) -> int:
+        inside.set()
+        assert go_on.wait(60)
+        return append(file, data)
+
+    monkeypatch.setattr(parts, "append_to", held)
+    threads = [threading.Thread(target=part.write) for _ in range(2)]
+    threads[0].start()
+    assert inside.wait(60)
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "log").read_bytes().count(b"\n") == 3
+    assert part.texts(0, 9) == words(0, 3)

@@ -1,0 +1,18 @@
+"""Timestamps in front of lines."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from console.logs.line_splitter import text_of, texts_of
+
+WHOLE = "2026-11-21T07:00:00.123456789Z"
+PIECES = st.sampled_from([WHOLE, WHOLE[:-3] + "Z", WHOLE.replace("T0", "T "), "2026", " ", "Z ", "text", "\r", ":"])
+
+
+@given(st.lists(PIECES, max_size=5).map("".join))
+@example(f"{WHOLE} text\r")
+@example(f"{WHOLE}")
+def test_many_lines_have_the_texts_that_each_has(line: str) -> None:
+    assert texts_of([line.encode()]) == [text_of(line.encode())]

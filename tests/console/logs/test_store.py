@@ -1,0 +1,103 @@
+"""Folders of logs: who writes, what stays, what goes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from console.logs.segment import Part
+from console.logs.store import JobNote, Shelf, kept, kept_job, sweep
+from console.scheduling.failure import Ending
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+NOTE = JobNote("uid-1", "default", "llama", "ctx", 2, 100.0)
+
+
+def put(shelf: Shelf, *texts: str, uid: str = "pod-uid") -> Path:
+    file = shelf.place(1, 0, "main", uid)
+    part = Part.read(file, 1) if file.exists() else Part(1, file=file)
+    start = len(part)
+    part.append(
+        [(float(at), b"1970-01-01T00:00:%02dZ %s" % (at, text.encode())) for at, text in enumerate(texts, start)]
+    )
+    part.write()
+    return file
+
+
+def texts(root: Path) -> list[bytes]:
+    shelf = kept_job(root, NOTE.context, "default", "llama")
+    assert shelf is not None
+    return [text for part in shelf.parts() for text in part.texts(0, 999)]
+
+
+def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    shelf = Shelf.open(tmp_path, NOTE)
+    file = put(shelf, "a", "b")
+    shelf.tell(Ending(0, 1, "pod", "node", "OOMKilled", exit_code=137, time=5.0))
+    shelf.close()
+    assert texts(tmp_path) == [b"a", b"b"]
+    (found,) = kept(tmp_path)
+    assert found.note == NOTE
+    assert [each.exit_code for each in found.endings()] == [137]
+    assert [(part.rank, part.attempt, part.container, part.uid) for part in found.parts()] == [
+        (1, 0, "main", "pod-uid")
+    ]
+    for path in (file, file.parent.parent / "job.json", file.parent.parent / "endings.jsonl"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_second_console_keeps_a_copy_and_hands_in_what_the_first_missed(tmp_path: Path) -> None:
+    first = Shelf.open(tmp_path, NOTE)
+    second = Shelf.open(tmp_path, NOTE)
+    assert (first.private, second.private) == (False, True)
+    put(first, "a", "b")
+    put(second, "a", "b", "c")
+    assert texts(tmp_path) == [b"a", b"b"]
+    first.close()
+    second.close()
+    assert texts(tmp_path) == [b"a", b"b", b"c"]
+    assert not list(tmp_path.glob("*/private-*"))
+
+
+def test_a_copy_is_dropped_while_the_first_still_writes(tmp_path: Path) -> None:
+    first = Shelf.open(tmp_path, NOTE)
+    second = Shelf.open(tmp_path, NOTE)
+    put(second, "a")
+    second.close()
+    put(first, "a", "b")
+    first.close()
+    assert texts(tmp_path) == [b"a", b"b"]
+
+
+def test_names_from_the_server_never_lead_out_of_the_folder(tmp_path: Path) -> None:
+    shelf = Shelf.open(tmp_path / "logs", JobNote("../../evil", "default", "llama", NOTE.context))
+    put(shelf, "a", uid="../../../x")
+    shelf.close()
+    assert texts(tmp_path / "logs") == [b"a"]
+    assert [each.name for each in tmp_path.iterdir()] == ["logs"]
+
+
+def test_old_logs_go_then_the_oldest_until_the_rest_is_small_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A4_LOGS_KEEP_DAYS", "10")
+    now = 1e9
+    for number, days in enumerate((20, 5, 4, 3)):
+        shelf = Shelf.open(tmp_path, JobNote(f"uid-{number}", "default", "job"))
+        put(shelf, "x" * 1000)
+        shelf.close()
+        for file in shelf.folder.rglob("*.*"):
+            os.utime(file, (now - days * 86400, now - days * 86400))
+    assert sweep(tmp_path, now=now) == ["uid-0"]
+    monkeypatch.setenv("A4_LOGS_KEEP_GB", "0.0000025")
+    busy = Shelf.open(tmp_path, JobNote("uid-1", "default", "job"))
+    assert sweep(tmp_path, now=now) == ["uid-2"]
+    busy.close()
+    monkeypatch.setenv("A4_LOGS_KEEP_GB", "nonsense")
+    assert sweep(tmp_path, now=now) == []

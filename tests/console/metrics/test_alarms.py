@@ -1,0 +1,188 @@
+"""All running jobs are watched by a bounded number of logs: what is heard, what is said of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from console.errors import NotAllowed
+from console.kube.objects.meta import Condition
+from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
+from console.metrics.alarm_sources import QUIET
+from console.metrics.alarm_watch import SETTLES
+from console.metrics.alarms import Patrol
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from console.kube.objects.pod import Pod
+
+
+class Log:
+    """The log of a pod that goes on for ever."""
+
+    def __init__(self, cluster: Cluster, pod: Pod) -> None:
+        self._cluster, self._pod = cluster, pod
+        self.open = b""
+
+    async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
+        cluster, name = self._cluster, self._pod.name
+        if name in cluster.refused:
+            raise NotAllowed("pods/log is forbidden.")
+        cluster.open.append(name)
+        try:
+            if lines := cluster.lines.get(name):
+                yield [(time.time(), line.encode()) for line in lines]
+            for self.open in cluster.bars:
+                yield []
+            await asyncio.Event().wait()
+        finally:
+            cluster.open.remove(name)
+
+
+class Cluster:
+    """A watched cluster whose jobs have two ranks each, and the logs of its pods."""
+
+    def __init__(self, *names: str) -> None:
+        self.jobs = [jobset(name, 2) for name in names]
+        self.open: list[str] = []
+        self.refused: set[str] = set()
+        self.lines: dict[str, list[str]] = {}
+        self.bars: list[bytes] = []
+        self.show()
+
+    def show(self) -> None:
+        pods = [rank(job, number, f"node-{number}") for job in self.jobs for number in range(2)]
+        self.fleet = fleet_of(*self.jobs, *pods)
+
+    def patrol(self, **thresholds: Any) -> Patrol:
+        gpus = SimpleNamespace(exporter_of=lambda *_: "")
+        limits = replace(Thresholds(), **thresholds)
+        return Patrol(cast("Any", self), cast("Any", lambda: gpus), limits, lambda: 250.0,
+                      lambda pod: cast("Any", Log(self, pod)))  # fmt: skip
+
+
+def pod(job: str, number: int) -> str:
+    return f"{job}-workload-0-{number}-x7k{number}"
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def rounds(patrol: Patrol, *kept: tuple[str, str]) -> None:
+    for _ in range(2):
+        patrol.round(kept)
+        await settled()
+
+
+async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
+    cluster = Cluster("a")
+    cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    patrol = cluster.patrol()
+    patrol.round(())
+    await settled()
+    assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)]
+    await rounds(patrol)
+    assert cluster.open == [pod("a", 1)]
+    (job,) = patrol.jobs.values()
+    assert job.watch.quiet == "pod 1 has not"
+    job.watch.line_at -= 2 * QUIET
+    await rounds(patrol)
+    assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)], "another program may print on the other pod"
+    assert job.watch.quiet == "neither pod 0 nor pod 1 has"
+    await patrol.close()
+    assert cluster.open == []
+
+
+@pytest.mark.parametrize("bars", [[], [b" 10%|# | 1/9"]])
+async def test_a_bar_that_is_drawn_is_a_sign_of_life(bars: list[bytes]) -> None:
+    cluster = Cluster("a")
+    cluster.bars = bars
+    patrol = cluster.patrol()
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    assert job.watch.heard_any == bool(bars)
+    await patrol.close()
+
+
+async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
+    cluster = Cluster("a", "b", "c")
+    cluster.jobs[1] = replace(cluster.jobs[1], groups=(replace(cluster.jobs[1].groups[0], gpus_per_pod=9),))
+    cluster.show()
+    patrol = cluster.patrol(streams=3)
+    await rounds(patrol)
+    assert len(cluster.open) == 3
+    assert {pod("b", 0), pod("b", 1)} < set(cluster.open), "the largest job comes first"
+    assert patrol.coverage == Coverage(3, 2, 3, 3)
+    assert patrol.coverage.words == (
+        "Alarms watch 2 of 3 running jobs; of the other only restarts and failures are told (at most 3 logs are "
+        "followed)."
+    )
+    (unheard,) = (key for key, job in patrol.jobs.items() if not job.heard)
+    at = next(at for at, job in enumerate(cluster.jobs) if job.key == unheard)
+    failed = Condition("Failed", "True", "FailedJobs", "jobset failed", time.time())
+    cluster.jobs[at] = replace(cluster.jobs[at], conditions=(failed,), terminal_state="Failed")
+    cluster.show()
+    await rounds(patrol)
+    (alarm,) = patrol.alarms()
+    assert (alarm.kind, (alarm.namespace, alarm.job)) == (AlarmKind.FAILED, unheard)
+    assert patrol.coverage.words == "Alarms watch 2 of 2 running jobs."
+    await patrol.close()
+
+
+async def test_what_may_not_be_read_is_said() -> None:
+    cluster = Cluster("a")
+    cluster.refused = {pod("a", 0), pod("a", 1)}
+    patrol = cluster.patrol()
+    await rounds(patrol)
+    assert "Alarms watch 0 of 1 running job; of the other" in patrol.coverage.words
+    assert "(pods/log is forbidden)" in patrol.coverage.words
+    await patrol.close()
+
+
+async def test_another_namespace_and_opened_jobs_are_left_alone() -> None:
+    cluster = Cluster("a", "b")
+    patrol = cluster.patrol()
+    await rounds(patrol, ("default", "a"))
+    assert sorted(cluster.open) == [pod("b", 0), pod("b", 1)]
+    assert patrol.coverage.words == "Alarms watch 2 of 2 running jobs."
+    patrol.namespace = "team-b"
+    await rounds(patrol)
+    assert (cluster.open, patrol.coverage.words) == ([], "No job runs.")
+    await patrol.close()
+
+
+@pytest.mark.parametrize("streams", [0, 32])
+async def test_no_log_at_all_may_be_wished(streams: int) -> None:
+    cluster = Cluster("a")
+    patrol = cluster.patrol(streams=streams)
+    await rounds(patrol)
+    assert len(cluster.open) == min(2, streams)
+    await patrol.close()
+
+
+async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice() -> None:
+    cluster = Cluster("a")
+    cluster.lines[pod("a", 0)] = ["step 1/900 | loss 2.5", "step 2/900 | loss nan"]
+    patrol = cluster.patrol()
+    await rounds(patrol)
+    assert [alarm.kind for alarm in patrol.alarms()] == [AlarmKind.NAN]
+    watch = patrol.give(("default", "a"))
+    assert watch is not None
+    assert patrol.jobs == {}
+    before, now = watch._last, time.time()
+    assert before is not None
+    assert watch.look(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
+    assert [alarm.kind for alarm in watch.now] == [AlarmKind.NAN]
+    watch.look(now + SETTLES + 1, replace(before, step=3, nan=""))
+    assert watch.now == ()
+    await patrol.close()

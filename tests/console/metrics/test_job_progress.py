@@ -1,0 +1,38 @@
+"""What a line in a list says of a job by the end of its log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from console.metrics.job_progress import Glance, of_tests, with_verdict
+from console.metrics.nccl.reference import Passing
+from console.metrics.nccl.results import Half, NcclTest, Row
+
+
+def test_nobody_waits_for_a_run_that_has_diverged() -> None:
+    runs = Glance(step=40, total=100, loss=2.1, pace=2.0)
+    assert runs.eta == 120
+    assert replace(runs, nan=True).eta is None
+
+
+def half(busbw: float) -> Half:
+    return Half(time_us=1.0, algbw=busbw, busbw=busbw, wrong=0)
+
+
+def run(*busbw: float, average: float | None, ok: bool | None = None) -> NcclTest:
+    rows = tuple(Row(2 ** (20 + at), 1, "float", "sum", -1, half(each), half(each)) for at, each in enumerate(busbw))
+    return NcclTest(rows=rows, avg_busbw=average, finished=average is not None, ok=ok)
+
+
+def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
+    both = of_tests((run(300.0, 400.0, average=350.0, ok=False), run(120.0, average=None)), 1.0, 250.0)
+    assert both is not None
+    assert (both.passing, both.average, both.busbw) == (Passing.FAILED, 350.0, 120.0)
+    again = of_tests((run(120.0, average=None),), 2.0, 250.0)
+    assert again is not None
+    assert again.passing is Passing.RUNNING
+    kept = with_verdict(both, again)
+    assert (kept.passing, kept.average, kept.busbw) == (Passing.FAILED, 350.0, 120.0)
+    over = of_tests((run(20.0, average=20.0),), 3.0, 250.0)
+    assert over is not None
+    assert with_verdict(kept, over) == over

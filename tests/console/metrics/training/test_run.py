@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from console.metrics.alarm_sources import seen
+from console.metrics.job_progress import JobMeasures
+from console.metrics.training.export import track_csv, track_json, track_svg
+from console.metrics.training.run import Mark, MarkKind, Track, peak_of
+from console.metrics.training.series import BLOCK, Column, Series
+from console.metrics.training.steps import _PACKED, Rewind, Step, Steps
+from console.scheduling.failure import Ending, endings
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+
+def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, flat: bool = False) -> list[Step]:
+    chance = random.Random(3)
+    found = []
+    for at in range(1, number + 1):
+        loss = (2.0 if flat else 2 + 8 * math.exp(-at / 60)) + 0.02 * chance.random()
+        loss += 4.0 if spike_at and spike_at <= at < spike_at + 5 else 0.0
+        bad = bool(nan_from) and at >= nan_from
+        found.append(
+            Step(at, total or None, math.nan if bad else loss, 1.0, 1e-4, 7.0, 1125.0, nan=bad, warm_up=at < 6)
+        )
+    return found
+
+
+def track(every: list[Step]) -> Track:
+    made, growing = Track("megatron"), list[Step]()
+    for at, step in enumerate(every):
+        growing.append(step)
+        made.sync(growing, 1000.0 + 7 * at)
+    return made
+
+
+def kinds(made: Track) -> list[MarkKind]:
+    return [mark.kind for mark in made.marks()]
+
+
+def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
+    chance = random.Random(1)
+    values = [chance.choice([chance.random(), None, math.nan]) for _ in range(3 * BLOCK * BLOCK + 17)]
+    column = Column()
+    for value in values:
+        column.append(value)
+    for _ in range(60):
+        start, stop = sorted(chance.sample(range(len(values)), 2))
+        known = [value for value in values[start:stop] if value is not None and not math.isnan(value)]
+        assert column.extremes(start, stop) == (min(known, default=math.inf), max(known, default=-math.inf))
+        if known:
+            assert column.mean(start, stop) == pytest.approx(sum(known) / len(known))
+    column.cut(1000)
+    column.append(99.0)
+    assert (len(column), column.extremes(0, 1001)[1], column.last()) == (1001, 99.0, 99.0)
+
+
+def test_no_spike_is_lost_in_a_narrow_picture() -> None:
+    series = Series()
+    series.sync([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
+    found = series.columns["loss"].stretches(series.edges(0, 99_999, 60, by_time=False))
+    assert len(found) == 60
+    assert [each.at for each in found if each.high == 9.0] in ([46], [45])
+    assert sum(each.high == 9.0 for each in found) == 1
+
+
+def test_late_reports_and_rewinds_are_taken_over() -> None:
+    series, every = Series(), steps(20)
+    series.sync(every, 5.0)
+    every[18] = every[18]._replace(tokens_per_s=7.0)
+    assert series.sync(every, 6.0) == 18
+    assert series.columns["tokens_per_s"].last() == 7.0
+    del every[10:]
+    every.append(Step(11, loss=1.5))
+    assert series.sync(every, 9.0) == 10
+    assert (len(series), series.times[-1], series.columns["loss"].last()) == (11, 9.0, 1.5)
+    assert len(series.columns["tokens_per_s"]) == 11
+
+
+def test_speeds_of_the_first_steps_say_nothing() -> None:
+    series = Series()
+    series.sync([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
+    assert series.columns["step_time_s"].extremes(0, 2) == (7.0, 7.0)
+    assert series.columns["loss"].known == 2
+
+
+def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
+    assert kinds(track(steps(400))) == []
+    made = track(steps(400, spike_at=200))
+    assert kinds(made) == [MarkKind.SPIKE]
+    assert made.marks()[0].step == 200
+    assert "to 6." in made.marks()[0].words
+
+
+def test_nan_is_told_where_it_begins_and_the_last_number_stays() -> None:
+    made = track(steps(100, nan_from=90))
+    assert [(mark.kind, mark.step) for mark in made.marks()] == [(MarkKind.NAN, 90.0)]
+    assert made.nan
+    assert made.latest("loss") == pytest.approx(steps(89)[-1].loss)
+
+
+def test_a_loss_that_no_longer_falls_is_a_plateau_and_one_that_falls_is_none() -> None:
+    assert MarkKind.PLATEAU in kinds(track(steps(900, flat=True)))
+    falling = [Step(at, loss=10 - at / 100) for at in range(900)]
+    assert MarkKind.PLATEAU not in kinds(track(falling))
+
+
+def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
+    made = track(steps(100))
+    made.saved(50, 1000.0 + 7 * 50)
+    made.saved(50, 1000.0 + 7 * 51)
+    made.restarted((Rewind(80, 51),), 1000.0 + 7 * 80)
+    made.ended_badly([
+        Ending(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
+        Ending(0, 0, exit_code=1, time=1000.0 + 7 * 70),
+    ])  # fmt: skip
+    assert [(mark.kind, mark.step) for mark in made.marks()] == [
+        (MarkKind.CHECKPOINT, 50.0), (MarkKind.EVICTION, 61.0), (MarkKind.RESTART, 51.0),
+    ]  # fmt: skip
+
+
+def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
+    made = track(steps(100, total=400))
+    assert made.eta() == pytest.approx(300 * 7.0)
+    assert made.mfu("nvidia-b200") == pytest.approx(0.5)
+    assert made.mfu("nvidia-l4") is None
+    assert track([step._replace(tflops_per_gpu=16_421.0) for step in steps(9)]).mfu("nvidia-b200") is None
+    assert peak_of("nvidia-h100-mega-80gb") == 989.0
+    assert track(steps(100)).eta() is None
+    silent = track([Step(at, total=100, loss=1.0) for at in range(50)])
+    assert silent.eta() == pytest.approx(51 * 7.0)  # by the clock
+
+
+@pytest.mark.parametrize(
+    ("printed", "between", "pace"),
+    [
+        (0.0016, 4.0, 4.0),  # more than twice as slow as printed
+        (7.0, 10.0, 10.0),
+        (7.0, 4.0, 7.0),
+        (7.0, 3.0, 3.0),  # more than twice as fast
+        (7.0, 0.001, 7.0),  # all lines came at once
+    ],
+)
+def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
+    printed: float, between: float, pace: float
+) -> None:
+    made, growing = Track("ddp"), list[Step]()
+    for at in range(1, 61):
+        growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
+        made.sync(growing, 1000.0 + between * at)
+    assert made.lasting() == pytest.approx(pace)
+    assert made.eta() == pytest.approx(340 * pace)
+    assert made.pace() == printed
+
+
+def test_of_a_run_that_broke_off_nothing_is_left() -> None:
+    every = steps(101, total=400)
+    made = track(every[:100])
+    made.ended_badly([Ending(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
+    assert made.eta() is None
+    made.sync(every, 1000.0 + 7 * 100)
+    assert made.eta() == pytest.approx(299 * 7.0)
+
+
+def test_exports_hold_every_step_and_say_nan_as_text() -> None:
+    made = track(steps(30, total=60, nan_from=30))
+    told = track_json(made, "nvidia-b200")
+    assert len(told["steps"]) == 30
+    assert told["steps"][-1]["loss"] == "nan"
+    assert (told["step"], told["total"], told["marks"][0]["kind"]) == (30, 60, "nan")
+    assert track_csv([made]).count("\n") == 31
+    drawn = track_svg("a <b>", made, [("old", track(steps(20)))])
+    assert drawn.startswith("<svg")
+    assert "a &lt;b&gt;" in drawn
+    assert "old smoothed" in drawn
+    assert "nan" in drawn
+
+
+def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
+    job = jobset("train", 2)
+    taken = rank(job, 1, "node-1", disruption="EvictionByEvictionAPI", disruption_message="Eviction API: evicting",
+                 disrupted_at=1234.0, deleting_since=1264.0)  # fmt: skip
+    (ending,) = endings(job, fleet_of(job, rank(job, 0, "node-0"), taken))
+    assert (ending.rank, ending.cause, ending.time, ending.exit_code) == (1, "eviction", 1234.0, None)
+    assert (ending.how, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
+    preempted = replace(taken, disruption="PreemptionByScheduler")
+    assert endings(job, fleet_of(job, preempted))[0].cause == "preemption"
+
+
+def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
+    made = track(steps(40, total=100))
+    last = made.series.times[-1]
+    assert made.eta(last + 60) == made.eta() == pytest.approx(60 * 7.0)
+    assert made.eta(last + 3600) is None
+    assert track_json(made, now=last + 3600)["eta_s"] is None
+    made.goes_on = False
+    assert made.eta(last + 1) is None
+
+
+def test_a_loss_stands_with_its_own_step() -> None:
+    well, bad = track(steps(19)), track(steps(97, nan_from=20))
+    assert (well.standing().step, well.standing().loss_step, well.standing().nan_words) == (19, 19, "")
+    where = bad.standing()
+    assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.standing().loss, 20)
+    assert where.nan_words == f"loss is NaN since step 20 ({where.loss:.4g} at 19)"
+    assert bad.marks()[-1].words == "loss is NaN at 20"
+
+
+def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
+    every = steps(97, nan_from=20)
+    assert track(every[40:]).standing().nan_words == "loss is NaN at step 97"
+    megatron = [step._replace(loss=None) if step.nan else step for step in every]
+    assert track(megatron).standing().nan_words == track(every).standing().nan_words
+    gradients = [step._replace(loss=2.0) if step.nan else step for step in every]
+    assert track(gradients).standing().nan_words.startswith("gradients are NaN since step 20 (")
+
+
+def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
+    made, growing, now = Track("megatron"), list[Step](), 1000.0
+    for step in steps(60):
+        now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
+        growing.append(step)
+        made.sync(growing, now)
+    rhythm = made.rhythm()
+    assert rhythm is not None
+    assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
+    assert made.late(now + 370) == ""
+    assert made.late(now + 380) == "no step for 6 min after step 60, usually one takes 7 s"
+    assert made.eta(now + 380) is None
+
+
+def test_a_start_and_a_restart_are_no_pauses() -> None:
+    made, growing, now = Track("megatron"), list[Step](), 1000.0
+    for step in steps(30):
+        now += 200.0 if step.step in (2, 3) else 7.0
+        growing.append(step)
+        made.sync(growing, now)
+    growing[10:] = steps(11)[10:]
+    now += 900.0
+    made.sync(growing, now)
+    rhythm = made.rhythm()
+    assert rhythm is not None
+    assert rhythm.pause == 7.0
+
+
+def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
+    made, growing = Track("hf"), list[Step]()
+    for at in range(1, 9):
+        growing.append(Step(10 * at, 1000, 2.0))
+        made.sync(growing, 1000.0 + 40 * at)
+    rhythm = made.rhythm()
+    assert rhythm is not None
+    assert (rhythm.pace, rhythm.between) == (4.0, 40.0)
+    assert made.late(1320.0 + 79) == ""
+    assert made.late(1320.0 + 81)
+
+
+def test_a_checkpoint_after_the_loss_was_lost_is_none_to_go_back_to() -> None:
+    made = track(steps(97, nan_from=20))
+    measures = JobMeasures(("default", "train"))
+    measures.tracks = (made,)
+    made.saved(97, 2000.0)
+    assert seen(None, fleet_of(), measures, {}, (), 0.0).saved == ""
+    made.checkpoints.insert(0, Mark(MarkKind.CHECKPOINT, 10.0, 1070.0, "saved at 10"))
+    assert seen(None, fleet_of(), measures, {}, (), 0.0).saved == "step 10"
+
+
+def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
+    """A list that packs its steps makes them anew for whoever asks: they are the same steps, not others."""
+    growing, made, many = Steps(), Track("megatron"), 2 * _PACKED + 300
+    for number in range(1, many + 1):
+        growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
+        at = made.series.sync(growing, float(number))
+        assert at == number - 1
+    again = Track("megatron")
+    for number in range(64, many, 64):
+        again.sync(growing[:number], float(number))
+        assert again._finder._seen == number
+    assert again.marks() == []

@@ -1,0 +1,122 @@
+"""Which pod somebody deleted, told by events, and the card that names it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.kube.objects.event import Event
+from console.kube.objects.meta import Condition
+from console.kube.objects.pod import Container
+from console.scheduling.failure import FailureCard, each_once, endings, first_deletion, first_of
+from console.scheduling.why_job import why_jobset
+from tests.fakes import fleet_of
+from tests.screens.scene import NOW, jobset, rank
+
+if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
+
+RANKS = 16
+BEGAN = int(NOW) - 99.7
+
+
+def told(kind: str, name: str, reason: str, at: float, message: str = "", *, count: int = 1, uid: str = "") -> Event:
+    """An event `at` seconds after BEGAN, in the shape of the old recorder: seconds, and a name with nanoseconds."""
+    moment = BEGAN + at
+    return Event(
+        "default", f"{name}.{int(moment * 1e6) * 1000:x}", kind=kind, object_name=name,
+        object_uid=uid or f"uid of {name}",
+        reason=reason, message=message, count=count, first=float(int(moment)), last=float(int(moment)),
+    )  # fmt: skip
+
+
+def name(number: int, of: str = "train") -> str:
+    return f"{of}-workload-0-{number}-abcd{number:x}"
+
+
+def killed(number: int, at: float) -> Event:
+    return told("Pod", name(number), "Killing", at, "Stopping container main")
+
+
+def by_job(*numbers: int, at: float) -> list[Event]:
+    """The Job deletes pods: of more than ten, the rest is combined into one event."""
+    whole = [told("Job", "train-workload-0", "SuccessfulDelete", at + each / 1e4, f"Deleted pod: {name(each)}")
+             for each in numbers[:9]]  # fmt: skip
+    last = name(numbers[-1])
+    text = f"(combined from similar events): Deleted pod: {last}"
+    more = told("Job", "train-workload-0", "SuccessfulDelete", at + 0.5, text, count=len(numbers) - 9)
+    return whole + ([more] if len(numbers) > 9 else [])
+
+
+def after(number: int, at: float = 0.0, ranks: int = RANKS) -> list[Event]:
+    """Somebody deletes the pod of one rank; a second later its Job fails, and takes the others away."""
+    others = [each for each in range(ranks) if each != number]
+    return [
+        killed(number, at), *by_job(*others, at=at + 1.0), *(killed(each, at + 1.1) for each in others),
+        told("Job", "train-workload-0", "BackoffLimitExceeded", at + 5),
+    ]  # fmt: skip
+
+
+def failed(restarts: int = 0) -> JobSet:
+    over = Condition("Failed", "True", "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
+    return replace(jobset("train", RANKS), conditions=(over,), restarts=restarts)
+
+
+@pytest.mark.parametrize("ranks", [4, RANKS])
+def test_the_pod_that_its_job_did_not_delete_is_named(ranks: int) -> None:
+    fleet = fleet_of(failed(), *after(3, ranks=ranks))
+    found = first_deletion(failed(), fleet)
+    assert found is not None
+    assert (found.rank, found.pod, found.attempt) == (3, name(3), 0)
+    assert why_jobset(failed(), fleet).sentence == "failed: pod 3 was deleted"
+    first = first_of(endings(failed(), fleet))
+    assert first is not None
+    assert FailureCard(*first).told()[0].startswith("Pod 3 was deleted, ")
+
+
+def test_pods_that_controllers_took_away_were_not_deleted_by_others() -> None:
+    crash = [told("Job", "train-workload-0", "BackoffLimitExceeded", 0.0)]
+    everyone = range(RANKS)
+    by_its_job = [*by_job(*everyone, at=0.0), *(killed(each, 0.02) for each in everyone)]
+    assert first_deletion(failed(), fleet_of(failed(), *by_its_job)) is None
+    with_its_job = [*crash, *(killed(each, 0.4) for each in everyone)]
+    assert first_deletion(failed(), fleet_of(failed(), *with_its_job)) is None
+    evicted = [killed(3, 0.0), told("Pod", name(3), "TaintManagerEviction", 0.0)]
+    assert first_deletion(failed(), fleet_of(failed(), *evicted)) is None
+    probe = [told("Pod", name(3), "Killing", 0.0, "Container main failed liveness probe, will be restarted")]
+    assert first_deletion(failed(), fleet_of(failed(), *probe)) is None
+    done = replace(jobset("train", RANKS), conditions=(Condition("Completed", "True"),))
+    assert first_deletion(done, fleet_of(done, killed(3, 0.0))) is None
+
+
+def test_the_attempt_is_that_in_which_the_pod_lived() -> None:
+    again = failed(restarts=1)
+    restart = told("JobSet", "train", "RestartJobSetFailurePolicyAction", 6.0, uid=again.uid)
+    cleared = [killed(5, 6.2)]  # with the Job of the attempt before
+    found = first_deletion(again, fleet_of(again, *after(3), restart, *cleared))
+    assert found is not None
+    assert (found.rank, found.attempt) == (3, 0)
+    new = f"{name(7)[:-5]}fresh"
+    lives = [told("Pod", new, "Scheduled", 20.0), told("Pod", new, "Killing", 60.0, "Stopping container main")]
+    found = first_deletion(again, fleet_of(again, *after(3), restart, *cleared, *lives))
+    assert found is not None
+    assert (found.rank, found.attempt) == (7, 1)
+
+
+def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after() -> None:
+    def ended(number: int, at: float) -> object:
+        over = Container("main", "terminated", "Error", exit_code=143, finished=float(int(BEGAN + at)))
+        pod = rank(job, number, f"node-{number}", phase="Failed", containers=(over,), ready=False)
+        return replace(pod, name=name(number), deleting_since=BEGAN + at + 30)
+
+    job = failed()
+    pods = [ended(number, 0.1) for number in (0, 3, 5)]
+    found = endings(job, fleet_of(job, *pods, *after(3)))
+    kept = endings(job, fleet_of(job, *pods))  # as they were told before the event came
+    first = first_of(each_once(found + kept))
+    assert first is not None
+    words = FailureCard(*first).told()
+    assert words[0].startswith("Pod 3 was deleted (exit code 143 (SIGTERM)) on node-3, ")
+    assert words[-1] == "After it: pods 0, 5."

@@ -1,0 +1,320 @@
+"""What would become of a job: quota, machines and network at the edges, and who stands in the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.matching import ALWAYS, NAME_LABEL, Requirement, Toleration
+from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Pod
+from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, Preemption, Quota, ResourceFlavor, Usage
+from console.kube.objects.workload import PodSet, Workload
+from console.kube.snapshot import Link, LinkState
+from console.scheduling.forecast import Ask, Forecast, Verdict, ask_of, forecast
+from tests.fakes import fleet_of
+
+if TYPE_CHECKING:
+    from console.kube.snapshot import Fleet
+
+BLOCK, SUBBLOCK = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
+ALL, HALF = "32 free in cq; ", "32 own - 16 used = 16 free in cq; "
+POOL = "cloud.google.com/gke-nodepool"
+
+
+def host(name: str, block: str = "b1", subblock: str = "s1", **more: Any) -> Node:
+    made = Node(name, pool="a4", gpus=8, gpu_capacity=8, ready=True, block=block, subblock=subblock)
+    return replace(made, **more)
+
+
+HOSTS = (host("n1"), host("n2"), host("n3", subblock="s2"), host("n4", "b2", "s3"))
+FLAVOR = ResourceFlavor("a4", node_labels=((POOL, "a4"),))
+DOOR = LocalQueue("team", "lq", cluster_queue="cq")
+
+
+def queue(nominal: int = 32, used: int = 0, **more: Any) -> ClusterQueue:
+    return ClusterQueue("cq", quotas=(Quota("a4", GPU, nominal),), reserved=(Usage("a4", GPU, used),), **more)
+
+
+def holding(name: str, gpus: int, priority: int = 0, cluster_queue: str = "cq", at: str = "") -> list[Any]:
+    """A job that has quota, and runs on a node if one is named."""
+    groups = (PodSet("w", gpus // 8, requests=((GPU, 8),), flavors=((GPU, "a4"),)),)
+    admitted = (Condition("QuotaReserved", "True"), Condition("Admitted", "True"))
+    made: list[Any] = [
+        Workload("team", f"w-{name}", uid=f"w-{name}", queue="lq", cluster_queue=cluster_queue, priority=priority,
+                 owner_name=name, owner_uid=name, pod_sets=groups, conditions=admitted),
+        JobSet("team", name, uid=name, queue="lq"),
+    ]  # fmt: skip
+    if at:
+        made.append(Pod("team", f"p-{name}", node=at, gpus=8, phase="Running", jobset=name, jobset_uid=name))
+    return made
+
+
+def waiting(name: str, gpus: int, priority: int = 0) -> Workload:
+    groups = (PodSet("w", gpus // 8, requests=((GPU, 8),)),)
+    return Workload("team", f"w-{name}", uid=name, queue="lq", priority=priority, owner_name=name, pod_sets=groups)
+
+
+def cluster(*more: Any, queues: tuple[Any, ...] = (), **links: Link) -> Fleet:
+    return fleet_of(*HOSTS, FLAVOR, *(queues or (DOOR, queue())), *more, **links)
+
+
+def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
+    return forecast(fleet, Ask("team", **{"queue": "lq", "gpus": gpus, **more}))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nominal", "used", "topology", "verdict", "place", "sentence"),
+    [
+        (8, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free host (n1)"),
+        (4, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free place for 4 GPUs (n1)"),
+        (16, 32, 0, "preferred", Verdict.NOW, "subblock", ALL + "2 free hosts, in one subblock (s1)"),
+        (24, 32, 0, "preferred", Verdict.NOW, "block", ALL + "3 free hosts, in one block (b1)"),
+        (32, 32, 0, "none", Verdict.NOW, "", ALL + "4 free hosts"),
+        (32, 32, 0, "preferred", Verdict.SPLIT, "", ALL + "4 free hosts, but split over 2 blocks"),
+        (32, 32, 0, "required", Verdict.NEVER, "", "needs 4 hosts in one block, and the largest block has 3"),
+        (24, 32, 0, "required", Verdict.NOW, "block", ALL + "3 free hosts, in one block (b1)"),
+        (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the machines it may use have 4"),
+        (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can never have more than 32"),
+        (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "2 free hosts, in one subblock (s1)"),
+        (16, 32, 17, "none", Verdict.WAITS, "", "waits behind 1 GPU: 32 own - 17 used = 15 free, it needs 16"),
+        (16, 16, 0, "none", Verdict.NOW, "subblock", ALL.replace("32", "16") + "2 free hosts, in one subblock (s1)"),
+        (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU, so nothing has to be free"),
+    ],
+)  # fmt: skip
+def test_verdicts_at_the_edges(
+    gpus: int, nominal: int, used: int, topology: str, verdict: Verdict, place: str, sentence: str
+) -> None:
+    found = told(cluster(queues=(DOOR, queue(nominal, used))), gpus, topology=topology)
+    assert (found.verdict, found.place, found.sentence) == (verdict, place, sentence)
+
+
+def test_the_numbers_behind_the_sentence() -> None:
+    jobs = [*holding("big", 16, at="n1"), *holding("small", 8, at="n4")]
+    found = told(cluster(*jobs, waiting("first", 64), queues=(DOOR, queue(32, 24))))
+    assert (found.verdict, found.need, found.free, found.total, found.short_by) == (Verdict.WAITS, 16, 8, 32, 8)
+    assert [(each.name, each.gpus) for each in found.holders] == [("big", 16), ("small", 8)]
+    assert [each.name for each in found.unblocks] == ["small"]
+    assert [each.name for each in found.ahead] == ["first"]
+    assert found.sentence == (
+        "waits behind 8 GPUs: 32 own - 24 used = 8 free, it needs 16; held by small (8); 1 ahead in the queue"
+    )
+
+
+def test_lower_priorities_may_be_evicted() -> None:
+    strict = queue(16, 16, preemption=Preemption(within_queue="LowerPriority"))
+    jobs = [*holding("low", 8, 1), *holding("high", 8, 100)]
+    urgent = replace(waiting("other", 8, 50), priority_class="urgent")
+    fleet = cluster(*jobs, urgent, queues=(DOOR, strict))
+    assert not told(fleet, 8).preempts
+    found = told(fleet, 8, priority_class="urgent")
+    assert (found.verdict, found.preempts, [each.name for each in found.unblocks]) == (Verdict.WAITS, True, ["low"])
+    assert "Kueue may evict low (8) for it" in found.sentence
+    assert not told(fleet, 16, priority_class="urgent").preempts, "the other one has a higher priority"
+
+
+def test_own_quota_is_taken_back_from_borrowers() -> None:
+    mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 16),),
+                        preemption=Preemption(reclaim_within_cohort="Any"))  # fmt: skip
+    theirs = ClusterQueue(
+        "other", cohort="all", quotas=(Quota("a4", GPU, 8),), reserved=(Usage("a4", GPU, 24, borrowed=16),)
+    )
+    fleet = cluster(*holding("guest", 24, cluster_queue="other"), queues=(DOOR, mine, theirs, Cohort("all")))
+    found = told(fleet, 16)
+    assert (found.verdict, found.preempts, found.total) == (Verdict.WAITS, True, 24)
+    assert not told(fleet, 24).preempts, "what is beyond its own quota is not taken back"
+
+
+def test_borrowed_quota_counts_and_says_so() -> None:
+    mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 8),))
+    theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 16),))
+    found = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 16)
+    assert (found.verdict, found.borrows) == (Verdict.NOW, 8)
+    assert found.sentence.startswith("8 own + 16 to borrow = 24 free in cq (8 of its 16 by borrowing)")
+    never = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
+    assert never.sentence == "needs 32 GPUs, but cq can never have more than 24 (8 of its own, 16 by borrowing)"
+
+
+def test_a_strict_queue_lets_nobody_pass() -> None:
+    fleet = cluster(waiting("first", 64), queues=(DOOR, queue(32, 8, strategy="StrictFIFO")))
+    found = told(fleet, 8)
+    assert found.verdict is Verdict.WAITS
+    assert found.sentence == "32 own - 8 used = 24 free, but cq lets nobody pass first (64)"
+    assert told(cluster(waiting("first", 64), queues=(DOOR, queue(32, 8))), 8).verdict is Verdict.NOW
+
+
+def test_no_block_is_free_and_who_would_have_to_end() -> None:
+    jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
+    found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
+    assert found.verdict is Verdict.WAITS
+    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 2, b2 0; a would have to end"
+    assert [each.name for each in found.unblocks] == ["a"]
+
+
+def test_quota_is_free_and_hosts_are_not() -> None:
+    cordoned = [replace(each, cordoned=True) for each in HOSTS[:3]]
+    fleet = fleet_of(*cordoned, HOSTS[3], FLAVOR, DOOR, queue())
+    found = told(fleet, 16)
+    assert (found.verdict, found.hosts_free) == (Verdict.WAITS, 1)
+    assert found.sentence == "quota is free, but it needs 2 free hosts and there are 1"
+
+
+@pytest.mark.parametrize(
+    ("queues", "verdict", "part"),
+    [
+        ((replace(DOOR, stop_policy="Hold"), queue()), Verdict.STOPPED, "queue lq is stopped (stop policy Hold)"),
+        ((DOOR, queue(stop_policy="HoldAndDrain")), Verdict.STOPPED, "queue cq is stopped"),
+        ((DOOR, queue(conditions=(Condition("Active", "False", "FlavorNotFound", "no flavor"),))), Verdict.STOPPED,
+         "queue cq is not active: no flavor"),
+        ((replace(DOOR, cluster_queue="gone"), queue()), Verdict.STOPPED, "which does not exist"),
+        ((replace(DOOR, name="other"), queue()), Verdict.NEVER, "team has no queue lq; there are other"),
+        ((DOOR, ClusterQueue("cq")), Verdict.NEVER, "ClusterQueue cq has no quota of GPUs"),
+    ],
+)  # fmt: skip
+def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, part: str) -> None:
+    found = told(cluster(queues=queues))
+    assert found.verdict is verdict
+    assert part in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "verdict", "part"),
+    [
+        ("localqueues", LinkState.LISTING, Verdict.UNKNOWN, "the LocalQueues are still being listed"),
+        ("localqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "this account may not see LocalQueues"),
+        ("clusterqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "this account may not see ClusterQueues"),
+        ("localqueues", LinkState.ABSENT, Verdict.UNKNOWN, "this cluster has no LocalQueues"),
+        ("nodes", LinkState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); this account may not see nodes"),
+        ("nodes", LinkState.LISTING, Verdict.NOW, "the nodes are still being listed"),
+    ],
+)
+def test_what_may_not_be_seen_is_said(kind: str, state: LinkState, verdict: Verdict, part: str) -> None:
+    links: Any = {kind: Link(kind, state)}
+    found = told(cluster(**links))
+    assert found.verdict is verdict
+    assert part in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("wish", "verdict", "part"),
+    [
+        ({"target_nodes": ("n1", "n4")}, Verdict.NOW, "2 free hosts"),
+        ({"target_nodes": ("n1",)}, Verdict.NEVER, "needs 2 hosts, and the target nodes have 1"),
+        ({"avoid_nodes": ("n1", "n2", "n3")}, Verdict.NEVER, "the machines it may use have 1"),
+        ({"node_selector": ((POOL, "spot"),)}, Verdict.NEVER, "no flavor of cq has machines with gke-nodepool=spot"),
+        ({"node_selector": ((BLOCK, "b2"),)}, Verdict.NEVER, "the machines it may use have 1"),
+        ({"node_selector": (("team/disk", "fast"),)}, Verdict.NOW, "2 free hosts"),
+        ({"topology": "required", "level": SUBBLOCK}, Verdict.NOW, "in one subblock (s1)"),
+    ],
+)
+def test_wishes_for_machines_count(wish: dict[str, Any], verdict: Verdict, part: str) -> None:
+    found = told(cluster(), **wish)
+    assert found.verdict is verdict
+    assert part in found.sentence
+
+
+def test_a_second_flavor_with_room_is_taken() -> None:
+    two = ClusterQueue("cq", quotas=(Quota("a4", GPU, 8), Quota("spot", GPU, 8)), reserved=(Usage("a4", GPU, 8),))
+    spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
+    found = told(cluster(host("s1", "b9", "s9", pool="spot"), spot, queues=(DOOR, two)), 8)
+    assert (found.verdict, found.flavor) == (Verdict.NOW, "spot")
+
+
+def test_machines_that_come_when_they_are_asked_for_need_not_be_there() -> None:
+    asked = queue(128, checks=("dws",))
+    found = told(cluster(queues=(DOOR, asked)), 64)
+    assert (found.verdict, found.sentence) == (
+        Verdict.NOW,
+        "there is quota (128 free); machines come when dws has asked for them",
+    )
+
+
+def test_without_a_queue_only_machines_are_looked_at() -> None:
+    found = told(cluster(), queue="")
+    assert (found.verdict, found.sentence) == (
+        Verdict.NO_QUEUE,
+        "no queue: it starts as soon as 2 hosts are free; 4 now",
+    )
+    assert told(cluster(), 64, queue="").verdict is Verdict.NEVER
+
+
+def test_what_complete_values_ask_for() -> None:
+    from tests.chart.plans import CATALOGUE, PLANS
+
+    plan = PLANS["interactive-everything"]
+    assert ask_of(CATALOGUE.values(plan), "team") == Ask(
+        "team",
+        queue="a4-high",
+        gpus=32,
+        topology="required",
+        level=SUBBLOCK,
+        priority_class="high",
+        target_nodes=("node-1", "node-2", "node-3", "node-4"),
+        avoid_nodes=("node-7",),
+        node_selector=(("cloud.google.com/gke-accelerator", "nvidia-b200"), (POOL, "a4-pool")),
+        tolerations=(*ALWAYS, Toleration("dedicated", "Equal", "mine", "NoSchedule")),
+    )
+
+
+TAINT = "reserved=true:NoSchedule"
+PUTS_UP = Toleration("reserved", "Equal", "true")
+
+
+@pytest.mark.parametrize(
+    ("selector", "verdict", "words"),
+    [
+        ((), Verdict.NOW, "2 free hosts, in one"),
+        (None, Verdict.NEVER, "cq takes no workloads of namespace team; it takes none, having no namespaceSelector"),
+        ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "2 free hosts, in one"),
+        ((Requirement(NAME_LABEL, "NotIn", ("team",)),), Verdict.NEVER, f"with {NAME_LABEL} other than team"),
+        ((Requirement("kind", "In", ("ml",)),), Verdict.NOW, "; if team is one of its namespaces: it takes namespaces"),
+        ((Requirement("kind", "Exists"), Requirement(NAME_LABEL, "In", ("x",))), Verdict.NEVER, "with label kind, "),
+        ((Requirement(NAME_LABEL, "DoesNotExist"),), Verdict.NEVER, f"no label {NAME_LABEL}"),
+    ],
+)
+def test_a_queue_takes_only_some_namespaces(selector: Any, verdict: Verdict, words: str) -> None:
+    found = told(cluster(queues=(DOOR, queue(namespaces=selector))))
+    assert found.verdict is verdict
+    assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("taints", "own", "asked", "verdict"),
+    [
+        ((TAINT,), (), (), Verdict.NEVER),
+        ((TAINT,), (PUTS_UP,), (), Verdict.NOW),
+        ((TAINT,), (), (PUTS_UP,), Verdict.NOW),
+        ((TAINT,), (), (Toleration("reserved", "Equal", "false"),), Verdict.NEVER),
+        ((TAINT,), (), (Toleration(operator="Exists"),), Verdict.NOW),
+        ((TAINT,), (), (Toleration("reserved", "Exists", effect="NoExecute"),), Verdict.NEVER),
+        (("reserved=true:PreferNoSchedule",), (), (), Verdict.NOW),
+        (("nvidia.com/gpu=present:NoSchedule",), (), (), Verdict.NOW),
+    ],
+)
+def test_a_flavor_whose_taints_nobody_tolerates_is_left_out(
+    taints: tuple[str, ...], own: Any, asked: Any, verdict: Verdict
+) -> None:
+    flavor = replace(FLAVOR, taints=taints, tolerations=own)
+    found = told(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*ALWAYS, *asked))
+    assert found.verdict is verdict
+    if verdict is Verdict.NEVER:
+        assert found.sentence == f"its pods do not tolerate {TAINT} of a4: see Tolerations, under Placement"
+
+
+def test_another_flavor_without_taints_is_taken() -> None:
+    two = ClusterQueue("cq", quotas=(Quota("a4", GPU, 32), Quota("spot", GPU, 32)))
+    spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
+    tainted = replace(FLAVOR, taints=(TAINT,))
+    found = told(fleet_of(*HOSTS, host("s1", pool="spot"), tainted, spot, DOOR, two), 8)
+    assert (found.verdict, found.flavor) == (Verdict.NOW, "spot")
+
+
+def test_machines_with_taints_of_their_own_are_not_counted() -> None:
+    marked = [replace(each, taints=(TAINT, "node.kubernetes.io/unreachable:NoExecute")) for each in HOSTS[:3]]
+    fleet = fleet_of(*marked, HOSTS[3], FLAVOR, DOOR, queue())
+    assert told(fleet).sentence == "needs 2 hosts, and the machines it may use have 1"
+    assert told(fleet, tolerations=(*ALWAYS, PUTS_UP)).verdict is Verdict.NOW

@@ -1,0 +1,70 @@
+"""Which LocalQueue a launch takes when nobody named one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.kube.objects.meta import GPU
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
+from console.kube.snapshot import Link, LinkState
+from console.scheduling.forecast import Ask
+from console.scheduling.queue_choice import QueueChoice, choose_queue
+from tests.fakes import fleet_of
+
+if TYPE_CHECKING:
+    from console.kube.snapshot import Fleet
+
+ASK = Ask("team", gpus=16)
+
+
+def queue(name: str, nominal: int = 32, used: int = 0, **more: Any) -> ClusterQueue:
+    return ClusterQueue(name, quotas=(Quota("a4", GPU, nominal),), reserved=(Usage("a4", GPU, used),), **more)
+
+
+def cluster(*queues: ClusterQueue) -> Fleet:
+    doors = [LocalQueue("team", f"lq-{each.name}", cluster_queue=each.name) for each in queues]
+    return fleet_of(*queues, *doors, LocalQueue("other", "elsewhere", cluster_queue="a"))
+
+
+@pytest.mark.parametrize(
+    ("queues", "name", "why"),
+    [
+        ([queue("a", used=32)], "lq-a", "the only LocalQueue of team"),
+        ([queue("a", used=32), queue("b")], "lq-b", "of 2 the only one with room for it now: 32 GPUs free"),
+        ([queue("a", 64), queue("b")], "lq-a", "of 2 with room for it now the one with most: 64 GPUs free"),
+        ([queue("a", 8), queue("b", 4)], "lq-a", "none of 2 has 16 GPUs free now; 8 GPUs free is most"),
+        ([queue("a", 64, stop_policy="Hold"), queue("b", 4)], "lq-b", "none of 2 has 16 GPUs free now; "),
+        ([queue("a", stop_policy="Hold"), queue("b", stop_policy="Hold")], "lq-a",
+         "none of the 2 LocalQueues of team admits anything now"),
+    ],
+)  # fmt: skip
+def test_the_only_one_or_the_one_that_fits(queues: list[ClusterQueue], name: str, why: str) -> None:
+    found = choose_queue(cluster(*queues), ASK)
+    assert found.queue == name
+    assert found.why.startswith(why)
+    assert len(found.others) == len(queues) - 1
+
+
+def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
+    none = choose_queue(cluster(), ASK)
+    assert none.queue == ""
+    assert none.why == "team has no LocalQueue. Name one, or have one made: a4 preflight RECIPE --fix P16."
+    fleet = replace(cluster(), links={"localqueues": Link("localqueues", LinkState.FORBIDDEN)})
+    assert choose_queue(fleet, ASK).why.startswith(
+        "The LocalQueues of team are not known: this account may not see LocalQueues."
+    )
+
+
+def test_queues_whose_quota_may_not_be_seen_are_not_called_shut() -> None:
+    fleet = fleet_of(LocalQueue("team", "x", cluster_queue="a"), LocalQueue("team", "y", cluster_queue="b"))
+    found = choose_queue(
+        replace(fleet, links={**fleet.links, "clusterqueues": Link("clusterqueues", LinkState.FORBIDDEN)}), ASK
+    )
+    assert found == QueueChoice("x", "one of 2; how much quota is free in them is not known", ("y",))
+
+
+def test_a_launch_without_gpus_asks_for_none() -> None:
+    assert choose_queue(cluster(queue("a")), replace(ASK, gpus=0)).queue == ""

@@ -1,0 +1,67 @@
+"""Pods that the API server refuses to a Job: told with its words and the next step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from console.kube.objects.event import Event
+from console.kube.objects.jobset import Job
+from console.metrics.health import Level, job_health
+from console.scheduling.explanation import Category
+from console.scheduling.why_job import latest_refusal, why_jobset
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+TRAIN = jobset("train", 2)
+JOB = Job("default", "train-workload-0", uid="job", jobset="train", jobset_uid=TRAIN.uid)
+NOPE = 'error looking up service account default/nope: serviceaccount "nope" not found'
+GPUS = "requests.nvidia.com/gpu"
+QUOTA = f"exceeded quota: few, requested: {GPUS}=8, used: {GPUS}=0, limited: {GPUS}=4"
+
+
+def told(message: str, reason: str = "FailedCreate", last: float = 10.0, uid: str = "job") -> Event:
+    return Event("default", f"e-{reason}-{last}", kind="Job", object_name=JOB.name, object_uid=uid, type="Warning",
+                 reason=reason, message=message, last=last)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "words", "step"),
+    [
+        (f'Error creating: pods "train-workload-0-0-" is forbidden: {NOPE}', NOPE,
+         "kubectl create serviceaccount nope -n default"),
+        (f'Error creating: pods "train-workload-0-0-abcde" is forbidden: {QUOTA}', QUOTA,
+         "ResourceQuota few of namespace default"),
+        ('Error creating: admission webhook "images.corp.example" denied the request: only from our registry',
+         'admission webhook "images.corp.example" denied the request: only from our registry',
+         "(images.corp.example)"),
+        ('Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged (main)',
+         'violates PodSecurity "restricted:latest": privileged (main)', "level restricted:latest"),
+        ("Error creating: something new", "something new", "launch again"),
+    ],
+    ids=["account", "quota", "webhook", "pod security", "unknown"],
+)  # fmt: skip
+def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: str) -> None:
+    fleet = fleet_of(TRAIN, JOB, told(message))
+    why = why_jobset(TRAIN, fleet)
+    assert (why.category, why.sentence) == (Category.REFUSED, f"its pods are refused: {words}")
+    assert step in why.next
+    assert why.api_text == message.removeprefix("Error creating: ")
+    health = job_health(TRAIN, fleet)
+    assert (health.state, health.level) == ("refused", Level.BAD)
+
+
+def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:
+    refused = told(f'Error creating: pods "a" is forbidden: {NOPE}')
+    made = told("Created pod: train-workload-0-0-x", "SuccessfulCreate", 11.0)
+    assert latest_refusal([refused, made]) is None
+    assert latest_refusal([refused, replace(made, last=9.0)]) == refused
+    assert latest_refusal([refused, replace(made, object_uid="another")]) == refused
+    every = fleet_of(TRAIN, JOB, refused, rank(TRAIN, 0, "n0"), rank(TRAIN, 1, "n1"))
+    assert why_jobset(TRAIN, every).category is Category.RUNNING
+
+
+def test_a_refusal_of_a_job_of_the_same_name_before_it_is_not_its_own() -> None:
+    fleet = fleet_of(TRAIN, JOB, told(f'Error creating: pods "a" is forbidden: {NOPE}', uid="older"))
+    assert why_jobset(TRAIN, fleet).category is not Category.REFUSED

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.node import Node, Provisioning
+from console.kube.objects.pod import Pod
+from console.scheduling.pools import NO_POOL, pools
+from console.scheduling.topology import Largest, PipState, floor, host
+from tests.fakes import fleet_of
+
+
+def node(number: int, block: int = 0, **given_: object) -> Node:
+    facts = {
+        "pool": "a4", "machine_type": "a4-highgpu-8g", "zone": "us-central1-b", "gpus": 8, "gpu_capacity": 8,
+        "ready": True, "block": f"blk-{block}", "subblock": f"sub-{number // 4}", "host": f"host-{number:04}",
+    }  # fmt: skip
+    return Node(f"n{number:04}", **{**facts, **given_})  # type: ignore[arg-type]
+
+
+def pod(name: str, on: str, gpus: int = 8, **given_: object) -> Pod:
+    facts = {"phase": "Running", "jobset": "train", "jobset_uid": "u1", "job_index": 0}
+    return Pod("default", name, uid=name, node=on, gpus=gpus, **{**facts, **given_})  # type: ignore[arg-type]
+
+
+def test_pips_name_the_jobset_that_holds_them_and_its_owner() -> None:
+    train = JobSet("default", "train", "u1", owner="mira")
+    made = host(node(1), fleet_of(node(1), train, pod("a", "n0001", 2), pod("b", "n0001", 1, jobset="", jobset_uid="")))
+    held = [pip for pip in made.pips if pip.state is PipState.HELD]
+    assert [(pip.holder.kind, pip.holder.name, pip.holder.owner) for pip in held if pip.holder] == [
+        ("Pod", "b", ""), ("JobSet", "train", "mira"), ("JobSet", "train", "mira"),
+    ]  # fmt: skip
+    assert (made.used, made.free, made.out, made.stretch) == (3, 5, 0, 0)
+
+
+def test_a_host_that_takes_no_pods_has_nothing_free() -> None:
+    tired = node(1, cordoned=True)
+    made = host(tired, fleet_of(tired, pod("a", "n0001", 2)))
+    assert (made.used, made.free, made.out, made.slots()) == (2, 0, 6, 0)
+
+
+def test_a_lost_gpu_is_out() -> None:
+    broken = node(1, gpus=7)
+    made = host(broken, fleet_of(broken))
+    assert (made.free, made.out, made.slots(), made.slots(1)) == (7, 1, 0, 7)
+
+
+def test_finished_pods_hold_nothing() -> None:
+    made = host(node(1), fleet_of(node(1), pod("a", "n0001", phase="Succeeded")))
+    assert made.free == 8
+
+
+def sixteen() -> list[Node]:
+    return [node(number, number // 8) for number in range(16)]
+
+
+def test_the_largest_free_stretch_of_the_floor() -> None:
+    nodes = sixteen()
+    busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
+    made = floor(nodes, fleet_of(*nodes, *busy))
+    assert made.largest == Largest("sub-3", 32, "blk-0", 32, 64)
+    assert [(block.name, block.slots()) for block in made.blocks] == [("blk-0", 4), ("blk-1", 4)]
+    assert [(each.name, each.slots()) for each in made.subblocks] == [
+        ("sub-0", 1), ("sub-1", 3), ("sub-2", 0), ("sub-3", 4),
+    ]  # fmt: skip
+
+
+def test_where_pods_fit_together() -> None:
+    nodes = sixteen()
+    busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
+    made = floor(nodes, fleet_of(*nodes, *busy))
+    assert (made.fit(3).in_subblock, made.fit(3).in_block) == (("sub-1", "sub-3"), ("blk-0", "blk-1"))
+    assert (made.fit(5).in_block, made.fit(5).anywhere) == ((), True)
+    assert (made.fit(9).anywhere, made.fit(9).slots) == (False, 8)
+
+
+def test_nothing_is_free_on_an_empty_floor() -> None:
+    made = floor([], fleet_of())
+    assert (made.largest, made.fit(1).anywhere, made.holders) == (Largest(), False, ())
+
+
+def test_who_holds_most_comes_first() -> None:
+    nodes = sixteen()
+    busy = [pod("p0", "n0000", jobset="small", jobset_uid="u2"), pod("p1", "n0001"), pod("p2", "n0002")]
+    assert [(each.name, gpus) for each, gpus in floor(nodes, fleet_of(*nodes, *busy)).holders] == [
+        ("train", 16), ("small", 8),
+    ]  # fmt: skip
+
+
+def test_pools_by_label_with_what_they_have() -> None:
+    nodes = [
+        *(
+            node(number, number // 8, provisioning=Provisioning.RESERVATION, reservation="res-1")
+            for number in range(16)
+        ),
+        *(node(100 + n, 9, pool="spot", provisioning=Provisioning.SPOT, zone=f"z{n}") for n in range(2)),
+        Node("cpu-1", pool="system", machine_type="e2-standard-8", ready=True),
+    ]
+    reserved, spot, system = pools(fleet_of(*nodes, pod("p", "n0000"), pod("q", "n0100", 4)))
+    assert (reserved.name, reserved.reservation, reserved.provisioning) == ("a4", "res-1", Provisioning.RESERVATION)
+    assert (reserved.gpus_used, reserved.gpus_free, reserved.gpus_total) == (8, 120, 128)
+    assert (reserved.slots8, reserved.slots64) == (15, 1)
+    assert (spot.zones, spot.gpus_used, spot.slots8, spot.slots64) == (("z0", "z1"), 4, 1, 0)
+    assert (system.name, system.gpus_total, system.nodes_ready) == ("system", 0, 1)
+
+
+def test_faults_and_maintenance_are_named_by_node() -> None:
+    nodes = [
+        node(1, maintenance_at=99.0),
+        node(2, ready=False, not_ready_reason="NodeStatusUnknown"),
+        node(3, fault="XID"),
+    ]
+    (pool,) = pools(fleet_of(*nodes))
+    assert pool.faults == (("n0002", "NodeStatusUnknown"), ("n0003", "reported faulty: XID"))
+    assert [(each.node, each.at, each.active) for each in pool.maintenance] == [("n0001", 99.0, False)]
+    assert (pool.nodes_ready, pool.nodes_total) == (2, 3)
+
+
+def test_nodes_without_a_pool_go_by_machine_type() -> None:
+    found = pools(fleet_of(Node("a"), Node("b", machine_type="m1"), Node("c", machine_type="m1"), node(1)))
+    assert [(pool.name, pool.labelled, pool.nodes_total) for pool in found] == [
+        ("a4", True, 1), ("m1", False, 2), (NO_POOL, False, 1),
+    ]  # fmt: skip
+
+
+def test_no_nodes_no_pools() -> None:
+    assert pools(fleet_of()) == ()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 8), st.integers(0, 2), st.integers(0, 2), st.booleans(), st.sampled_from(["a", "b", ""])
+        ),
+        max_size=12,
+    ),
+    st.lists(
+        st.tuples(st.integers(0, 11), st.integers(0, 8), st.sampled_from(["Running", "Pending", "Failed"])), max_size=20
+    ),
+)
+def test_pips_always_add_up(machines: list[tuple[int, int, int, bool, str]], busy: list[tuple[int, int, str]]) -> None:
+    nodes = [
+        node(number, block, gpus=gpus, subblock=f"sub-{sub}", cordoned=shut, pool=pool)
+        for number, (gpus, block, sub, shut, pool) in enumerate(machines)
+    ]
+    pods = [pod(f"p{n}", f"n{on:04}", gpus, phase=phase) for n, (on, gpus, phase) in enumerate(busy)]
+    fleet = fleet_of(*nodes, *pods)
+    found = pools(fleet)
+    assert sum(pool.nodes_total for pool in found) == len(nodes)
+    for pool in found:
+        assert pool.gpus_used + pool.gpus_free + pool.gpus_out == pool.gpus_total
+        assert sum(block.total for block in pool.floor.blocks) == pool.gpus_total
+        assert sum(sub.free for sub in pool.floor.subblocks) == pool.gpus_free
+        assert sum(gpus for _, gpus in pool.floor.holders) == pool.gpus_used
+        assert pool.slots64 * 8 <= pool.slots8
+        largest = pool.floor.largest
+        assert largest.in_subblock <= largest.in_block <= largest.in_all <= pool.gpus_free
+    names = {each.name for each in nodes}
+    assert sum(pool.gpus_used for pool in found) == sum(each.holds_gpus for each in pods if each.node in names)
+
+
+@given(st.integers(1, 20), st.sampled_from([1, 2, 4, 8]))
+def test_room_in_a_subblock_is_room_in_its_block(pods: int, gpus: int) -> None:
+    nodes = sixteen()
+    made = floor(nodes, fleet_of(*nodes, pod("a", "n0000", 3), pod("b", "n0009", 8)))
+    fit = made.fit(pods, gpus)
+    owner = {sub.name: block.name for block in made.blocks for sub in block.subblocks}
+    assert {owner[name] for name in fit.in_subblock} <= set(fit.in_block)
+    assert fit.anywhere or not fit.in_block
+
+
+@pytest.mark.parametrize("gpus", [0, -1])
+def test_a_pod_without_gpus_takes_no_slot(gpus: int) -> None:
+    nodes = sixteen()
+    assert floor(nodes, fleet_of(*nodes)).slots(gpus) == 0

@@ -1,0 +1,485 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.kube.objects.event import Event
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Pod
+from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
+from console.kube.objects.workload import CheckState, PodSet, Workload
+from console.scheduling.explanation import Category, Held, Slots, Why
+from console.scheduling.why import why
+from tests.fakes import fleet_of
+
+BLOCK = "cloud.google.com/gce-topology-block"
+SUBBLOCK = "cloud.google.com/gce-topology-subblock"
+DOOR = LocalQueue("default", "team", cluster_queue="a4")
+ASSIGN = "couldn't assign flavors to pod set main: "
+NOW = (Condition("Admitted", "True"), Condition("QuotaReserved", "True"))
+
+
+def pending(reason: str, message: str = "") -> tuple[Condition, ...]:
+    """As Kueue sorts them: the one that matters is neither first nor last."""
+    return (
+        Condition("BlockedOnPreemptionGates", "False", "Open"),
+        Condition("QuotaReserved", "False", reason, message),
+        Condition("Requeued", "True", "BackoffFinished"),
+    )
+
+
+def short(more: int, gpu: str = GPU) -> str:
+    return (
+        f"couldn't assign flavors to pod set main: insufficient unused quota for {gpu} in flavor a4, {more} more needed"
+    )
+
+
+def workload(name: str, pods: int = 4, conditions: tuple[Condition, ...] = (), **given_: object) -> Workload:
+    group = given_.pop("group", PodSet("main", pods, ((GPU, 8),)))
+    facts = {
+        "queue": "team",
+        "owner_kind": "JobSet",
+        "owner_name": name,
+        "owner_uid": f"js-{name}",
+        "pod_sets": (group,),
+    }
+    return Workload(
+        "default", f"jobset-{name}", uid=f"wl-{name}", conditions=conditions,
+        **{**facts, **given_},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def holding(name: str, pods: int, cluster_queue: str = "a4", **given_: object) -> Workload:
+    group = PodSet("main", pods, ((GPU, 8),), flavors=((GPU, "a4"),))
+    return workload(name, pods, NOW, cluster_queue=cluster_queue, group=group, **given_)
+
+
+def queue(nominal: int = 64, used: int = 0, name: str = "a4", **given_: Any) -> ClusterQueue:
+    borrow, lend = given_.pop("borrow", None), given_.pop("lend", None)
+    return ClusterQueue(
+        name, quotas=(Quota("a4", GPU, nominal, borrow, lend),), reserved=(Usage("a4", GPU, used),),
+        **given_,
+    )  # fmt: skip
+
+
+# quota
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        pending("Pending", short(8)),
+        pending("WaitingForQuota", short(8)),
+        pending("WaitingForQuota"),
+        pending("Pending"),
+        (),
+    ],
+)
+def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Condition, ...]) -> None:
+    mine = workload("three", 4, conditions)
+    fleet = fleet_of(DOOR, queue(64, 40), holding("two", 4), holding("one", 1), mine)
+    found = why(mine, fleet)
+    assert found.sentence == "needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed; biggest holder: two (32)"
+    assert (found.category, found.need, found.short_by, found.flavor) == (Category.QUOTA, 32, 8, "a4")
+    assert [(each.name, each.gpus) for each in found.holders] == [("two", 32), ("one", 8)]
+    assert [each.name for each in found.unblocks] == ["one"]
+    assert (found.position, found.ahead) == (1, ())
+
+
+def test_kueues_own_words_are_kept() -> None:
+    mine = workload("three", 4, pending("Pending", short(8)))
+    assert why(mine, fleet_of(DOOR, queue(64, 40), mine)).api_text == short(8)
+
+
+def test_the_fewest_jobs_are_named_whose_end_is_enough() -> None:
+    mine = workload("big", 8)
+    fleet = fleet_of(DOOR, queue(64, 64), *(holding(f"j{n}", n) for n in (1, 2, 4)), holding("k", 1), mine)
+    assert why(mine, fleet).short_by == 64
+    assert [each.name for each in why(mine, fleet).unblocks] == ["j4", "j2", "k", "j1"]
+    ten = workload("ten", 5)
+    fleet = fleet_of(DOOR, queue(64, 64), holding("a", 1), holding("b", 2), holding("c", 2), holding("d", 3), ten)
+    assert [each.name for each in why(ten, fleet).unblocks] == ["d", "b"]
+
+
+def test_a_holder_has_an_owner_and_a_queue() -> None:
+    mine = workload("three", 4)
+    owner = JobSet("default", "two", "js-two", owner="mira")
+    fleet = fleet_of(DOOR, queue(64, 64), owner, holding("two", 8, priority=100), mine)
+    assert why(mine, fleet).holders == (Held("default", "two", "mira", "team", "a4", 64, 100),)
+
+
+def test_what_is_borrowed_and_lent_is_said() -> None:
+    mine = workload("mine", 4)
+    fleet = fleet_of(
+        DOOR, queue(32, 16, cohort="lab"), queue(32, 40, "research", cohort="lab"),
+        holding("own", 2), holding("theirs", 5, "research"), mine,
+    )  # fmt: skip
+    found = why(mine, fleet)
+    assert found.sentence == (
+        "needs 32 GPUs of a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
+        "biggest holder: theirs (40)"
+    )
+    assert [each.name for each in found.unblocks] == ["theirs"]
+
+
+def test_free_quota_of_others_is_said_to_be_borrowed() -> None:
+    mine = workload("mine", 8)
+    fleet = fleet_of(DOOR, queue(32, 32, cohort="lab"), queue(64, 16, "research", cohort="lab"), mine)
+    assert "32 own + 48 to borrow - 32 used = 48 free, 16 more needed" in why(mine, fleet).sentence
+
+
+def test_jobs_of_a_queue_that_does_not_lend_do_not_unblock() -> None:
+    mine = workload("mine", 5)
+    fleet = fleet_of(
+        DOOR, queue(32, 0, cohort="lab", borrow=8), queue(64, 64, "research", cohort="lab", lend=0),
+        holding("theirs", 8, "research"), mine,
+    )  # fmt: skip
+    assert why(mine, fleet).unblocks == ()
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (),
+        pending("ExceedsMaxQuota"),
+        pending("Pending", f"{ASSIGN}insufficient quota for {GPU} in flavor a4, previously "
+                "considered podsets requests (0) + current podset request (128) > maximum capacity (64)"),
+    ],
+)  # fmt: skip
+def test_more_than_the_queue_can_ever_have(conditions: tuple[Condition, ...]) -> None:
+    mine = workload("huge", 16, conditions)
+    found = why(mine, fleet_of(DOOR, queue(64), mine))
+    assert found.category is Category.EXCEEDS
+    assert found.sentence == "needs 128 GPUs of a4, but its queue can never have more than 64"
+    assert found.short_by == 64
+
+
+def test_another_resource_is_short() -> None:
+    mine = workload("cpu", 1, pending("Pending", short(4, "cpu")))
+    assert why(mine, fleet_of(DOOR, queue(64), mine)).sentence == "needs 4 more cpu of a4 than is unused"
+
+
+def test_victims_are_named_while_they_leave() -> None:
+    mine = workload("urgent", 4, pending("Pending", f"{short(8)}. Pending the preemption of 1 workload(s)"), priority=9)
+    victim = holding("victim", 4)
+    told = Condition(
+        "Preempted", "True", "InClusterQueue", "Preempted to accommodate a workload (UID: wl-urgent, JobUID: x)"
+    )
+    victim = replace(victim, conditions=(*victim.conditions, told, Condition("Evicted", "True", "Preempted")))
+    fleet = fleet_of(DOOR, queue(64, 40), victim, mine)
+    assert why(mine, fleet).category is Category.PREEMPTING
+    assert why(mine, fleet).sentence.startswith(
+        "waits for victim to leave; needs 32 GPUs of a4; 64 own - 40 used = 24 free"
+    )
+    assert why(victim, fleet).category is Category.EVICTED
+
+
+# topology
+
+
+def floor(*busy: int) -> list[Node | Pod]:
+    nodes = [
+        Node(f"n{n:02}", gpus=8, gpu_capacity=8, ready=True, block=f"blk-{n // 8}", subblock=f"sub-{n // 4}", pool="a4")
+        for n in range(16)
+    ]
+    pods = [
+        Pod("default", f"p{n}", node=f"n{n:02}", gpus=8, phase="Running", jobset=f"job-{n}", jobset_uid=f"u{n}")
+        for n in busy
+    ]
+    return [*nodes, *pods]
+
+
+TOPOLOGY = 'couldn\'t assign flavors to pod set main: topology "gke-default" allows to fit only 5 out of 8 pod(s)'
+TOGETHER = PodSet("main", 8, ((GPU, 8),), required_topology=BLOCK)
+FLAVOR = ResourceFlavor("a4", node_labels=(("cloud.google.com/gke-nodepool", "a4"),), topology="gke-default")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (),
+        pending("TopologyPlacementFailed"),
+        pending("Pending", TOPOLOGY),
+        pending("TopologyPlacementFailed", TOPOLOGY),
+    ],
+)
+def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...]) -> None:
+    mine = workload("wide", 8, conditions, group=TOGETHER)
+    jobs = [JobSet("default", f"job-{n}", f"u{n}") for n in range(16)]
+    fleet = fleet_of(DOOR, FLAVOR, queue(128, 64), mine, *jobs, *floor(0, 1, 2, 8, 9, 10, 11, 12))
+    found = why(mine, fleet)
+    assert (
+        found.sentence
+        == "quota is there (128 own - 64 used = 64 free) but no block has 8 free hosts: blk-0 has 5, blk-1 has 3"
+    )
+    assert (found.category, found.level) == (Category.TOPOLOGY, "block")
+    assert found.domains == (Slots("blk-0", 5, 8), Slots("blk-1", 3, 8))
+    assert sorted(each.name for each in found.unblocks) == ["job-0", "job-1", "job-2"]
+
+
+def test_a_place_that_is_too_small_for_ever_is_said() -> None:
+    mine = workload("wide", 8, group=replace(TOGETHER, required_topology=SUBBLOCK))
+    found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
+    assert found.sentence.endswith("; and never: the largest subblock has 4 in all")
+    assert found.unblocks == ()
+    assert why(mine, fleet_of(DOOR, FLAVOR, queue(128, 96), mine, *floor())).sentence.endswith(
+        "; and never in one subblock: the largest has 4 hosts"
+    )
+
+
+def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
+    said = TOPOLOGY.replace("5 out of 8", "1 out of 2")
+    mine = workload("pair", 2, pending("Pending", said))
+    spot = replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))
+    both = replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 64)))
+    free = [replace(node, name=f"s{node.name}", pool="spot") for node in floor() if isinstance(node, Node)]
+    fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
+    found = why(mine, fleet)
+    assert found.flavor == "a4"
+    assert found.sentence == "quota is there (16 free) but the nodes are not: it needs 2 free hosts, there is 1"
+
+
+def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
+    mine = workload("wide", 8, pending("Pending", TOPOLOGY), group=TOGETHER)
+    assert why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
+        "quota is there (128 free) and blk-0 has 8 free hosts now, but Kueue has not taken them yet"
+    )
+
+
+def test_an_unknown_level_has_kueues_number() -> None:
+    mine = workload(
+        "wide", 8, pending("Pending", TOPOLOGY), group=replace(TOGETHER, required_topology="example.com/rack")
+    )
+    found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
+    assert found.sentence == "quota is there (128 free) but the network has room for only 5 of its 8 pods in one rack"
+    assert found.domains == ()
+
+
+def test_a_part_of_what_is_free_may_be_borrowed() -> None:
+    mine = workload("mine", 8)
+    fleet = fleet_of(DOOR, queue(32, 24, cohort="lab"), queue(64, 24, "research", cohort="lab"), mine)
+    assert "32 own + 40 to borrow - 24 used = 48 free, 16 more needed" in why(mine, fleet).sentence
+
+
+@pytest.mark.parametrize(
+    ("label", "value"), [("gke-nodepool", "b4"), ("gke-provisioning", "spot"), ("gke-spot", "true")]
+)
+def test_nodes_of_other_flavors_do_not_count(label: str, value: str) -> None:
+    mine = workload("wide", 8, group=TOGETHER)
+    other = replace(FLAVOR, node_labels=((f"cloud.google.com/{label}", value),))
+    assert why(mine, fleet_of(DOOR, other, queue(128), mine, *floor())).category is Category.NOT_EVALUATED
+
+
+# order
+
+
+def test_behind_others_of_a_strict_queue() -> None:
+    first, mine = workload("first", 8, created=1.0), workload("mine", 4, pending("Pending", short(8)), created=2.0)
+    fleet = fleet_of(DOOR, queue(64, 48, strategy="StrictFIFO"), holding("one", 6), first, mine)
+    found = why(mine, fleet)
+    assert (found.category, found.position, found.ahead) == (Category.BEHIND, 2, ("first",))
+    assert found.sentence.startswith(
+        "behind first, and a4 lets nobody pass; then needs 32 GPUs of a4; 64 own - 48 used = 16 free"
+    )
+
+
+def test_behind_others_though_it_fits() -> None:
+    waiting = [workload(f"w{n}", 8, created=float(n)) for n in range(3)]
+    mine = workload("mine", 1, created=9.0)
+    found = why(mine, fleet_of(DOOR, queue(64, 48), *waiting, mine))
+    assert (found.sentence, found.category) == ("behind w2 and 2 more", Category.BEHIND)
+
+
+@pytest.mark.parametrize("conditions", [(), pending("PendingEvaluation"), pending("PendingEvaluation", "not yet")])
+def test_kueue_has_not_looked_yet(conditions: tuple[Condition, ...]) -> None:
+    mine = workload("new", 2, conditions)
+    found = why(mine, fleet_of(DOOR, queue(64), mine))
+    assert found.sentence == "is next, Kueue has not looked at it yet; 16 of the 64 free GPUs would do"
+    assert found.category is Category.NOT_EVALUATED
+
+
+# queues
+
+
+def test_a_missing_queue() -> None:
+    mine = workload("lost", queue="tema")
+    found = why(mine, fleet_of(DOOR, queue(), mine))
+    assert (found.category, found.sentence) == (Category.MISSING_QUEUE, "queue tema does not exist in default")
+
+
+def test_a_missing_cluster_queue() -> None:
+    mine = workload("lost")
+    found = why(mine, fleet_of(replace(DOOR, cluster_queue="b4"), queue(), mine))
+    assert (found.category, found.sentence) == (Category.MISSING_QUEUE, "cluster queue b4 does not exist")
+
+
+def test_queues_that_may_not_be_listed_are_not_called_missing() -> None:
+    mine = workload("mine", 4, pending("Pending", short(8)))
+    found = why(mine, fleet_of(mine))
+    assert (found.category, found.account) == (Category.QUOTA, None)
+    assert found.sentence == "needs 8 more GPUs of a4 than are unused"
+
+
+@pytest.mark.parametrize(
+    ("door", "cluster", "word"),
+    [
+        (replace(DOOR, stop_policy="Hold"), queue(), "queue team is stopped"),
+        (DOOR, queue(stop_policy="HoldAndDrain"), "drained"),
+    ],
+)
+def test_a_stopped_queue(door: LocalQueue, cluster: ClusterQueue, word: str) -> None:
+    mine = workload("mine")
+    found = why(mine, fleet_of(door, cluster, mine))
+    assert found.category is Category.STOPPED
+    assert word in found.sentence
+
+
+def test_an_inactive_queue() -> None:
+    mine = workload("mine", 4, pending("Inadmissible", "ClusterQueue a4 is inactive"))
+    gone = Condition(
+        "Active", "False", "FlavorNotFound", "Can't admit new workloads: references missing ResourceFlavor(s): a4."
+    )
+    found = why(mine, fleet_of(DOOR, queue(conditions=(gone,)), mine))
+    assert found.category is Category.INACTIVE_QUEUE
+    assert found.sentence == f"queue a4 is not active: {gone.message}"
+
+
+# after admission, after eviction, at the end
+
+
+def test_waits_for_a_check() -> None:
+    checks = (CheckState("ready", "Ready"), CheckState("dws-prov", "Pending", "Waiting for resources"))
+    mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), cluster_queue="a4", checks=checks)
+    found = why(mine, fleet_of(DOOR, queue(64, 32), mine))
+    assert (found.category, found.sentence) == (
+        Category.CHECKS, "has quota, waits for the check dws-prov: Waiting for resources",
+    )  # fmt: skip
+
+
+def test_a_refusal_comes_before_a_wait() -> None:
+    checks = (CheckState("a", "Pending"), CheckState("b", "Rejected", "no such machine"))
+    mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), checks=checks)
+    assert why(mine, fleet_of(DOOR, queue(), mine)).sentence == "was refused by the check b: no such machine"
+
+
+def test_backs_off() -> None:
+    evicted = (Condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout default/jobset-mine"),)
+    mine = workload("mine", 4, evicted, requeue_at=4e9, requeue_count=2)
+    fleet = replace(fleet_of(DOOR, queue(), mine), at=4e9 - 40)
+    found = why(mine, fleet)
+    assert (found.category, found.sentence) == (
+        Category.BACKOFF, "its pods were not ready in time; queues again in 40 s (try 3)",
+    )  # fmt: skip
+
+
+def test_a_preempted_job_says_so_before_it_says_what_it_needs() -> None:
+    conditions = (Condition("Evicted", "True", "Preempted"), *pending("Pending", short(8)))
+    mine = workload("mine", 4, conditions)
+    found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
+    assert found.sentence.startswith("was preempted; needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
+
+
+def test_switched_off() -> None:
+    conditions = (
+        Condition("Evicted", "True", "DeactivatedDueToRequeuingLimitExceeded", "exceeded the maximum number"),
+    )
+    mine = workload("mine", 4, conditions, active=False, requeue_count=5)
+    found = why(mine, fleet_of(DOOR, queue(), mine))
+    assert found.category is Category.DEACTIVATED
+    assert "after 5 tries (RequeuingLimitExceeded)" in found.sentence
+
+
+def test_admitted_and_its_pods_are_not_ready() -> None:
+    told = Condition("PodsReady", "False", "WaitForStart", "Not all pods are ready or succeeded")
+    mine = workload("mine", 4, (*NOW, told), cluster_queue="a4")
+    assert why(mine, fleet_of(DOOR, queue(), mine)).category is Category.PODS_NOT_READY
+
+
+def test_nothing_is_waited_for() -> None:
+    for conditions, category in ((NOW, Category.RUNNING), ((Condition("Finished", "True"),), Category.FINISHED)):
+        mine = workload("mine", 4, conditions, cluster_queue="a4")
+        found = why(mine, fleet_of(DOOR, queue(), mine))
+        assert (found.sentence, found.category) == ("", category)
+
+
+# reasons
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "category"),
+    [
+        ("NoMatchingFlavor", "", Category.NO_FLAVOR),
+        ("Pending", f"{ASSIGN}flavor a4 doesn't match node affinity", Category.NO_FLAVOR),
+        ("Pending", f"{ASSIGN}resource rdma unavailable in ClusterQueue", Category.NO_FLAVOR),
+        ("Waiting", "waiting for all admitted workloads to be in PodsReady condition", Category.PODS_NOT_READY),
+        ("WaitingForPodsReady", "", Category.PODS_NOT_READY),
+        ("OnHold", "", Category.GATED),
+        ("AdmissionGated", "", Category.GATED),
+        ("Misconfigured", "", Category.MISSING_QUEUE),
+        ("Suspended", "", Category.STOPPED),
+        ("Inadmissible", "ClusterQueue a4 is inactive", Category.INACTIVE_QUEUE),
+        ("Inadmissible", "LocalQueue team doesn't exist", Category.MISSING_QUEUE),
+        ("Inadmissible", "LocalQueue team is stopped", Category.STOPPED),
+        ("Pending", "The workload has failed admission checks", Category.CHECKS),
+        ("Pending", "Workload namespace doesn't match ClusterQueue selector", Category.MISSING_QUEUE),
+        ("Pending", "Failed to admit workload: some error", Category.UNKNOWN),
+        ("SomethingNew", "a reason of tomorrow", Category.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_every_reason_has_a_sentence(reason: str, message: str, category: Category) -> None:
+    mine = workload("mine", 2, pending(reason, message))
+    found = why(mine, fleet_of(DOOR, queue(64), mine))
+    assert found.category is category
+    assert found.sentence
+    assert found.api_text == message
+
+
+REASONS = [
+    "Pending",
+    "WaitingForQuota",
+    "TopologyPlacementFailed",
+    "ExceedsMaxQuota",
+    "Tomorrow",
+    "WaitingForPreemptedWorkloads",
+]
+
+
+@given(
+    st.integers(0, 20), st.integers(0, 128), st.integers(0, 160), st.sampled_from(REASONS),
+    st.sampled_from(["", short(8), TOPOLOGY, "words"]), st.booleans(),
+)  # fmt: skip
+def test_whatever_is_said_there_is_one_sentence(
+    pods: int, nominal: int, used: int, reason: str, message: str, together: bool
+) -> None:
+    group = PodSet("main", pods, ((GPU, 8),), required_topology=BLOCK if together else "")
+    mine = workload("mine", pods, pending(reason, message), group=group)
+    found = why(mine, fleet_of(DOOR, FLAVOR, queue(nominal, used), holding("other", used // 8), mine, *floor(0, 1, 2)))
+    assert isinstance(found, Why)
+    assert found.sentence
+    assert "\n" not in found.sentence
+    assert found.short_by >= 0
+    assert sum(each.gpus for each in found.unblocks) >= found.short_by or not found.unblocks or found.level
+
+
+def test_a_message_that_tells_the_same_is_not_quoted_beside_the_answer() -> None:
+    mine = workload("three", 4, pending("Pending", short(8)))
+    found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
+    assert (found.short_by, found.agrees, found.differs) == (8, True, False)
+
+
+def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_age() -> None:
+    """Others have ended since Kueue looked: it found 32 GPUs too few, and 8 are."""
+    mine = workload("three", 4, pending("Pending", short(32)))
+    told = Event("default", "e", object_uid="wl-three", reason="Pending", message=short(32), last=1_000.0)
+    found = why(mine, fleet_of(DOOR, queue(64, 40), mine, told))
+    assert found.sentence.startswith("needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
+    assert (found.short_by, found.agrees, found.differs, found.said_at) == (8, False, True, 1_000.0)
+    enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
+    assert enough.sentence == "needs 32 GPUs of a4; 64 own - 24 used = 40 free, but Kueue has not taken them"
+    assert (enough.short_by, enough.differs) == (0, True)
