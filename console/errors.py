@@ -25,8 +25,7 @@ from __future__ import annotations
 class ConsoleError(Exception):
     """What failed and why, in one sentence; `hint` says what to do next."""
 
-    exit_code = 1
-    """What a plain command exits with when this ends it."""
+    exit_code = 1  # what a plain command exits with when this ends it
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

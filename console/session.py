@@ -48,7 +48,6 @@ class ClusterInCloud(LaunchingCluster):
     """What Google's own services know and do for it."""
 
     async def close(self) -> None:
-        """End everything."""
         if "storage" in vars(self):
             await self.storage.close()
         if "cloud" in vars(self):
@@ -110,7 +109,6 @@ class GoogleAlone:
         self.storage = StoredThings(self.cloud, _no_jobs)
 
     async def close(self) -> None:
-        """End all connections."""
         await self.storage.close()
         await self.cloud.close()
 
@@ -209,7 +207,6 @@ class Session(ClusterInCloud):
             vars(self)[name].left()
 
     async def close(self) -> None:
-        """End everything."""
         for name in ("alarms", "tunnels"):
             if name in vars(self):
                 await vars(self)[name].close()

@@ -16,15 +16,12 @@ class Settings:
 
     kubeconfig: Path | None = None
     """A file of its own (practice cluster, --kubeconfig); None: KUBECONFIG, else ~/.kube/config, else in-cluster."""
-    context: str = ""
-    """Empty: the kubeconfig's current context."""
+    context: str = ""  # empty: the kubeconfig's current context
     namespace: str = ""
     """Where actions and lists of the plain commands take place; empty: the context's namespace."""
     read_only: bool = False
-    practice: bool = False
-    """The cluster is the practice cluster, and every screen says so."""
-    speed: float = 1.0
-    """How many times faster than life it runs."""
+    practice: bool = False  # the cluster is the practice cluster, and every screen says so
+    speed: float = 1.0  # how many times faster than life it runs
 
 
 def login_name() -> str:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 class Timer:
     """A call that waits for its moment; ``cancel`` makes it never come."""
 
-    due: float
-    """Epoch seconds of practice time."""
+    due: float  # epoch seconds of practice time
     sequence: int
     call: Callable[[], None] = field(compare=False)
     handle: asyncio.Handle | None = field(default=None, compare=False)
@@ -47,7 +46,6 @@ class Clock:
         """When the past ends: events that would have expired by then need not be recorded."""
 
     def now(self) -> float:
-        """Return epoch seconds."""
         return time.time() if self._past is None else self._past
 
     @property

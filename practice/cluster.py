@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from practice.objects.refusal import Object
 
 Scene = Literal["full", "empty"]
-GOOGLE_PATH = "/practice/google"
-"""Where the API server says how practice Google is reached."""
+GOOGLE_PATH = "/practice/google"  # where the API server says how practice Google is reached
 
 
 class PracticeCluster:

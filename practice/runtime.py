@@ -28,11 +28,9 @@ class ContainerLog(Protocol):
 class Stdio:
     """What a command reads and writes."""
 
-    write: Callable[[int, bytes], Awaitable[None]]
-    """Takes what it prints: to channel 1, errors to channel 2."""
+    write: Callable[[int, bytes], Awaitable[None]]  # takes what it prints: to channel 1, errors to channel 2
     stdin: asyncio.StreamReader | None = None
-    tty: bool = False
-    """Whether it runs on a terminal: then there is one channel, and it is typed to."""
+    tty: bool = False  # whether it runs on a terminal: then there is one channel, and it is typed to
     sizes: asyncio.Queue[tuple[int, int]] = field(default_factory=asyncio.Queue)
     """Columns and rows of the terminal, whenever they change."""
 

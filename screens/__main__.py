@@ -14,10 +14,8 @@ from screens.cli import crash
 if TYPE_CHECKING:
     from screens.cli.options import Options
 
-TOUR_SPEED = 8.0
-"""How much faster than life the practice cluster runs during the tour."""
-INTERRUPTED = 130
-"""What a shell expects of a program ended by Ctrl-C."""
+TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
+INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
 def main(argv: list[str] | None = None) -> int:

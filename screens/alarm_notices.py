@@ -27,15 +27,11 @@ _NO = ("0", "no", "off", "false")
 _SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
 """Terminals, as they call themselves, that show OSC 9 and OSC 777."""
 LONGEST = 200
-OPEN = "app.open_page('alarms')"
-"""What the key of all alarms does."""
-LOW = 30
-"""Lines of a terminal below which a message is told as shortly as it can be."""
+OPEN = "app.open_page('alarms')"  # what the key of all alarms does
+LOW = 30  # lines of a terminal below which a message is told as shortly as it can be
 _AWAY = "esc closes this"
-SHOWN = 10
-"""Seconds that an alarm is shown."""
-FOUND_WITHIN = 60.0
-"""Seconds after a reconnect in which what was told before is found again."""
+SHOWN = 10  # seconds that an alarm is shown
+FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
 
 def watch(app: LiveApp, key: tuple[str, str]) -> None:

@@ -96,7 +96,6 @@ class ConsoleApp(LiveApp):
         return DARK.variables
 
     def action_theme(self) -> None:
-        """Dark to light and back."""
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     def action_help(self) -> None:

@@ -44,10 +44,8 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 ALL_NAMESPACES = "all namespaces"
-TICK = 1.0
-"""Seconds between repaints of what ages by itself."""
-SLOW = 0.025
-"""Seconds that drawing one picture may take at four a second."""
+TICK = 1.0  # seconds between repaints of what ages by itself
+SLOW = 0.025  # seconds that drawing one picture may take at four a second
 REST = 20
 """After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
 LONGEST_REST = 1.0
@@ -65,8 +63,7 @@ class LiveApp(OrderedApp):
     trouble: reactive[ConsoleError | None] = reactive(None, init=False)
     """Why there is no session; None while there is one or one is being opened."""
 
-    TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()
-    """Mode, key and name of each main screen."""
+    TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()  # mode, key and name of each main screen
     PAGES: ClassVar[Mapping[str, Callable[..., Screen[Any]]]] = {}
     """What makes each page that is opened by name ("pod", "node", "job", …), from what it is about."""
 
@@ -213,7 +210,6 @@ class LiveApp(OrderedApp):
         self.follow_store()
 
     async def action_quit(self) -> None:
-        """Close the session, then the program."""
         self.workers.cancel_all()
         await self._leave()
         if self._alone is not None:
@@ -250,14 +246,12 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     ]  # fmt: skip
     CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
-    KINDS: ClassVar[tuple[str, ...]] = ()
-    """Kinds this screen stands on: its freshness is theirs."""
+    KINDS: ClassVar[tuple[str, ...]] = ()  # kinds this screen stands on: its freshness is theirs
 
     OF_CLUSTER: ClassVar[bool] = False
     """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
 
-    _opened_in = ""
-    """The cluster it was opened in, as soon as that is known."""
+    _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
     _drawing_due = False
 
@@ -267,7 +261,6 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         return ""
 
     def compose(self) -> ComposeResult:
-        """Title line, body, key line."""
         yield TitleBar()
         yield from self.body()
         yield KeyBar()
@@ -293,7 +286,6 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     # life
 
     def on_mount(self) -> None:
-        """Follow the picture."""
         self.watch(self.app, "fleet", self._fleet_changed, init=False)
         self.watch(self.app, "trouble", self._trouble_changed, init=False)
         self.bindings_updated_signal.subscribe(self, lambda _: self._show_keys())

@@ -48,7 +48,6 @@ class FilterLine(Horizontal):
         self._found = ""
 
     def compose(self) -> ComposeResult:
-        """The three parts."""
         yield Static("/", classes="slash")
         yield FilterInput(self._text, placeholder="words to keep, !word to drop", compact=True)
         yield Static(self._found, classes="found", markup=False)
@@ -81,7 +80,6 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
         filter_line.tell(len(table.shown), len(table.listing.rows))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as the words are typed."""
         if isinstance(event.input, FilterInput):
             event.stop()
             if event.input is self.focused:  # else it tells of letters typed before the line was left
@@ -128,6 +126,5 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
             self.drop_filter(self._filtered)
 
     def drop_filter(self, table: ResourceTable[Any]) -> None:
-        """Show all rows again."""
         table.filter_by("")
         self.query(FilterLine).remove()

@@ -32,11 +32,9 @@ class AskingScreen(LiveScreen):
     summary = getters.query_one(SummaryLine)
 
     @abstractmethod
-    def read(self) -> object:
-        """Ask, in a worker."""
+    def read(self) -> object: ...
 
     def on_mount(self) -> None:
-        """Ask at once."""
         self.summary.runs = ASKING
         self.read()
 
@@ -46,19 +44,16 @@ class AskingScreen(LiveScreen):
             self.summary.runs = ()
 
     def action_read(self) -> None:
-        """Ask now."""
         self.read()
 
 
-USUAL_REGION = "us-central1"
-"""What is offered where no region is known: the documents' own."""
+USUAL_REGION = "us-central1"  # what is offered where no region is known: the documents' own
 
 
 class InGoogleScreen(LiveScreen):
     """Asks `app.google`; what needs a cluster says so while there is none."""
 
-    NEEDS_CLUSTER: ClassVar[frozenset[str]] = frozenset()
-    """Actions that have no meaning without a cluster."""
+    NEEDS_CLUSTER: ClassVar[frozenset[str]] = frozenset()  # actions that have no meaning without a cluster
 
     _without: bool | None = None
 
@@ -108,8 +103,7 @@ class PlacedScreen(InGoogleScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._disabled: dict[str, str] = {}
-        """Services that are not enabled, and what they would tell."""
+        self._disabled: dict[str, str] = {}  # services that are not enabled, and what they would tell
 
     def heard(self, about: str, error: ConsoleError | None = None) -> None:
         """How asking for one kind of things went: a service that is not enabled can be."""
@@ -162,14 +156,12 @@ class PlacedScreen(InGoogleScreen):
 
     @work(group="actions", exclusive=True)
     async def action_where(self) -> None:
-        """Ask, then look there."""
         with self.report_errors("Nowhere to look"):
             if await self._ask():
                 self.read()
 
     @work(group="actions", exclusive=True)
     async def action_enable(self) -> None:
-        """Ask, then enable."""
         service = next(iter(self._disabled), "")
         with self.report_errors(f"Could not enable {service}"):
             cloud = self.app.google.cloud

@@ -41,15 +41,12 @@ if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest
 
 SIZE = 140, 42
-PATIENCE = 60.0
-"""Seconds a step may take on a slow machine before the tour gives up."""
-LOOK = 0.05
-"""Seconds between two looks at the screen."""
+PATIENCE = 60.0  # seconds a step may take on a slow machine before the tour gives up
+LOOK = 0.05  # seconds between two looks at the screen
 NAME = "tour-nccl"
 ASK_GPUS = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
 KEY_NAMES = {"question_mark": "?", "escape": "Esc", "enter": "⏎"}
-HALF_WAY = 7
-"""Rows of the table after which a screenshot is taken while the test runs."""
+HALF_WAY = 7  # rows of the table after which a screenshot is taken while the test runs
 
 
 def tour(folder: Path | None, *, speed: float, seed: int) -> int:
@@ -92,7 +89,6 @@ class Guide:
         return self.app.fleet
 
     async def look_round(self) -> None:
-        """Fleet, queues, jobs, pods."""
         await self.until("the first picture", lambda: self.fleet.nodes and self.fleet.pods and self.fleet.workloads)
         await self.settled()
         self.step("1", "Fleet: node pools and the floor")
@@ -245,7 +241,6 @@ class Guide:
     # asking and waiting
 
     def step(self, keys: str, what: str) -> None:
-        """Say what is done."""
         say(f"\n[{KEY_NAMES.get(keys, keys)}] {what}")
 
     async def press(self, key: str, what: str = "") -> None:
@@ -274,7 +269,6 @@ class Guide:
                 raise
 
     def shot(self, name: str) -> None:
-        """Keep a screenshot."""
         self.shots += 1
         path = self.pictures / f"{self.shots:02d}-{name}.svg"
         path.write_text(self.app.export_screenshot())

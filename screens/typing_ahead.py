@@ -33,14 +33,11 @@ if TYPE_CHECKING:
 
 ASKS = frozenset({"actions", "against", "earlier", "fetch", "fetch-logs", "save", "hang-record", "hang-facts"})
 """Groups of workers that ask something; others only read."""
-ASKED_WITHIN = 1.5
-"""Seconds after a key within which what is typed belongs to the question it may bring."""
-_LOOK = 0.01
-"""Seconds between two looks whether it is there."""
+ASKED_WITHIN = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
+_LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
-KEYS_REST = 0.3
-"""Seconds after a key in which another one is likely."""
+KEYS_REST = 0.3  # seconds after a key in which another one is likely
 
 
 @dataclass(eq=False, slots=True)

@@ -23,8 +23,7 @@ MINUTE = 60
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
-JOB_INKS = 12
-"""Jobs have this many colours; the thirteenth shares one."""
+JOB_INKS = 12  # jobs have this many colours; the thirteenth shares one
 
 
 class Run(NamedTuple):
@@ -34,8 +33,7 @@ class Run(NamedTuple):
     ink: str = ""
 
 
-Cell = str | Run | list[Run]
-"""What one cell of a table shows: plain text, text in one ink, or several runs."""
+Cell = str | Run | list[Run]  # what one cell of a table shows: plain text, text in one ink, or several runs
 
 OK = Run("●", "ok")
 WAITS = Run("◐", "waits")
@@ -267,8 +265,7 @@ def quotation(why: Why, told: str, otherwise: str = "") -> str:
     return f"In the cluster's words: “{own}”"
 
 
-MINE = f"@{YOU}"
-"""What the filter finds the things of whoever looks by."""
+MINE = f"@{YOU}"  # what the filter finds the things of whoever looks by
 
 
 def owner(name: str) -> Run:

@@ -19,39 +19,29 @@ if TYPE_CHECKING:
 class FactState(StrEnum):
     """How asking for it went."""
 
-    ASKED = "asked"
-    """The answer has not come yet."""
+    ASKED = "asked"  # the answer has not come yet
     KNOWN = "known"
-    ABSENT = "absent"
-    """The container has no such program, folder or device."""
+    ABSENT = "absent"  # the container has no such program, folder or device
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerFact:
-    """One of them."""
-
-    name: str
-    """Machine word: gpus, disks, mounts, environment, infiniband, libc, python."""
+    name: str  # machine word: gpus, disks, mounts, environment, infiniband, libc, python
     title: str
     state: FactState = FactState.ASKED
-    text: str = ""
-    """What the command printed, secrets hidden; lines without blank ends."""
-    words: str = ""
-    """Why there is nothing, or what the text comes to; a sentence, or empty."""
+    text: str = ""  # what the command printed, secrets hidden; lines without blank ends
+    words: str = ""  # why there is nothing, or what the text comes to; a sentence, or empty
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """All of them of one container."""
-
     pod: str
     node: str
     rank: int | None
     facts: tuple[ContainerFact, ...]
-    gpus: tuple[Gpu, ...] = ()
-    """Read from the table of nvidia-smi."""
+    gpus: tuple[Gpu, ...] = ()  # read from the table of nvidia-smi
 
 
 ABSENT = 44
@@ -61,15 +51,11 @@ _HIDDEN = "(hidden)"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question."""
-
     name: str
     title: str
     script: str
-    absent: str
-    """What is said when its program or thing is not there."""
-    limit: float = 10.0
-    """Seconds."""
+    absent: str  # what is said when its program or thing is not there
+    limit: float = 10.0  # seconds
 
 
 _GPUS = "command -v nvidia-smi >/dev/null || exit 44; exec nvidia-smi"

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from console.scheduling.ranks import Rank
 
 
-TIMED_OUT = 124
-"""Exit code of a rank that took too long, as `timeout` has it."""
+TIMED_OUT = 124  # exit code of a rank that took too long, as `timeout` has it
 _RANGE = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
 
 
@@ -41,17 +40,12 @@ class RankOutput:
     rank: int
     pod: str
     node: str
-    code: int | None = None
-    """None until it has ended."""
-    output: str = ""
-    """What it printed; where it wrote to both, errors as they came in between."""
-    errors: str = ""
-    """What of that went to standard error."""
-    failure: str = ""
-    """Why it could not run, or was given up; a sentence."""
+    code: int | None = None  # None until it has ended
+    output: str = ""  # what it printed; where it wrote to both, errors as they came in between
+    errors: str = ""  # what of that went to standard error
+    failure: str = ""  # why it could not run, or was given up; a sentence
     seconds: float = 0.0
-    cut: bool = False
-    """Whether it printed more than is kept."""
+    cut: bool = False  # whether it printed more than is kept
 
     @property
     def said(self) -> str:
@@ -66,8 +60,7 @@ class OutputGroup:
     ranks: tuple[int, ...]
     code: int | None
     said: str
-    odd: bool = False
-    """Whether most ranks said something else, or it failed."""
+    odd: bool = False  # whether most ranks said something else, or it failed
 
     @property
     def words(self) -> str:
@@ -112,14 +105,10 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-AT_ONCE = 16
-"""Ranks in which a command runs at the same time."""
-LIMIT = 60.0
-"""Seconds after which a rank is given up, unless another limit is asked for."""
-KEPT = 1 << 20
-"""Bytes of each rank's output that are kept."""
-MOST = 8 << 20
-"""Bytes that a rank may print in all; then the command is ended there."""
+AT_ONCE = 16  # ranks in which a command runs at the same time
+LIMIT = 60.0  # seconds after which a rank is given up, unless another limit is asked for
+KEPT = 1 << 20  # bytes of each rank's output that are kept
+MOST = 8 << 20  # bytes that a rank may print in all; then the command is ended there
 _NO_PROGRAM = (126, 127)
 
 
@@ -364,11 +353,9 @@ exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
 class QuickTest:
     """What is measured: from the first to the last message size, each twice the one before."""
 
-    first: str = "1M"
-    """Bytes, or with K, M or G (powers of 1024)."""
+    first: str = "1M"  # bytes, or with K, M or G (powers of 1024)
     last: str = "1G"
-    gpus: int = 0
-    """GPUs of the pod that take part; 0: all."""
+    gpus: int = 0  # GPUs of the pod that take part; 0: all
 
     def check(self) -> None:
         """Raise BadInput where sizes or GPUs cannot be."""

@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
 
 PRACTICE_PATH = "/practice/google"
-AT_ONCE = 8
-"""Projects that are asked at the same time."""
-REDRAW = 0.25
-"""Seconds between two pictures of a list that grows."""
+AT_ONCE = 8  # projects that are asked at the same time
+REDRAW = 0.25  # seconds between two pictures of a list that grows
 _CONTEXT = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
 _PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
@@ -50,8 +48,7 @@ class Cloud:
     def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
         self._watched = watched
         self._read_only = read_only
-        self.project = ""
-        """The project that was named; counts while no cluster is connected."""
+        self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
         """The same for the region; the environment may name one."""
         self._reaches: dict[str, Reach] = {}
@@ -101,7 +98,6 @@ class Cloud:
         return answer
 
     async def gke(self) -> Gke:
-        """The clusters' own service."""
         module = await loaded("console.google.api.container")
         found: Gke = module.Gke(await self.reach())
         return found
@@ -297,8 +293,7 @@ async def from_google(context: str) -> Kubeconfig:
         await cloud.close()
 
 
-ANSWER = 4.0
-"""Seconds in which an address has to take a connection."""
+ANSWER = 4.0  # seconds in which an address has to take a connection
 WAYS = ("dns", "ip")
 _PLUGIN = "gke-gcloud-auth-plugin"
 _UP = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})

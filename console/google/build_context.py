@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 
 DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
-MOST = 1 << 30
-"""Bytes in a folder beyond which it is surely another one that was meant."""
-LONGEST = 86400
-"""Seconds that Cloud Build lets a build take."""
+MOST = 1 << 30  # bytes in a folder beyond which it is surely another one that was meant
+LONGEST = 86400  # seconds that Cloud Build lets a build take
 _LEFT_OUT = {".git", "__pycache__", ".venv", "node_modules"}
 _USED = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*)\}?")
 _NAME = re.compile(r"^[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*$")
@@ -190,8 +188,7 @@ class Made:
     project: str
     location: str
     status: str
-    moment: float
-    """Of the last change of its status, as far as it is known; seconds since the epoch."""
+    moment: float  # of the last change of its status, as far as it is known; seconds since the epoch
 
     @property
     def under_way(self) -> bool:

@@ -56,7 +56,6 @@ class StoredLog:
         self._rest = b""
 
     async def more(self) -> AsyncGenerator[BuildLine, None]:
-        """Lines that are new."""
         while came := await self._buckets.text(self._place, self._at):
             self._at += len(came)
             *lines, self._rest = (self._rest + came).split(b"\n")

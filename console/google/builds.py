@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")
 """Machines that can be asked for to build on; the documents take the first."""
-TIME_OUT = 7200
-"""Seconds that a build may take, as in the documents: two hours."""
+TIME_OUT = 7200  # seconds that a build may take, as in the documents: two hours
 REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"
 """The three substitutions that every build of the documents is made of."""
 RUNNING = frozenset({"PENDING", "QUEUED", "WORKING"})
@@ -31,30 +30,20 @@ class Build:
 
     id: str
     project: str
-    location: str
-    """A region, or "global"."""
-    status: str
-    """QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, INTERNAL_ERROR, EXPIRED or PENDING."""
-    why: str
-    """What Google says of a build that failed; else empty."""
-    images: tuple[str, ...]
-    """With their tags; before a build has ended those that it is to make."""
-    digests: tuple[str, ...]
-    """Of what was pushed, in the order of `images`; none before the end."""
+    location: str  # a region, or "global"
+    status: str  # QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, INTERNAL_ERROR, EXPIRED or PENDING
+    why: str  # what Google says of a build that failed; else empty
+    images: tuple[str, ...]  # with their tags; before a build has ended those that it is to make
+    digests: tuple[str, ...]  # of what was pushed, in the order of `images`; none before the end
     substitutions: Mapping[str, str]
     machine: str
-    time_out: float
-    """Seconds."""
+    time_out: float  # seconds
     created: float
     started: float
-    ended: float
-    """Seconds since the epoch; 0.0: not yet."""
-    log_bucket: str
-    """gs://BUCKET of its log object; empty: there is none."""
-    log_entries: bool
-    """Whether its log is in Cloud Logging."""
-    link: str
-    """Google's page about it."""
+    ended: float  # seconds since the epoch; 0.0: not yet
+    log_bucket: str  # gs://BUCKET of its log object; empty: there is none
+    log_entries: bool  # whether its log is in Cloud Logging
+    link: str  # Google's page about it
     tags: tuple[str, ...] = ()
 
     @property
@@ -76,8 +65,7 @@ class Build:
 class BuildLine:
     """A line of a build's log."""
 
-    time: float
-    """Seconds since the epoch; 0.0 if the log does not tell."""
+    time: float  # seconds since the epoch; 0.0 if the log does not tell
     text: str
 
 
@@ -85,17 +73,12 @@ class BuildLine:
 class BuildContext:
     """A folder that images are built from."""
 
-    name: str
-    """As it is asked for: "testbed"."""
+    name: str  # as it is asked for: "testbed"
     folder: Path
-    title: str
-    """One sentence."""
-    defaults: Mapping[str, str]
-    """Substitutions that its build description has values for."""
-    wanted: tuple[str, ...]
-    """All substitutions that it uses."""
-    dockerfile: str = ""
-    """The file in it that was named; empty: as its build description says."""
+    title: str  # one sentence
+    defaults: Mapping[str, str]  # substitutions that its build description has values for
+    wanted: tuple[str, ...]  # all substitutions that it uses
+    dockerfile: str = ""  # the file in it that was named; empty: as its build description says
     images: tuple[str, ...] = ()
     """What its build description says that it makes, substitutions as they are written there."""
 
@@ -129,8 +112,7 @@ class Repository:
     project: str
     location: str
     name: str
-    format: str
-    """DOCKER, PYTHON, ..."""
+    format: str  # DOCKER, PYTHON, ...
     bytes: int
 
     @property
@@ -143,15 +125,12 @@ class Repository:
 class Image:
     """An image of a repository."""
 
-    repository: str
-    """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."""
+    repository: str  # LOCATION-docker.pkg.dev/PROJECT/REPOSITORY
     name: str
     tags: tuple[str, ...]
-    digest: str
-    """"sha256:..."."""
+    digest: str  # "sha256:..."
     bytes: int
-    uploaded: float
-    """Seconds since the epoch."""
+    uploaded: float  # seconds since the epoch
     built: float
 
     @property
@@ -166,10 +145,8 @@ class Registry:
     """What one look at the registries of a project found."""
 
     repositories: tuple[Repository, ...]
-    images: tuple[Image, ...]
-    """Latest first."""
-    unread: tuple[tuple[str, str], ...] = ()
-    """Location or repository -> why it could not be read."""
+    images: tuple[Image, ...]  # latest first
+    unread: tuple[tuple[str, str], ...] = ()  # location or repository -> why it could not be read
 
 
 def repository_parts(address: str) -> tuple[str, str, str] | None:
@@ -189,8 +166,7 @@ class Reference:
 
     host: str
     path: str
-    tag: str
-    """A tag, or "sha256:..."."""
+    tag: str  # a tag, or "sha256:..."
 
     @classmethod
     def of(cls, text: str) -> Reference:
@@ -224,13 +200,11 @@ class ImageFacts:
     """An image's configuration."""
 
     digest: str
-    bytes: int
-    """Compressed, as it is pulled."""
+    bytes: int  # Compressed, as it is pulled
     architecture: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    history: tuple[str, ...] = ()
-    """The commands that made it, as far as it tells them."""
+    history: tuple[str, ...] = ()  # the commands that made it, as far as it tells them
 
     @property
     def cuda(self) -> str:

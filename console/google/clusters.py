@@ -31,8 +31,7 @@ class Place:
     """Where a cluster lies at Google."""
 
     project: str
-    location: str
-    """A region or a zone."""
+    location: str  # a region or a zone
     cluster: str
 
     @property
@@ -46,23 +45,18 @@ class GkeOperation:
     """Something that Google does to a cluster or a pool."""
 
     name: str
-    kind: str
-    """Google's word: UPGRADE_NODES, AUTO_REPAIR_NODES, SET_NODE_POOL_SIZE ..."""
-    status: str
-    """PENDING, RUNNING, DONE or ABORTING."""
+    kind: str  # Google's word: UPGRADE_NODES, AUTO_REPAIR_NODES, SET_NODE_POOL_SIZE ...
+    status: str  # PENDING, RUNNING, DONE or ABORTING
     project: str
     location: str
     cluster: str
-    pool: str
-    """Empty: the cluster as a whole."""
+    pool: str  # empty: the cluster as a whole
     detail: str
     error: str
-    started: float
-    """Seconds since the epoch; 0.0 if it has not begun."""
+    started: float  # seconds since the epoch; 0.0 if it has not begun
     ended: float
     done: int | None = None
-    total: int | None = None
-    """Steps done, of how many, where Google counts them."""
+    total: int | None = None  # steps done, of how many, where Google counts them
 
     @property
     def over(self) -> bool:
@@ -75,45 +69,32 @@ class GkePool:
     """A node pool; sizes are nodes."""
 
     name: str
-    status: str
-    """RUNNING, PROVISIONING, RECONCILING, RUNNING_WITH_ERROR, STOPPING or ERROR."""
+    status: str  # RUNNING, PROVISIONING, RECONCILING, RUNNING_WITH_ERROR, STOPPING or ERROR
     message: str
     version: str
     machine_type: str
-    accelerator: str
-    """"nvidia-b200"; empty: none."""
-    accelerators: int
-    """In one machine."""
+    accelerator: str  # "nvidia-b200"; empty: none
+    accelerators: int  # in one machine
     initial_size: int
     zones: tuple[str, ...]
     autoscaling: bool
     least: int
-    most: int
-    """Limits of autoscaling over all zones."""
+    most: int  # limits of autoscaling over all zones
     spot: bool
     flex_start: bool
-    queued: bool
-    """Whether nodes come only for ProvisioningRequests."""
-    reservation: str
-    """Name of the reservation; "any" for whatever matches, empty: none."""
-    placement: str
-    """"COMPACT", or empty."""
+    queued: bool  # whether nodes come only for ProvisioningRequests
+    reservation: str  # name of the reservation; "any" for whatever matches, empty: none
+    placement: str  # "COMPACT", or empty
     auto_repair: bool
     auto_upgrade: bool
     surge: int
-    unavailable: int
-    """How many nodes more, and fewer, there may be during an upgrade."""
-    workload_metadata: str
-    """GKE_METADATA where Workload Identity Federation works."""
-    networks: int
-    """Networks beside the default one."""
+    unavailable: int  # how many nodes more, and fewer, there may be during an upgrade
+    workload_metadata: str  # GKE_METADATA where Workload Identity Federation works
+    networks: int  # networks beside the default one
     local_ssds: int
-    taints: tuple[str, ...]
-    """Each as "key=value:Effect"."""
-    groups: tuple[str, ...] = ()
-    """Addresses of its managed instance groups."""
-    max_run: float = 0.0
-    """Seconds after which a machine is taken away; 0.0: never."""
+    taints: tuple[str, ...]  # each as "key=value:Effect"
+    groups: tuple[str, ...] = ()  # addresses of its managed instance groups
+    max_run: float = 0.0  # seconds after which a machine is taken away; 0.0: never
     account: str = ""
     """The service account of its machines; "default" or empty: Compute Engine's own of the project."""
 
@@ -125,30 +106,23 @@ class GkeCluster:
     project: str
     location: str
     name: str
-    status: str
-    """RUNNING, PROVISIONING, RECONCILING, DEGRADED, STOPPING or ERROR."""
+    status: str  # RUNNING, PROVISIONING, RECONCILING, DEGRADED, STOPPING or ERROR
     message: str
     version: str
-    endpoint: str
-    """Address of the API server from outside, or from the VPC of a private cluster."""
-    private: bool
-    """Whether the address answers only inside the VPC."""
-    dns_endpoint: str
-    """Host name that Google's front end answers for; empty: switched off."""
-    authority: str
-    """Certificate of the API server's authority, base64 of PEM."""
+    endpoint: str  # address of the API server from outside, or from the VPC of a private cluster
+    private: bool  # whether the address answers only inside the VPC
+    dns_endpoint: str  # host name that Google's front end answers for; empty: switched off
+    authority: str  # certificate of the API server's authority, base64 of PEM
     regional: bool
     autopilot: bool
     nodes: int
     network: str
     subnetwork: str
     created: float
-    workload_pool: str
-    """"PROJECT.svc.id.goog" where Workload Identity Federation is on."""
+    workload_pool: str  # "PROJECT.svc.id.goog" where Workload Identity Federation is on
     addons: frozenset[str]
     """Those that are on: gcsFuse, filestore, lustre, lustreLegacyPort, dcgm, multiNetworking, dataplaneV2."""
-    maintenance: str
-    """When maintenance may happen, in words; empty: any time."""
+    maintenance: str  # when maintenance may happen, in words; empty: any time
     pools: tuple[GkePool, ...]
 
     @property
@@ -167,13 +141,10 @@ class Clusters:
     """What a look at several projects has found, by project, location and name."""
 
     clusters: tuple[GkeCluster, ...]
-    unread: tuple[tuple[str, ConsoleError], ...] = ()
-    """Project -> why its clusters could not be listed."""
-    missing_zones: tuple[str, ...] = ()
-    """Zones that did not answer: clusters there may be missing."""
+    unread: tuple[tuple[str, ConsoleError], ...] = ()  # project -> why its clusters could not be listed
+    missing_zones: tuple[str, ...] = ()  # zones that did not answer: clusters there may be missing
 
     def joined(self, other: Clusters) -> Clusters:
-        """Both."""
         return Clusters(
             tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
             tuple(sorted((*self.unread, *other.unread), key=lambda each: each[0])),
@@ -218,8 +189,7 @@ class Nat:
 
     name: str
     network: str
-    subnets: tuple[str, ...] = ()
-    """Names of those it serves; none: all of them."""
+    subnets: tuple[str, ...] = ()  # names of those it serves; none: all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +197,10 @@ class Reservation:
     """Machines that are set aside for a project."""
 
     name: str
-    dense: bool
-    """Whether they stand close together: deployment type DENSE."""
+    dense: bool  # whether they stand close together: deployment type DENSE
     count: int
     used: int
-    status: str
-    """READY, CREATING, DELETING ..."""
+    status: str  # READY, CREATING, DELETING ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,15 +209,11 @@ class Firewall:
 
     name: str
     allows: bool
-    priority: int
-    """The lowest number wins."""
-    sources: tuple[str, ...]
-    """Address ranges and tags."""
-    ports: tuple[str, ...]
-    """Of TCP: "2222", "0-65535"."""
+    priority: int  # the lowest number wins
+    sources: tuple[str, ...]  # address ranges and tags
+    ports: tuple[str, ...]  # of TCP: "2222", "0-65535"
 
     def covers(self, port: int) -> bool:
-        """Whether it is about that port."""
         return any(
             int(low) <= port <= int(high or low) for low, _, high in (each.partition("-") for each in self.ports)
         )

@@ -25,16 +25,13 @@ class InCloud(Protocol):
     """Whatever has Google Cloud around it."""
 
     @property
-    def cloud(self) -> Cloud:
-        """The clusters."""
+    def cloud(self) -> Cloud: ...
 
     @property
-    def images(self) -> Images:
-        """The registries."""
+    def images(self) -> Images: ...
 
     @property
-    def storage(self) -> StoredThings:
-        """Buckets and file systems."""
+    def storage(self) -> StoredThings: ...
 
 
 async def offer_of(asking: InCloud, kind: str) -> Offer:

@@ -26,8 +26,7 @@ _KINDS = ", ".join(
     )
 )
 _PART = re.compile(r'(\w+)="([^"]*)"')
-_LARGEST = 4 << 20
-"""Bytes of a manifest or a configuration that are read."""
+_LARGEST = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
 class _Platform(Wire):
@@ -75,7 +74,6 @@ class Registry:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """End all connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from console.launch.choices import Offer
 
 
-AT_ONCE = 4
-"""Repositories that are read at the same time."""
+AT_ONCE = 4  # repositories that are read at the same time
 
 
 async def survey(registries: Registries, project: str, location: str) -> Registry:
@@ -76,12 +75,9 @@ async def _images(
     return tuple(sorted((each for answer in answers for each in answer), key=lambda each: -each.uploaded))
 
 
-POLL = 3.0
-"""Seconds between two looks at a build: Cloud Logging answers sixty times a minute."""
-LATEST = 50
-"""Builds that a look at the list brings unless more are asked for."""
-LOOK = 10.0
-"""Seconds for which the launch form waits to hear what became of builds that were under way."""
+POLL = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
+LATEST = 50  # builds that a look at the list brings unless more are asked for
+LOOK = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
 
 
 class Images:
@@ -269,7 +265,6 @@ class Images:
     # registries
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
-        """The repositories of one location."""
         return await (await self._registries()).repositories(project, location)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 GOOD = frozenset({"RUNNING"})
 BROKEN = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
-KEPT = 7 * 86400.0
-"""Seconds for which an operation that failed is still told of."""
+KEPT = 7 * 86400.0  # seconds for which an operation that failed is still told of
 _WORDS = {
     "CREATE_NODE_POOL": "is being created",
     "DELETE_NODE_POOL": "is being deleted",
@@ -57,16 +56,13 @@ class PoolFacts:
     """A node pool: what Google wants, what the cluster has, what is being done."""
 
     pool: GkePool
-    target: int | None
-    """Machines that it should have; None where nobody may tell."""
+    target: int | None  # machines that it should have; None where nobody may tell
     nodes: int
     ready: int
     creating: int
     repairing: int
-    operations: tuple[GkeOperation, ...]
-    """Under way, latest first."""
-    failed: GkeOperation | None
-    """The last operation on it, if that failed."""
+    operations: tuple[GkeOperation, ...]  # under way, latest first
+    failed: GkeOperation | None  # the last operation on it, if that failed
 
     @property
     def state(self) -> str:
@@ -130,12 +126,10 @@ class PoolsPicture:
 
     cluster: GkeCluster
     pools: tuple[PoolFacts, ...]
-    operations: tuple[GkeOperation, ...]
-    """Of this cluster, latest first."""
+    operations: tuple[GkeOperation, ...]  # of this cluster, latest first
     requests: tuple[ProvisioningRequest, ...]
     at: float
-    unread: tuple[tuple[str, str], ...] = ()
-    """What could not be read -> why."""
+    unread: tuple[tuple[str, str], ...] = ()  # what could not be read -> why
 
     @property
     def busy(self) -> bool:
@@ -143,7 +137,6 @@ class PoolsPicture:
         return any(not each.over for each in self.operations)
 
     def pool(self, name: str) -> PoolFacts | None:
-        """The pool of that name."""
         return next((each for each in self.pools if each.pool.name == name), None)
 
 
@@ -153,18 +146,13 @@ class ProvisioningRequest:
 
     namespace: str
     name: str
-    state: str
-    """pending, accepted, provisioned, failed, revoked or expired."""
+    state: str  # pending, accepted, provisioned, failed, revoked or expired
     why: str
-    pods: int
-    """Pods that it asks machines for."""
-    kind: str
-    """Its class: "queued-provisioning.gke.io"."""
+    pods: int  # pods that it asks machines for
+    kind: str  # its class: "queued-provisioning.gke.io"
     created: float
-    seconds: float | None
-    """How long the machines stay; None: as Google has it."""
-    owner: str
-    """The Workload that asks; empty: somebody else."""
+    seconds: float | None  # how long the machines stay; None: as Google has it
+    owner: str  # the Workload that asks; empty: somebody else
 
 
 def join(

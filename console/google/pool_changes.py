@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 
-SOON = 3.0
-"""Seconds between two looks while something is under way."""
+SOON = 3.0  # seconds between two looks while something is under way
 USUAL = 20.0
-LONGEST = 120.0
-"""Seconds between two looks otherwise, and after many that failed."""
-MOST_NODES = 5000
-"""No pool of GKE's has more."""
+LONGEST = 120.0  # seconds between two looks otherwise, and after many that failed
+MOST_NODES = 5000  # no pool of GKE's has more
 FAULTS = {
     "PERFORMANCE": "slow: GPUs or network below what they should reach",
     "SDC": "silent data corruption: wrong results without an error",

@@ -31,27 +31,19 @@ _ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", 
 _ITERATION = re.compile(r"^iter_(\d+)$")
 LATEST = "latest_checkpointed_iteration.txt"
 """The file by which Megatron says which checkpoint is the last whole one."""
-TENSORBOARD = "tensorboard"
-"""The folder of a result tree that TensorBoard is to be pointed at."""
+TENSORBOARD = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket."""
-
     name: str
-    project: str
-    """Its number, as Google gives it."""
-    location: str
-    """In small letters: a region ("us-central1"), or "us"."""
-    location_type: str
-    """region, dual-region or multi-region."""
+    project: str  # its number, as Google gives it
+    location: str  # in small letters: a region ("us-central1"), or "us"
+    location_type: str  # region, dual-region or multi-region
     storage_class: str
     created: float
-    uniform: bool = False
-    """Whether rights are given for the whole bucket only."""
-    hierarchical: bool = False
-    """Whether its folders are real ones."""
+    uniform: bool = False  # whether rights are given for the whole bucket only
+    hierarchical: bool = False  # whether its folders are real ones
 
     def near(self, region: str) -> bool:
         """Whether it lies in the region of a cluster there, or of a zone of it."""
@@ -82,7 +74,6 @@ class GcsPlace:
         return f"{self.path.rstrip('/')}/" if self.path.strip("/") else ""
 
     def up(self) -> GcsPlace:
-        """The folder above."""
         above = self.path.rstrip("/").rpartition("/")[0]
         return GcsPlace(self.bucket, f"{above}/" if above else "")
 
@@ -99,16 +90,12 @@ def gcs_place(text: str) -> GcsPlace:
 class StoredObject:
     """An object, or a folder of them."""
 
-    name: str
-    """The whole name; a folder's ends with a slash."""
-    bytes: int = 0
-    """0 for a folder: what is in it is not counted."""
+    name: str  # the whole name; a folder's ends with a slash
+    bytes: int = 0  # 0 for a folder: what is in it is not counted
     updated: float = 0.0
     generation: int = 0
-    crc32c: str = ""
-    """Base64 of the checksum, as Google gives it."""
-    latest: bool = False
-    """Whether it is the checkpoint to go on from."""
+    crc32c: str = ""  # Base64 of the checksum, as Google gives it
+    latest: bool = False  # whether it is the checkpoint to go on from
 
     @property
     def is_folder(self) -> bool:
@@ -132,12 +119,9 @@ class Listing:
     """What is in one folder of a bucket."""
 
     place: GcsPlace
-    objects: tuple[StoredObject, ...]
-    """Folders first."""
-    note: str = ""
-    """What there is to say about it: its checkpoints, a TensorBoard folder."""
-    more: bool = False
-    """Whether there is more than was asked for."""
+    objects: tuple[StoredObject, ...]  # folders first
+    note: str = ""  # what there is to say about it: its checkpoints, a TensorBoard folder
+    more: bool = False  # whether there is more than was asked for
 
     @property
     def checkpoints(self) -> tuple[StoredObject, ...]:
@@ -154,11 +138,9 @@ class FetchReport:
     target: str
     files: int
     bytes: int
-    kept: int
-    """Files that were there already, whole and the same."""
+    kept: int  # files that were there already, whole and the same
     seconds: float
-    problems: tuple[tuple[str, str], ...] = ()
-    """Object -> why it was left out."""
+    problems: tuple[tuple[str, str], ...] = ()  # object -> why it was left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +148,7 @@ class StoreReport:
     """Logs that were put into a bucket."""
 
     place: str
-    objects: tuple[tuple[str, int], ...]
-    """Name under the place -> lines."""
+    objects: tuple[tuple[str, int], ...]  # name under the place -> lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,20 +156,15 @@ class LustreInstance:
     """An instance of Managed Lustre."""
 
     project: str
-    location: str
-    """A zone."""
+    location: str  # a zone
     name: str
-    state: str
-    """ACTIVE, CREATING, ..."""
+    state: str  # ACTIVE, CREATING, ...
     filesystem: str
-    mount_point: str
-    """"10.0.0.2@tcp:/lustrefs"."""
+    mount_point: str  # "10.0.0.2@tcp:/lustrefs"
     gib: int
     network: str
-    throughput: int = 0
-    """MB/s per TiB."""
-    legacy_port: bool = False
-    """Whether it was made for clients of GKE that use the legacy port."""
+    throughput: int = 0  # MB/s per TiB
+    legacy_port: bool = False  # whether it was made for clients of GKE that use the legacy port
     why: str = ""
 
     @property
@@ -217,8 +193,7 @@ class FilestoreInstance:
     project: str
     location: str
     name: str
-    state: str
-    """READY, CREATING, ..."""
+    state: str  # READY, CREATING, ...
     tier: str
     share: str
     gib: int
@@ -255,8 +230,7 @@ def marked(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredO
     return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
 
 
-AT_ONCE = 4
-"""Objects that come at the same time."""
+AT_ONCE = 4  # objects that come at the same time
 
 
 class StoredThings:
@@ -268,7 +242,6 @@ class StoredThings:
         self._buckets: dict[str, Buckets] = {}
 
     async def close(self) -> None:
-        """End all connections."""
         made, self._buckets = list(self._buckets.values()), {}
         for each in made:
             await each.close()

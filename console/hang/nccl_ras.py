@@ -21,27 +21,21 @@ class RasGroup:
     communicators: int
     nodes: int
     ranks: int
-    """Ranks in each of them."""
-    status: str
-    """ "RUNNING", "INIT", "FINALIZE", "ABORT", "MIXED", …"""
-    errors: str
-    """ "OK", "MISMATCH", "INCOMPLETE,ERROR", …"""
+    status: str  # "RUNNING", "INIT", "FINALIZE", "ABORT", "MIXED", …
+    errors: str  # "OK", "MISMATCH", "INCOMPLETE,ERROR", …
 
 
 @dataclass(frozen=True, slots=True)
 class RasRank:
     """A rank that is not where the others are."""
 
-    rank: int | None
-    """Its number in the communicator; None: only the process is known."""
-    operations: int | None = None
-    """Number of the last operation it has launched."""
+    rank: int | None  # its number in the communicator; None: only the process is known
+    operations: int | None = None  # number of the last operation it has launched
     collective: str = ""
     pid: int | None = None
     node: str = ""
     gpu: int | None = None
-    missing: bool = False
-    """It gave no answer, or is dead."""
+    missing: bool = False  # it gave no answer, or is dead
     stays: bool | None = None
     """Whether it was behind at the same operation a moment before; None: there was one look only, or it is missing."""
 
@@ -53,10 +47,8 @@ class RasReport:
     version: str = ""
     processes: int | None = None
     groups: tuple[RasGroup, ...] = ()
-    odd: tuple[RasRank, ...] = ()
-    """Those that are behind first, then the missing."""
-    most: int | None = None
-    """Operation up to which most ranks have launched."""
+    odd: tuple[RasRank, ...] = ()  # those that are behind first, then the missing
+    most: int | None = None  # operation up to which most ranks have launched
     text: str = ""
 
     @property

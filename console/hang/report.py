@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     Place = tuple[Doing, str]
     Groups = Mapping[Place, "Sequence[Traced]"]
 
-HALTED = frozenset("TtZX")
-"""Letters of the kernel for processes that are stopped, traced or dead."""
+HALTED = frozenset("TtZX")  # letters of the kernel for processes that are stopped, traced or dead
 
 
 def suspects(groups: Groups, ras: RasReport) -> set[Place]:
@@ -103,29 +102,21 @@ NO_REPORT = RasReport()
 class Traced:
     """One process of a training, or a place where one should be."""
 
-    rank: int
-    """Its RANK, over the whole job: a pod may hold several."""
-    pod_rank: int
-    """Number of its pod."""
+    rank: int  # its RANK, over the whole job: a pod may hold several
+    pod_rank: int  # number of its pod
     pod: str
     node: str
-    pid: int | None = None
-    """None: there is no process for that rank."""
+    pid: int | None = None  # None: there is no process for that rank
     local_rank: int = 0
     command: str = ""
-    state: str = ""
-    """Letter of the kernel: R runs, S sleeps, D waits for a device, Z is dead, T is stopped."""
-    wchan: str = ""
-    """Function of the kernel in which it sleeps."""
+    state: str = ""  # letter of the kernel: R runs, S sleeps, D waits for a device, Z is dead, T is stopped
+    wchan: str = ""  # function of the kernel in which it sleeps
     threads: int | None = None
     stacks: ProcessStacks | None = None
     where: Whereabouts = NOWHERE
-    problem: str = ""
-    """Why there is no stack; a sentence."""
-    program: str = ""
-    """Its name, if it is no Python: then there can be no stack."""
-    cpu: float | None = None
-    """Percent of one core that it has used since its start."""
+    problem: str = ""  # why there is no stack; a sentence
+    program: str = ""  # its name, if it is no Python: then there can be no stack
+    cpu: float | None = None  # percent of one core that it has used since its start
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -152,22 +143,14 @@ class PodTrace:
     pod_rank: int
     pod: str
     node: str
-    failure: str = ""
-    """Why nothing could be found out; a sentence."""
-    py_spy: str = ""
-    """Its py-spy; empty: it has none."""
-    master: str = ""
-    """Address and port where the ranks meet, if the pod knows it."""
-    reached: bool | None = None
-    """Whether that port was reached from the pod; None: not tried."""
-    unreached: str = ""
-    """Why not."""
-    rdma: tuple[tuple[str, str], ...] = ()
-    """RDMA devices and the state of their port."""
-    launchers: tuple[Launcher, ...] = ()
-    """Processes of MPI that start the others."""
-    gdb: str = ""
-    """Its gdb; empty: it has none."""
+    failure: str = ""  # why nothing could be found out; a sentence
+    py_spy: str = ""  # its py-spy; empty: it has none
+    master: str = ""  # address and port where the ranks meet, if the pod knows it
+    reached: bool | None = None  # whether that port was reached from the pod; None: not tried
+    unreached: str = ""  # why not
+    rdma: tuple[tuple[str, str], ...] = ()  # RDMA devices and the state of their port
+    launchers: tuple[Launcher, ...] = ()  # processes of MPI that start the others
+    gdb: str = ""  # its gdb; empty: it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +160,11 @@ class HangGroup:
     doing: Doing
     label: str
     members: tuple[Traced, ...]
-    suspect: bool = False
-    """Whether the others wait for these."""
-    behind: bool = False
-    """Whether NCCL alone tells these from the others: they stay behind."""
+    suspect: bool = False  # whether the others wait for these
+    behind: bool = False  # whether NCCL alone tells these from the others: they stay behind
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Their ranks."""
         return tuple(each.rank for each in self.members)
 
     @property
@@ -225,8 +205,7 @@ class HangReport:
     pods: tuple[PodTrace, ...]
     processes: tuple[Traced, ...]
     ras: RasReport = NO_REPORT
-    ras_problem: str = ""
-    """Why NCCL could not be asked."""
+    ras_problem: str = ""  # why NCCL could not be asked
     at: float = 0.0
     absent: tuple[tuple[int, str], ...] = ()
     """Pods that are not running beside those that are, and their status."""

@@ -16,23 +16,17 @@ if TYPE_CHECKING:
 class Doing(StrEnum):
     """What kind of thing a process does."""
 
-    DATA = "data"
-    """It waits for its data loader."""
-    COLLECTIVE = "collective"
-    """It waits in a collective for the other ranks."""
-    GPU = "gpu"
-    """It waits for its GPU, on which a collective may be waiting."""
-    MEETING = "meeting"
-    """It waits for the other ranks to come to a rendezvous."""
+    DATA = "data"  # it waits for its data loader
+    COLLECTIVE = "collective"  # it waits in a collective for the other ranks
+    GPU = "gpu"  # it waits for its GPU, on which a collective may be waiting
+    MEETING = "meeting"  # it waits for the other ranks to come to a rendezvous
     CHECKPOINT = "checkpoint"
     LOCK = "lock"
-    WAIT = "wait"
-    """It waits for something else: a process, a socket, a file."""
+    WAIT = "wait"  # it waits for something else: a process, a socket, a file
     COMPUTE = "compute"
     COMPILED = "compiled"
     """It is a program without Python in it, such as an NCCL test: py-spy cannot look into it."""
-    UNKNOWN = "unknown"
-    """There is no stack."""
+    UNKNOWN = "unknown"  # there is no stack
 
     @property
     def waits_for_ranks(self) -> bool:
@@ -45,10 +39,8 @@ class Whereabouts:
     """Where a process is."""
 
     doing: Doing
-    label: str
-    """As it stands after "in": "all_reduce", "data loader"."""
-    frame: Frame | None = None
-    """The call by which that was told, in the program's own code if there is any."""
+    label: str  # as it stands after "in": "all_reduce", "data loader"
+    frame: Frame | None = None  # the call by which that was told, in the program's own code if there is any
 
 
 NOWHERE = Whereabouts(Doing.UNKNOWN, "no stack")

@@ -107,12 +107,9 @@ def _place(group: HangGroup) -> str:
     return f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
 
 
-FRAMES = 12
-"""Calls of a stack that are shown."""
-STACKS = 16
-"""Processes of one group that are shown."""
-STARTERS = 8
-"""Processes of MPI that are shown."""
+FRAMES = 12  # calls of a stack that are shown
+STACKS = 16  # processes of one group that are shown
+STARTERS = 8  # processes of MPI that are shown
 
 
 def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) -> list[str]:

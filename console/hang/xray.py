@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 class ProcessAnswer(msgspec.Struct):
-    """A process."""
-
     pid: int
     command: str = ""
     state: str = ""
@@ -78,8 +76,6 @@ class RdmaAnswer(msgspec.Struct):
 
 
 class PodAnswer(msgspec.Struct):
-    """A pod."""
-
     processes: list[ProcessAnswer]
     py_spy: str = ""
     master: MasterAnswer | None = None
@@ -188,24 +184,16 @@ def own_py_spy() -> bytes:
 if TYPE_CHECKING:
     Exec = Callable[[Pod, Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
 
-AT_ONCE = 16
-"""Pods that are asked at the same time."""
-LIMIT = 90.0
-"""Seconds after which a pod is given up."""
-INSTALL_LIMIT = 300.0
-"""Seconds for `pip install py-spy`."""
+AT_ONCE = 16  # pods that are asked at the same time
+LIMIT = 90.0  # seconds after which a pod is given up
+INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3
 """Pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job."""
-RAS_PAUSE = 1.0
-"""Seconds after which NCCL is asked again about ranks that it found behind."""
-MOST = 8 << 20
-"""Bytes that one pod may say of its processes."""
-FLOW = 6.0
-"""Seconds from the first byte of the probe's answer to its last: it is printed at once, at the end."""
-MOST_TOGETHER = 64 << 20
-"""Bytes that all pods of a job may say."""
-MOST_RECORDED = 64 << 20
-"""Bytes of a recording."""
+RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
+MOST = 8 << 20  # bytes that one pod may say of its processes
+FLOW = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
+MOST_TOGETHER = 64 << 20  # bytes that all pods of a job may say
+MOST_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
 # The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
 _PYTHON = (
@@ -249,8 +237,7 @@ class Xray:
         """`run` runs a command in a pod with that input; the cluster's own exec unless given."""
         self._cluster = cluster
         self._run = run or self._exec
-        self.reports: dict[tuple[str, str], HangReport] = {}
-        """The last report of each job."""
+        self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
 
     def left(self) -> None:
         """The cluster is another one from here on."""

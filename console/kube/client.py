@@ -73,28 +73,22 @@ def told(login: Login, doing: str) -> Iterator[None]:
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
-CONNECT = 10.0
-"""Seconds until a connection has to stand."""
-ANSWER = 60.0
-"""Seconds of silence after which a plain request is given up."""
+CONNECT = 10.0  # seconds until a connection has to stand
+ANSWER = 60.0  # seconds of silence after which a plain request is given up
 PATIENCE = 8.0
 """Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
 TRIES = 4
-MOST = 32 << 20
-"""Bytes of one answer that are read: a page of 500 objects of 64 KiB each."""
+MOST = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
 LARGE = 1 << 20
 """Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
-MOST_OF_MESSAGE = 4 << 20
-"""Bytes of one message of a WebSocket; API servers send 32 KiB at a time."""
+MOST_OF_MESSAGE = 4 << 20  # bytes of one message of a WebSocket; API servers send 32 KiB at a time
 REST, BETWEEN_RESTS = 0.15, 0.05
 """Seconds for which streams wait for a key to be answered, and at least go on between two such rests."""
 AGENT = "a4"
-KEEP_ALIVE = 30.0
-"""Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
+KEEP_ALIVE = 30.0  # seconds between pings on a WebSocket, so that no proxy on the way takes it for idle
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
-_HANDSHAKE = 0.1
-"""Seconds a cut-off TLS handshake is given to end when everything is closed."""
+_HANDSHAKE = 0.1  # seconds a cut-off TLS handshake is given to end when everything is closed
 
 
 def _drop(answer: aiohttp.ClientResponse) -> None:
@@ -136,11 +130,9 @@ class Client:
         self._closed = False
         self._reads_large = asyncio.Lock()
         self._rests_until = 0.0
-        self._opening = 0
-        """Connections whose TLS handshake was begun and, as far as is known, not ended."""
+        self._opening = 0  # connections whose TLS handshake was begun and, as far as is known, not ended
 
     async def close(self) -> None:
-        """Close all connections."""
         self._closed = True
         if self._multiplex:
             await self._multiplex.close()

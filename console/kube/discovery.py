@@ -139,7 +139,6 @@ class Connection:
         return feed(self.client, self.catalogue, kind, namespace, self._backoff)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self.client.close()
 
 

@@ -39,15 +39,11 @@ if TYPE_CHECKING:
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
-LONGEST_ANSWER = 1 << 20
-"""Bytes that a command which is asked something short may print."""
-ANSWER_LIMIT = 30.0
-"""Seconds that such a command may be silent."""
-FLOW = 6.0
-"""Seconds from the first byte of such an answer to its last: it is printed at once."""
+LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short may print
+ANSWER_LIMIT = 30.0  # seconds that such a command may be silent
+FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
-Output = Callable[[int, bytes], None]
-"""Called with 1 (output) or 2 (errors) and the bytes."""
+Output = Callable[[int, bytes], None]  # Called with 1 (output) or 2 (errors) and the bytes
 
 
 class _Cause(Wire):
@@ -72,8 +68,7 @@ class Process:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
         self._socket = socket
         self._what = what
-        self.code: int | None = None
-        """Exit code; None until it has ended."""
+        self.code: int | None = None  # exit code; None until it has ended
 
     async def write(self, data: bytes) -> None:
         """Send input; nothing if the command has ended."""
@@ -311,8 +306,7 @@ async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:
     await process.close_input()
 
 
-ASKED = 1.0
-"""Seconds that the tmux around this terminal has to tell its prefix."""
+ASKED = 1.0  # seconds that the tmux around this terminal has to tell its prefix
 _BEGIN = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
 _TMUX = 'command -v tmux >/dev/null && [ -z "$TMUX" ] && {} && exit; '
 _SESSION = "a4"

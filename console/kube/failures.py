@@ -53,8 +53,7 @@ class StatusWire(Wire):
     details: DetailsWire | None = None
 
 
-_LONGEST_WAIT = 86_400
-"""Seconds: no server asks for more."""
+_LONGEST_WAIT = 86_400  # seconds: no server asks for more
 _STATUS = msgspec.json.Decoder(StatusWire)
 _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
 _FORBIDDEN = re.compile(
@@ -80,7 +79,6 @@ def read_status(body: bytes) -> StatusWire:
 
 
 def _hint(code: int, message: str) -> str:
-    """What to do next."""
     if code == HTTPStatus.FORBIDDEN:
         found = _FORBIDDEN.search(message)
         if not found:
@@ -121,16 +119,14 @@ def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: flo
     )
 
 
-MOST_OF_REFUSAL = 1 << 16
-"""Bytes of a refusal that are read; the sentence in it is a few hundred."""
+MOST_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
 class AnyAnswer(Protocol):
     """An answer of either library."""
 
     @property
-    def status(self) -> int:
-        """Of HTTP."""
+    def status(self) -> int: ...
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -176,8 +172,7 @@ _WORDS = {
     errno.ETIMEDOUT: _LATE,
 }
 CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
-_NAMES = re.compile(r"//[^/\s]*@")
-"""Of an address: who asks, and a password perhaps."""
+_NAMES = re.compile(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
 CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 

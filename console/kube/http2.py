@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from console.kube.login import Login
 
 
-_HTTP2_STREAM = 92
-"""CURLE_HTTP2_STREAM, to which pycurl gives no name."""
+_HTTP2_STREAM = 92  # CURLE_HTTP2_STREAM, to which pycurl gives no name
 _BROKE_OFF = frozenset({
     pycurl.E_PARTIAL_FILE, pycurl.E_GOT_NOTHING, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR,
     pycurl.E_HTTP2, _HTTP2_STREAM,
@@ -102,8 +101,7 @@ def told(login: Login, doing: str) -> Iterator[None]:
         raise unreachable(login.server, doing, *_cause(error, proxied=bool(login.proxy))) from error
 
 
-HELD = 1 << 18
-"""Bytes of an answer that are held for who reads it; the server is kept waiting with more."""
+HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more
 
 
 class Answer:
@@ -112,8 +110,7 @@ class Answer:
     def __init__(self, curl: pycurl.Curl, silence: float, holds: Callable[[Answer], None]) -> None:
         """`silence`: seconds that it may say nothing; `holds` is called when it has bytes to be passed on."""
         self.status = 0
-        self.headers: dict[str, str] = {}
-        """By name, as HTTP/2 spells them: in lower case."""
+        self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
         self._curl = curl
         self._loop = asyncio.get_running_loop()
         self._silence = silence
@@ -126,8 +123,7 @@ class Answer:
         """Whether it has ended, and `_error` says how. `_over` is done a turn of the loop earlier."""
         self._error: BaseException | None = None
         self._to: Callable[[bytes], None] | None = None
-        self._failed = False
-        """Whether whom the bytes are poured into has failed."""
+        self._failed = False  # whether whom the bytes are poured into has failed
         self._pieces: list[bytes] = []
         self._held = 0
         self._paused = False
@@ -274,16 +270,13 @@ class Answer:
 
 __all__ = ["Answer", "Multiplex", "told"]
 
-TURN = 0.01
-"""Seconds for which bytes are passed on before others get their turn."""
+TURN = 0.01  # seconds for which bytes are passed on before others get their turn
 STREAMS = 16
 """Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
 many as API servers allow) cost a third more processor time where each has something at another moment.
 """
-DEAD = 30
-"""Seconds after which a connection whose other end confirms nothing is taken for cut."""
-_SUPPRESS_CONNECT_HEADERS = 265
-"""CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name."""
+DEAD = 30  # seconds after which a connection whose other end confirms nothing is taken for cut
+_SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name
 
 
 def _connections() -> pycurl.AsyncCurlMulti:
@@ -310,15 +303,11 @@ class Multiplex:
         self._connections = _connections()
         self._retired: list[pycurl.AsyncCurlMulti] = []
         """Connections that answer nothing any more, with what still waits on them."""
-        self._shares: bool | None = None
-        """Whether the server has HTTP/2; None: that is to be asked (again)."""
-        self._probe: asyncio.Task[bool] | None = None
-        """Asks that."""
-        self._reached = asyncio.Event()
-        """Whether the server answered when it was asked last."""
+        self._shares: bool | None = None  # whether the server has HTTP/2; None: that is to be asked (again)
+        self._probe: asyncio.Task[bool] | None = None  # asks that
+        self._reached = asyncio.Event()  # whether the server answered when it was asked last
         self._reached.set()
-        self._full: dict[Answer, None] = {}
-        """Answers that hold bytes to be passed on."""
+        self._full: dict[Answer, None] = {}  # answers that hold bytes to be passed on
         self._rests_until = 0.0
 
     async def close(self) -> None:

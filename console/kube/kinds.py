@@ -74,20 +74,16 @@ class Page(Generic[W]):
     """One page, decoded but not yet made into models."""
 
     items: list[W]
-    next: str
-    """Token of the next page; empty on the last."""
-    version: str
-    """resourceVersion to watch from."""
-    unreadable: Mapping[Key, str] = field(default_factory=dict)
-    """Objects that could not be decoded, and why."""
+    next: str  # token of the next page; empty on the last
+    version: str  # resourceVersion to watch from
+    unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be decoded, and why
 
 
 @dataclass(frozen=True, slots=True)
 class Line(Generic[M]):
     """One watch event; which fields are set follows from `type`."""
 
-    type: str
-    """ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow."""
+    type: str  # ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow
     key: Key = ("", "")
     version: str = ""
     model: M | None = None
@@ -199,8 +195,7 @@ class Kind:
 
     plural: str
     group: str
-    versions: tuple[str, ...]
-    """Versions that can be read, best first."""
+    versions: tuple[str, ...]  # versions that can be read, best first
     namespaced: bool
     reader: Reader[Any, Any]
 

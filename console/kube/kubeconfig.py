@@ -25,8 +25,7 @@ from console.kube.snapshot import ContextName
 from console.kube.target import Cluster, Target, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-PRACTICE = "a4.practice"
-"""The extension by which a practice cluster's entry tells what it is."""
+PRACTICE = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
 _GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`."
 
 
@@ -248,8 +247,7 @@ class Entry:
 
     name: str
     server: str
-    authority: str
-    """Base64 of PEM; empty: a certificate that everybody trusts."""
+    authority: str  # Base64 of PEM; empty: a certificate that everybody trusts
     command: str
     arguments: tuple[str, ...] = ()
 

@@ -39,11 +39,9 @@ if TYPE_CHECKING:
     from console.kube.target import Cluster, Target, User
 
 
-LIMIT = 60.0
-"""Seconds a credential plugin may take."""
+LIMIT = 60.0  # seconds a credential plugin may take
 AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
-_LONGEST = 300
-"""Characters of a program's complaint that are shown."""
+_LONGEST = 300  # characters of a program's complaint that are shown
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,11 +49,9 @@ class Credential:
     """What a log-in gave; its repr shows nothing of it."""
 
     authorization: str = ""
-    certificate: str = ""
-    """Client certificate and key, PEM."""
+    certificate: str = ""  # client certificate and key, PEM
     key: str = ""
-    expires: float = 0.0
-    """When it has to be asked for again; 0.0 if it did not say."""
+    expires: float = 0.0  # when it has to be asked for again; 0.0 if it did not say
 
 
 async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
@@ -139,26 +135,21 @@ def _credential(program: str, out: bytes, version: str) -> Credential:
     return Credential(f"Bearer {token}" if token else "", certificate, key, expires)
 
 
-RENEW_BEFORE = 120.0
-"""Seconds before its end at which a token is renewed."""
+RENEW_BEFORE = 120.0  # seconds before its end at which a token is renewed
 REREAD_AFTER = 60.0
 """Seconds after which a token file is read again: the kubelet replaces it while it is in use."""
 ASK_AGAIN_AFTER = 600.0
 """Seconds after which a plug-in is asked again that did not say how long its token lives."""
-ASK_AT_MOST_EVERY = 10.0
-"""Seconds between two runs of a plug-in whose tokens are about to end."""
+ASK_AT_MOST_EVERY = 10.0  # seconds between two runs of a plug-in whose tokens are about to end
 
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
     """What TLS needs, each PEM; empty if there is none."""
 
-    authority: str
-    """Whom to trust; empty: those whom this machine trusts."""
-    client: Secret
-    """Certificate and key."""
-    insecure: bool
-    """Whether the server may show any certificate."""
+    authority: str  # Whom to trust; empty: those whom this machine trusts
+    client: Secret  # certificate and key
+    insecure: bool  # whether the server may show any certificate
 
 
 class Login:

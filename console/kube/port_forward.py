@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 CHANNELS = "v4.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 DATA, ERROR = 0, 1
-_PORT = 2
-"""Bytes with which each channel begins: the port number, for a request may ask for several."""
-PIECE = 1 << 16
-"""Most bytes in one message: a kubelet holds each as a whole."""
-REASON = 1.0
-"""Seconds for which the end of a data stream waits for the error stream to say why."""
-_spoken: dict[str, str] = {}
-"""Protocol that a server took, by its address, where it was not the first."""
+_PORT = 2  # bytes with which each channel begins: the port number, for a request may ask for several
+PIECE = 1 << 16  # most bytes in one message: a kubelet holds each as a whole
+REASON = 1.0  # seconds for which the end of a data stream waits for the error stream to say why
+_spoken: dict[str, str] = {}  # protocol that a server took, by its address, where it was not the first
 
 
 class Receiver(Protocol):
@@ -54,8 +50,7 @@ class Pipe:
         self._what = what
         self._receiver: Receiver | None = None
         self._parts: list[memoryview | bytes] = []
-        self._said = bytearray()
-        """What the error channel says."""
+        self._said = bytearray()  # what the error channel says
         self.closed = False
 
     def attach(self, receiver: Receiver) -> None:
@@ -76,7 +71,6 @@ class Pipe:
         self._socket.pause()
 
     def resume(self) -> None:
-        """Let it come again."""
         self._socket.resume()
 
     def ask(self) -> None:
@@ -84,7 +78,6 @@ class Pipe:
         self._socket.ask()
 
     def close(self) -> None:
-        """End it."""
         self.closed = True
         self._forget()
         self._receiver = None
@@ -114,7 +107,6 @@ class Pipe:
                 self._receiver.data(data)
 
     def full(self, on: bool) -> None:
-        """Pass it on."""
         if self._receiver:
             self._receiver.full(on)
 
@@ -148,7 +140,6 @@ class ChannelPipe(Pipe):
         self._heads = [_PORT, _PORT]
 
     def begin(self) -> None:
-        """A message begins."""
         self._fresh = True
 
     def feed(self, data: memoryview) -> None:
@@ -180,8 +171,7 @@ class StreamPipe(Pipe):
         self._reader, self._writer = spdy.Reader(), spdy.Writer()
         self._port = port
         self._finished = False
-        self._left = {self._ERROR, self._DATA}
-        """Streams on which something may still come."""
+        self._left = {self._ERROR, self._DATA}  # streams on which something may still come
         self._reason_due: asyncio.TimerHandle | None = None
 
     def attach(self, receiver: Receiver) -> None:
@@ -200,7 +190,6 @@ class StreamPipe(Pipe):
             self._socket.send(self._writer.data(self._DATA, data))
 
     def finish(self) -> None:
-        """Close this direction."""
         if not self._finished:
             self._finished = True
             self._socket.send(self._writer.data(self._DATA, b"", last=True))
@@ -239,7 +228,6 @@ class StreamPipe(Pipe):
             self._reason_due = asyncio.get_running_loop().call_later(REASON, self.ended, "")
 
     def ended(self, why: str) -> None:
-        """Over."""
         self._forget()
         super().ended(why)
 

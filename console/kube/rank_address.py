@@ -21,10 +21,8 @@ class Address:
     namespace: str
     job: str
     number: int = 0
-    group: str = ""
-    """Replicated job in which `number` counts; empty: in the whole job."""
-    pod: str = ""
-    """A pod by name; job, number and group then mean nothing."""
+    group: str = ""  # replicated job in which `number` counts; empty: in the whole job
+    pod: str = ""  # a pod by name; job, number and group then mean nothing
 
     @classmethod
     def of(cls, namespace: str, job: str, rank: str = "") -> Address:
@@ -71,10 +69,8 @@ class LivePod:
     namespace: str
     pod: str
     uid: str = ""
-    container: str = ""
-    """The one that does the work."""
-    number: int = -1
-    """Of the rank over the whole job; -1 for a pod by name."""
+    container: str = ""  # the one that does the work
+    number: int = -1  # of the rank over the whole job; -1 for a pod by name
     node: str = ""
 
 
@@ -83,8 +79,7 @@ class Ports:
     """A port of a pod, and the one of this machine that leads there."""
 
     remote: int
-    local: int = 0
-    """0: the one it had last time, else the same number, else a free one."""
+    local: int = 0  # 0: the one it had last time, else the same number, else a free one
 
     @classmethod
     def of(cls, text: str) -> Ports:

@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
     from console.kube.login import Login
 
-CONNECT = 10.0
-"""Seconds until a connection has to stand."""
-ANSWER = 20.0
-"""Seconds until requests have to be answered whole."""
+CONNECT = 10.0  # seconds until a connection has to stand
+ANSWER = 20.0  # seconds until requests have to be answered whole
 _ROOM = 1 << 16
-_MOST = 16 << 20
-"""Bytes of an answer: a pod, or the pods of one job."""
+_MOST = 16 << 20  # bytes of an answer: a pod, or the pods of one job
 _PORTS = {"http": 80, "https": 443}
 _OK, _UNAUTHORIZED, _SWITCHING = 200, 401, 101
 

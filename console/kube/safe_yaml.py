@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-DEEPEST = 40
-"""Levels of lists and maps within each other: far more than anything we read needs."""
+DEEPEST = 40  # levels of lists and maps within each other: far more than anything we read needs
 _DEEP_IN_C = 400
 """Levels that libyaml takes on the smallest stack: it calls itself for each, and ends the process on too many."""
 _INDENTED = re.compile(rf"^[ \-?]{{{_DEEP_IN_C // 2}}}", re.MULTILINE)

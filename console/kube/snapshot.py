@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
 
 
-Key = tuple[str, str]
-"""Namespace and name; the namespace is empty for what belongs to none."""
+Key = tuple[str, str]  # namespace and name; the namespace is empty for what belongs to none
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +89,6 @@ class Fleet:
 
     @cached_property
     def jobset_by_uid(self) -> Mapping[str, JobSet]:
-        """JobSets by uid."""
         return {each.uid: each for each in self.jobsets.values()}
 
     @cached_property
@@ -133,33 +131,24 @@ class Fleet:
 class LinkState(StrEnum):
     """What the watch of one kind is doing."""
 
-    LISTING = "listing"
-    """The first list is under way; nothing is known yet."""
+    LISTING = "listing"  # the first list is under way; nothing is known yet
     LIVE = "live"
-    STALE = "stale"
-    """The connection is lost; the last picture is kept and a new try is under way."""
-    FORBIDDEN = "forbidden"
-    """The account may not list this kind."""
-    ABSENT = "absent"
-    """The cluster does not serve this kind (Kueue or JobSet is not installed)."""
+    STALE = "stale"  # the connection is lost; the last picture is kept and a new try is under way
+    FORBIDDEN = "forbidden"  # the account may not list this kind
+    ABSENT = "absent"  # the cluster does not serve this kind (Kueue or JobSet is not installed)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """The state of one kind's watch."""
 
-    kind: str
-    """Plural name of the kind: "pods", "jobsets"."""
+    kind: str  # plural name of the kind: "pods", "jobsets"
     state: LinkState = LinkState.LISTING
-    since: float = 0.0
-    """When this state began."""
-    heard: float = 0.0
-    """When the server was last heard on this watch: a list, an event or a bookmark."""
-    why: str = ""
-    """One sentence for stale, forbidden and absent."""
+    since: float = 0.0  # when this state began
+    heard: float = 0.0  # when the server was last heard on this watch: a list, an event or a bookmark
+    why: str = ""  # one sentence for stale, forbidden and absent
     hint: str = ""
-    version: str = ""
-    """API group and version in use, such as "kueue.x-k8s.io/v1beta2"."""
+    version: str = ""  # API group and version in use, such as "kueue.x-k8s.io/v1beta2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +157,8 @@ class ContextName:
 
     name: str
     cluster: str = ""
-    namespace: str = ""
-    """Empty: the context names none, and "default" is meant."""
-    current: bool = False
-    """Whether this session uses it."""
+    namespace: str = ""  # empty: the context names none, and "default" is meant
+    current: bool = False  # whether this session uses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +167,5 @@ class StopReport:
 
     namespace: str
     name: str
-    release: str = ""
-    """Helm release that was uninstalled; empty when only the JobSet was deleted."""
-    deleted: tuple[str, ...] = ()
-    """Objects asked to go, as "Kind name"."""
+    release: str = ""  # Helm release that was uninstalled; empty when only the JobSet was deleted
+    deleted: tuple[str, ...] = ()  # objects asked to go, as "Kind name"

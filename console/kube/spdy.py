@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS = 1, 2, 3, 4, 6, 7, 8
-DATA = 0
-"""The kind of a frame that is no control frame."""
+DATA = 0  # the kind of a frame that is no control frame
 FIN = 0x01
 
 _VERSION = 3

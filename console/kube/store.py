@@ -12,8 +12,7 @@ from console.kube.snapshot import Fleet, Key, Link, LinkState
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
-PAUSE = 0.25
-"""Seconds between two pictures."""
+PAUSE = 0.25  # seconds between two pictures
 
 FIELDS: Mapping[str, str] = {
     "nodes": "nodes",
@@ -98,14 +97,12 @@ class Store:
         self._wake()
 
     def remove(self, kind: str, key: Key) -> None:
-        """One object is gone."""
         self._objects[kind].pop(key, None)
         self._odd[kind].pop(key, None)
         self._alive(kind)
         self._wake(kind)
 
     def heard(self, kind: str) -> None:
-        """The connection is alive."""
         self._alive(kind)
         self._wake()
 
@@ -180,6 +177,5 @@ class Store:
         self._wake()
 
     def end(self) -> None:
-        """No more pictures."""
         self._ended = True
         self._wake()

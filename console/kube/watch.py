@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 PAGE = 500
-BATCH = 100
-"""Models made between two turns of the event loop."""
-SILENCE = 90.0
-"""Seconds without a line after which a watch is taken for dead; bookmarks come about every 60."""
+BATCH = 100  # Models made between two turns of the event loop
+SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 LASTS = (240, 480)
 """Between how many and how many seconds the server is asked to end a watch, so that not all end at once."""
 
@@ -114,8 +112,7 @@ class Backoff:
 
     first: float = 0.5
     most: float = 8.0
-    refused: float = 60.0
-    """After a refusal that only an administrator can lift."""
+    refused: float = 60.0  # after a refusal that only an administrator can lift
 
     def wait(self, error: ConsoleError, failures: int) -> float:
         """For this error, after so many in a row; with jitter, so that a cluster's clients do not come all at once."""
@@ -135,8 +132,7 @@ class _EndedAtOnce(Unreachable):
 MOST_OBJECTS = 250_000
 MOST_OF_LIST = 4 << 30
 """Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
-MOST_OF_LINE = 16 << 20
-"""Bytes of a watch event: etcd keeps objects of 1.5 MiB."""
+MOST_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
 
 
 class _Truncated(Unreachable):
@@ -300,8 +296,7 @@ _OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}
 class Served:
     """From here on, changes come from this API version; `note` says what is left out."""
 
-    version: str
-    """Group and version, such as "kueue.x-k8s.io/v1beta2"."""
+    version: str  # group and version, such as "kueue.x-k8s.io/v1beta2"
     note: str = ""
 
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 _BY_ITSELF = "Retrying automatically."
-_MAY_AGAIN = 60.0
-"""Seconds for which an answer about rights is believed."""
+_MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
 
 
 class WatchedCluster:
@@ -37,8 +36,7 @@ class WatchedCluster:
         self.settings = settings
         self.context = ""
         self.namespace = ""
-        self.default_namespace = ""
-        """The one that a command without -n takes."""
+        self.default_namespace = ""  # the one that a command without -n takes
         self.server_version = ""
         self._kubeconfig = kubeconfig
         self._kinds = tuple(kinds)
@@ -77,7 +75,6 @@ class WatchedCluster:
 
     @property
     def practice(self) -> bool:
-        """Whether this is the practice cluster."""
         return self.settings.practice
 
     @property
@@ -221,7 +218,6 @@ class WatchedCluster:
         return self._kubeconfig
 
     def contexts(self) -> tuple[ContextName, ...]:
-        """Contexts of the kubeconfig."""
         return self._kubeconfig.names(self.context)
 
     async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
@@ -241,7 +237,6 @@ class WatchedCluster:
                 self._start(kind, self._keep(kind))
 
     async def close(self) -> None:
-        """End everything."""
         self._store.end()
         await self._disconnect()
 

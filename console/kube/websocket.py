@@ -21,15 +21,13 @@ CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
 _SHORT, _MIDDLE = 126, 127
 _LARGEST_CONTROL = 125
-_LONG = 4096
-"""Bytes from which on a compiled function is worth being looked for."""
+_LONG = 4096  # bytes from which on a compiled function is worth being looked for
 
 
 class Sink(Protocol):
     """What is told as frames come in."""
 
-    def begin(self) -> None:
-        """A message begins."""
+    def begin(self) -> None: ...
 
     def feed(self, data: memoryview) -> None:
         """A part of the message that began last; the view is good during the call only."""
@@ -45,8 +43,7 @@ class Reader:
         self._sink = sink
         self._head = bytearray()
         """The beginning of a frame's header, while it is not whole; a control frame is collected here too."""
-        self._left = 0
-        """Bytes of the data frame under way that are still to come."""
+        self._left = 0  # bytes of the data frame under way that are still to come
 
     def feed(self, data: memoryview) -> None:
         """Take bytes; ValueError when they are no frames of a server."""
@@ -161,7 +158,6 @@ def _compiled() -> Callable[[bytes, bytearray], None] | None:
 
 
 def _masks(function: Callable[[bytes, bytearray], None]) -> bool:
-    """Whether it masks."""
     tried = bytearray(range(100))
     function(b"abcd", tried)
     return bytes(tried) == masked_slowly(bytes(range(100)), b"abcd")
@@ -187,20 +183,16 @@ def close_reason(body: bytes) -> tuple[int, str]:
 
 KEEP_ALIVE = 20.0
 """Seconds of silence after which the other side is asked whether it is there; proxies on the way cut idle lines."""
-PATIENCE = 10.0
-"""Seconds it has for the answer."""
-FAREWELL = 1.0
-"""Seconds the server has to answer a goodbye."""
+PATIENCE = 10.0  # seconds it has for the answer
+FAREWELL = 1.0  # seconds the server has to answer a goodbye
 _ROOM = 1 << 18
-WAITING = 1 << 18
-"""Bytes not yet sent above which the sender is asked to wait."""
+WAITING = 1 << 18  # bytes not yet sent above which the sender is asked to wait
 
 
 class Listener(Protocol):
     """Who uses the socket."""
 
-    def begin(self) -> None:
-        """A message begins."""
+    def begin(self) -> None: ...
 
     def feed(self, data: memoryview) -> None:
         """A part of it; the view is good during the call only."""
@@ -226,15 +218,13 @@ class WebSocket(asyncio.BufferedProtocol):
         self._listener: Listener | None = None
         self._reader = Reader(self)
         self._heard = self._loop.time()
-        self._asked = 0.0
-        """When a ping was sent that is not answered; 0.0 if none is."""
+        self._asked = 0.0  # when a ping was sent that is not answered; 0.0 if none is
         self._timer: asyncio.TimerHandle | None = None
         self._goodbye: tuple[int, str] | None = None
         self._why = ""
         self._paused = False
         self.closed = False
-        self.waiting = False
-        """Whether sending should wait."""
+        self.waiting = False  # whether sending should wait
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -269,7 +259,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
         if not self.closed and self._paused:
             self._paused = False
             self._transport.resume_reading()
@@ -369,7 +358,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.flushed()
 
     def begin(self) -> None:
-        """A message begins."""
         if self._listener and not self.closed:
             self._listener.begin()
 
@@ -379,7 +367,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.feed(data)
 
     def control(self, kind: int, data: bytes) -> None:
-        """Answer pings, take goodbyes."""
         if kind == PING and not self.closed:
             self._transport.write(frame(PONG, data))
         elif kind == CLOSE and self._goodbye is None:

@@ -52,8 +52,7 @@ class Ours:
     name: str
     release: str
     release_namespace: str
-    kept: bool
-    """It outlives its release on purpose."""
+    kept: bool  # it outlives its release on purpose
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

@@ -32,29 +32,22 @@ class OfferState(StrEnum):
     """Whether the names are all there are."""
 
     LISTED = "listed"
-    NOT_ALLOWED = "not allowed"
-    """There may be some, and this account may not see them."""
-    ABSENT = "absent"
-    """The cluster does not serve the kind."""
-    UNASKED = "not asked"
-    """Google has the list, and is asked when somebody wants to choose."""
-    FAILED = "failed"
-    """The list could not be had just now."""
+    NOT_ALLOWED = "not allowed"  # there may be some, and this account may not see them
+    ABSENT = "absent"  # the cluster does not serve the kind
+    UNASKED = "not asked"  # Google has the list, and is asked when somebody wants to choose
+    FAILED = "failed"  # the list could not be had just now
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """Names to choose from; other text is allowed in every field too."""
 
-    kind: str
-    """As in `Field.choices_from`."""
-    names: tuple[str, ...] = ()
-    """What is most likely wanted first."""
+    kind: str  # as in `Field.choices_from`
+    names: tuple[str, ...] = ()  # what is most likely wanted first
     about: Mapping[str, str] = field(default_factory=dict)
     """Name -> a few words, where there is something to say."""
     state: OfferState = OfferState.LISTED
-    why: str = ""
-    """One sentence while nothing can be chosen."""
+    why: str = ""  # one sentence while nothing can be chosen
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Name -> texts of fields, by path, that belong together and are all filled by choosing it."""
 
@@ -88,13 +81,10 @@ def unasked() -> dict[str, Offer]:
 
 
 _T = TypeVar("_T")
-Named = list[tuple[str, str]]
-"""Name and a few words about it."""
+Named = list[tuple[str, str]]  # name and a few words about it
 
 
 class ListMetaWire(Wire):
-    """metadata of a list."""
-
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
@@ -253,8 +243,7 @@ def _name(meta: Meta) -> str:
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _PAGE = "500"
-_MOST = 4
-"""Pages of one list; nobody chooses from more."""
+_MOST = 4  # pages of one list; nobody chooses from more
 _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
 
 

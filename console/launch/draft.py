@@ -18,10 +18,8 @@ class Remark:
 
     path: str
     """A field's path, "name", "namespace", "recipe" or a key that no field has; empty: the text as a whole."""
-    message: str
-    """One sentence."""
-    line: int = 0
-    """Counted from 1; 0: it has none."""
+    message: str  # one sentence
+    line: int = 0  # counted from 1; 0: it has none
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.message}" if self.line else self.message
@@ -35,16 +33,12 @@ class Draft:
     """Nested, only what differs from the recipe's defaults; as `LaunchPlan.values`."""
     given: dict[str, Value] = field(default_factory=dict)
     """Nested, all values that the text names, those that are the recipe's defaults too."""
-    recipe: str = ""
-    """Id of the recipe it is about; empty: it does not say."""
+    recipe: str = ""  # id of the recipe it is about; empty: it does not say
     name: str = ""
     namespace: str = ""
-    problems: tuple[Remark, ...] = ()
-    """What has to be mended before the values can be used."""
-    left_out: tuple[Remark, ...] = ()
-    """Keys that were not taken, each with what to use instead."""
-    notes: tuple[Remark, ...] = ()
-    """Worth knowing of what was taken."""
+    problems: tuple[Remark, ...] = ()  # what has to be mended before the values can be used
+    left_out: tuple[Remark, ...] = ()  # keys that were not taken, each with what to use instead
+    notes: tuple[Remark, ...] = ()  # Worth knowing of what was taken
 
     @property
     def sound(self) -> bool:

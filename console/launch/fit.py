@@ -25,8 +25,7 @@ _WHOLE = {"A3B": "30B-A3B", "A22B": "235B-A22B"}
 _NEXT_SIZE = "80B-A3B"
 _SIZE = re.compile(r"(?<![\w.])\d+(\.\d+)?B(-A\d+B)?(?!\w)", re.IGNORECASE)
 _FAMILY = re.compile(r"qwen-?(\d(?:\.\d)?)(-next)?(?![\w.])", re.IGNORECASE)
-_ANY_MODEL = ("qwen3-download", "qwen3-eval")
-"""Recipes for which the model is no more than a name."""
+_ANY_MODEL = ("qwen3-download", "qwen3-eval")  # recipes for which the model is no more than a name
 _ONE_POD = {
     "nccl-one-pod": "measures the GPUs of one pod",
     "qwen3-eval": "evaluates on one node",

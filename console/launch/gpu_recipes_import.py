@@ -149,7 +149,6 @@ class File:
 
     @property
     def name(self) -> str:
-        """Its last part."""
         return PurePosixPath(self.path).name
 
 
@@ -164,7 +163,6 @@ class Translated:
     notes: list[Remark] = field(default_factory=list)
 
     def put(self, path: str, value: Any) -> None:
-        """One value of ours."""
         self.values.append((path, value))
 
     def leave(self, path: str, why: str) -> None:

@@ -111,15 +111,13 @@ def first_sentence(text: str) -> str:
 
 T = TypeVar("T")
 
-_REMOVAL_PAUSES = (0.0, 1.0, 3.0)
-"""Seconds before each try to remove what a failed install has made."""
+_REMOVAL_PAUSES = (0.0, 1.0, 3.0)  # seconds before each try to remove what a failed install has made
 _KINDS = {
     "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
     "PersistentVolume": "",
 }  # fmt: skip
 """Kinds that the chart makes, and their API groups."""
-_HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")
-"""Where Helm itself divides a manifest."""
+_HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
 _POLICY = "helm.sh/resource-policy"
 RECIPE_LABEL = "a4.console/recipe"
 
@@ -130,8 +128,7 @@ class Helm:
 
     kubeconfig: Path | None = None
     """None: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in."""
-    context: str = ""
-    """Empty: the kubeconfig's own."""
+    context: str = ""  # empty: the kubeconfig's own
     guard: Callable[[str, str], Awaitable[None]] | None = None
     """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
 

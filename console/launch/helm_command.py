@@ -23,23 +23,18 @@ if TYPE_CHECKING:
 
 
 _IN_VALUES = re.compile(r"[\\,]")
-_IN_NAMES = re.compile(r"[\\.,=\[\]]")
-"""What Helm takes for grammar unless a backslash stands before it."""
+_IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it
 
 
 @dataclass(frozen=True, slots=True)
 class HelmCommand:
     """One launch as a command line, in two forms that make the same release."""
 
-    with_file: str
-    """With the values in a file beside it; one option a line."""
+    with_file: str  # with the values in a file beside it; one option a line
     file_name: str
-    file_text: str
-    """What that file holds."""
-    inline: str
-    """With every value in the line."""
-    needs: tuple[str, ...] = ()
-    """Variables of the environment that hold secrets and have to be set first."""
+    file_text: str  # what that file holds
+    inline: str  # with every value in the line
+    needs: tuple[str, ...] = ()  # variables of the environment that hold secrets and have to be set first
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +46,8 @@ class HelmParts:
     chart: str
     label: str
     values: Mapping[str, Value]
-    files: Mapping[str, str]
-    """Path of a value -> file whose text it is."""
-    secrets: Mapping[str, str]
-    """Path of a value -> variable of the environment that holds it."""
+    files: Mapping[str, str]  # path of a value -> file whose text it is
+    secrets: Mapping[str, str]  # path of a value -> variable of the environment that holds it
 
 
 def helm_command(parts: HelmParts, file_text: str) -> HelmCommand:
@@ -238,8 +231,7 @@ class _Splitter:
         self._at += len(text)
 
 
-Way = tuple[str | int, ...]
-"""Names and places in lists: ("workload", "envs", 7, "value")."""
+Way = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
 
 _VERBS = {"install", "upgrade", "template"}
 _ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")
@@ -261,11 +253,9 @@ class Setting:
     """One value the line sets."""
 
     way: Way
-    value: Any
-    """Text, number, truth, None, list or map; of --set-file the file's path."""
+    value: Any  # text, number, truth, None, list or map; of --set-file the file's path
     file: bool = False
-    unknown: tuple[str, ...] = ()
-    """Variables in it that nobody has set."""
+    unknown: tuple[str, ...] = ()  # variables in it that nobody has set
 
     @property
     def path(self) -> str:
@@ -281,13 +271,11 @@ class HelmLine:
     namespace: str = ""
     chart: str = ""
     labels: str = ""
-    files: list[str] = field(default_factory=list)
-    """Values files, in order."""
+    files: list[str] = field(default_factory=list)  # values files, in order
     settings: list[Setting] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Variables in the name, the namespace or a file's path that nobody has set."""
-    others: int = 0
-    """Further helm commands in the text."""
+    others: int = 0  # Further helm commands in the text
 
 
 def looks_like_helm(text: str) -> bool:

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 CHART = "a4"
 LONGEST_NAME = 43
 """Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
-_COMMON = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")
-"""Launchers that every recipe has beside its own."""
+_COMMON = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")  # launchers that every recipe has beside its own
 
 
 Problems = tuple[FieldProblem, ...]
@@ -61,8 +60,7 @@ class _RecipeForm:
     fields: tuple[Field, ...]
     paths: frozenset[str]
     defaults: dict[str, Value]
-    unsound: frozenset[str]
-    """Names at the top under which a person has to give something first."""
+    unsound: frozenset[str]  # names at the top under which a person has to give something first
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +72,7 @@ class Catalogue:
 
     chart: Path
     schema: Schema
-    launchers: Mapping[str, str]
-    """File name -> text."""
+    launchers: Mapping[str, str]  # file name -> text
     _forms: dict[str, _RecipeForm] = field(default_factory=dict, repr=False)
     _judged: dict[str, tuple[LaunchPlan, Problems]] = field(default_factory=dict, repr=False)
     """The plan that was judged last, by recipe: its notes are asked for right after its problems."""
@@ -220,10 +217,8 @@ class Launcher:
 
     catalogue: Catalogue
     helm: Helm
-    client: Client
-    """The same cluster, for what Helm does not do: asking whether objects would be accepted."""
-    who: Callable[[], Awaitable[str]] | None = None
-    """As whom it is launched; None: nobody is named."""
+    client: Client  # the same cluster, for what Helm does not do: asking whether objects would be accepted
+    who: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects the plan would make; the cluster is not asked."""

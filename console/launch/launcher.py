@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from console.scheduling.explanation import Why
     from console.settings import Settings
 
-REFUSED_WITHIN = 3.0
-"""Seconds after a launch in which the first refusal of its pods is waited for."""
+REFUSED_WITHIN = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
 class LaunchingCluster(WatchedCluster):
@@ -161,7 +160,6 @@ class LaunchingCluster(WatchedCluster):
         return await offers(connection.client, connection.catalogue, namespace or self.namespace)
 
     def recipes(self) -> tuple[Recipe, ...]:
-        """What can be launched."""
         return self._catalogue().recipes()
 
     def fields(self, recipe: str) -> tuple[Field, ...]:

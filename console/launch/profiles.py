@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from console.launch.install import Catalogue
     from console.launch.recipes import Field
 
-LARGEST = 1 << 20
-"""Bytes of a profile."""
+LARGEST = 1 << 20  # bytes of a profile
 PLACES = {
     "project": ("PROJECT_ID", "PROJECT", "GOOGLE_CLOUD_PROJECT"),
     "region": ("REGION", "CLUSTER_REGION"),
@@ -62,8 +61,7 @@ class Profile:
     """One profile, as it was read."""
 
     name: str
-    values: Mapping[str, Value]
-    """Nested; only what can be used."""
+    values: Mapping[str, Value]  # nested; only what can be used
     places: Mapping[str, str] = field(default_factory=dict)
     """Of `PLACES`, those that are no values of the chart: project, region, cluster, registry, bucket."""
     problems: tuple[FieldProblem, ...] = ()
@@ -78,11 +76,9 @@ class Profiles:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
         return self._folder or usual_folder()
 
     async def names(self) -> tuple[str, ...]:
-        """Every profile there is."""
         return await asyncio.to_thread(self._names)
 
     async def read(self, name: str) -> Profile:

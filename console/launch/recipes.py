@@ -25,74 +25,59 @@ class FieldKind(StrEnum):
     NUMBER = "number"
     BOOLEAN = "boolean"
     CHOICE = "choice"
-    LIST = "list"
-    """Words, one a line or separated by commas."""
-    MAP = "map"
-    """NAME=text, one a line."""
-    ROWS = "rows"
-    """A list of small maps, written as YAML."""
-    BLOCK = "block"
-    """Text of several lines, as it is."""
+    LIST = "list"  # words, one a line or separated by commas
+    MAP = "map"  # NAME=text, one a line
+    ROWS = "rows"  # a list of small maps, written as YAML
+    BLOCK = "block"  # text of several lines, as it is
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """Something that can be launched."""
 
-    id: str
-    """Also the name of its script: "nccl-all-reduce"."""
+    id: str  # also the name of its script: "nccl-all-reduce"
     title: str
-    code: str
-    """Short for the id in scripts: "W03"; screens do not show it."""
+    code: str  # short for the id in scripts: "W03"; screens do not show it
     summary: str
     needs: str
     gives: str
     duration: str
-    suffix: str
-    """The end of the release name that is offered: "nccl-test"."""
+    suffix: str  # the end of the release name that is offered: "nccl-test"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One value of a recipe, as the form shows it."""
 
-    path: str
-    """Dotted: "recipe.nccl.begin"."""
+    path: str  # Dotted: "recipe.nccl.begin"
     title: str
     description: str
     kind: FieldKind
-    default: Value
-    """The recipe's own default, where it has one; else the chart's."""
-    choices: tuple[str, ...] = ()
-    """All words allowed, for CHOICE."""
+    default: Value  # the recipe's own default, where it has one; else the chart's
+    choices: tuple[str, ...] = ()  # all words allowed, for CHOICE
     choices_from: str = ""
     """Objects of the cluster to offer: localqueues, nodes, pvcs, secrets, serviceaccounts, images, topologylevels,
     accelerators, priorityclasses; empty: none. Other text is allowed too."""
     unit: str = ""
     pattern: str = ""
-    rule: str = ""
-    """What a value must be, continuing "GPUs ...": "must be 1 to 8, or a multiple of 8"."""
+    rule: str = ""  # what a value must be, continuing "GPUs ...": "must be 1 to 8, or a multiple of 8"
     minimum: float | None = None
     maximum: float | None = None
     multiple_of: float | None = None
     examples: tuple[str, ...] = ()
-    group: str = ""
-    """Title of the section."""
+    group: str = ""  # title of the section
     order: int = 0
     advanced: bool = False
     secret: bool = False
-    required: bool = False
-    """May not be empty."""
+    required: bool = False  # may not be empty
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
     """Why a value cannot be used."""
 
-    path: str
-    """A field's path, "name" or "namespace"; empty: the values as a whole."""
-    message: str
-    """One sentence."""
+    path: str  # a field's path, "name" or "namespace"; empty: the values as a whole
+    message: str  # one sentence
     keys: tuple[str | int, ...] = dataclass_field(default=(), compare=False)
     """The way on into the field's value to where the fault lies: ("NCCL_DEBUG",), or (2, "key") of the third row."""
 
@@ -104,8 +89,7 @@ class LaunchPlan:
     recipe: str
     name: str
     namespace: str
-    values: Mapping[str, Value]
-    """Nested: {"gpus": 16, "recipe": {"nccl": {"end": "8G"}}}."""
+    values: Mapping[str, Value]  # nested: {"gpus": 16, "recipe": {"nccl": {"end": "8G"}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +98,7 @@ class Manifest:
 
     kind: str
     name: str
-    text: str
-    """YAML; the data of a Secret is masked."""
+    text: str  # YAML; the data of a Secret is masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +107,11 @@ class Release:
 
     namespace: str
     name: str
-    recipe: str
-    """Empty for a release that was not launched from here."""
+    recipe: str  # empty for a release that was not launched from here
     revision: int
-    status: str
-    """Helm's word: deployed, failed, pending-install, uninstalling ..."""
-    updated: str
-    """RFC 3339."""
-    chart: str
-    """Name and version: "a4-0.1.0"."""
+    status: str  # Helm's word: deployed, failed, pending-install, uninstalling ...
+    updated: str  # RFC 3339
+    chart: str  # name and version: "a4-0.1.0"
 
 
 _TRUE = {"true", "yes", "on", "1"}

@@ -46,36 +46,27 @@ class StopPlan:
 
     namespace: str
     name: str
-    release: str = ""
-    """Helm release that would be uninstalled; empty: the JobSet alone would be deleted."""
-    goes: tuple[str, ...] = ()
-    """Objects, as "Kind name"."""
+    release: str = ""  # Helm release that would be uninstalled; empty: the JobSet alone would be deleted
+    goes: tuple[str, ...] = ()  # objects, as "Kind name"
     stays: tuple[str, ...] = ()
     """Objects that are kept, and the places where data is: "PersistentVolumeClaim data", "bucket gs://runs (/gcs)"."""
     pods: int = 0
-    gpus: int = 0
-    """GPUs that would be free."""
+    gpus: int = 0  # GPUs that would be free
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """An object of the chart whose release is gone, a release whose job is, or a Pod or Service made by hand."""
 
-    kind: str
-    """"Release", or the kind of the object."""
-    namespace: str
-    """Empty for what belongs to none."""
+    kind: str  # "Release", or the kind of the object
+    namespace: str  # empty for what belongs to none
     name: str
-    release: str
-    """Empty for what was made by hand."""
-    why: str
-    """One sentence."""
+    release: str  # empty for what was made by hand
+    why: str  # one sentence
     holds_data: bool = False
     """A volume or a claim: it was kept on purpose, and removing it may remove what somebody wrote there."""
-    runs: bool = False
-    """Made by hand and not ended: somebody may be using it."""
-    goes: tuple[str, ...] | None = None
-    """Of a release: the objects that were named as going with it."""
+    runs: bool = False  # made by hand and not ended: somebody may be using it
+    goes: tuple[str, ...] | None = None  # of a release: the objects that were named as going with it
 
 
 class Fate(StrEnum):
@@ -95,10 +86,8 @@ class ObjectChange:
     kind: str
     name: str
     fate: Fate
-    lines: tuple[str, ...] = ()
-    """A unified diff of its YAML, without its head; values of Secrets are masked."""
-    refused: str = ""
-    """Why the cluster does not let it happen, in one sentence; empty: it does."""
+    lines: tuple[str, ...] = ()  # a unified diff of its YAML, without its head; values of Secrets are masked
+    refused: str = ""  # why the cluster does not let it happen, in one sentence; empty: it does
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +116,6 @@ class Releases:
         self._cluster, self._launcher = cluster, launcher
 
     async def all(self, namespace: str = "") -> tuple[Release, ...]:
-        """Releases of a namespace, or of all."""
         return await self._launcher().releases(namespace)
 
     async def history(self, namespace: str, name: str) -> tuple[Release, ...]:
@@ -253,8 +241,7 @@ def _require_allowed(change: ReleaseChange, hint: str) -> None:
         raise ReleaseFailed(f"{change.name} was not changed. {why}", hint)
 
 
-_AROUND = 3
-"""Lines shown before and after a change."""
+_AROUND = 3  # lines shown before and after a change
 
 
 class Change(StrEnum):
@@ -268,10 +255,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line of a difference."""
-
-    mark: str
-    """" " as before, "+" new, "-" gone, "@" where lines are left out."""
+    mark: str  # " " as before, "+" new, "-" gone, "@" where lines are left out
     text: str
 
 
@@ -282,17 +266,14 @@ class ObjectDiff:
     kind: str
     name: str
     change: Change
-    lines: tuple[DiffLine, ...] = ()
-    """Empty while nothing changed."""
+    lines: tuple[DiffLine, ...] = ()  # empty while nothing changed
 
     @property
     def added(self) -> int:
-        """Lines that are new."""
         return sum(line.mark == "+" for line in self.lines)
 
     @property
     def removed(self) -> int:
-        """Lines that are gone."""
         return sum(line.mark == "-" for line in self.lines)
 
 
@@ -334,8 +315,7 @@ def _lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
 
 LARGEST = 32 << 20
 """Bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10."""
-PAGE = "40"
-"""Secrets asked for at a time: each has a megabyte at most."""
+PAGE = "40"  # secrets asked for at a time: each has a megabyte at most
 _GZIP = 31
 
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-PATIENCE = 5.0
-"""Seconds to wait while another console writes."""
+PATIENCE = 5.0  # seconds to wait while another console writes
 
 
 class _Damaged(Exception):
@@ -48,8 +47,7 @@ class Database:
         `migrations` those that make of an older one the next.
         """
         self._place = place
-        self.note = ""
-        """What is wrong with the file, in one sentence; empty: nothing."""
+        self.note = ""  # what is wrong with the file, in one sentence; empty: nothing
         self._tables, self._version, self._migrations = tables, version, migrations
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -211,8 +209,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 T = TypeVar("T")
 
-VERSION = 2
-"""Of the tables below."""
+VERSION = 2  # of the tables below
 _MIGRATIONS = {
     1: (
         'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
@@ -252,8 +249,6 @@ class History:
         return self._database.note
 
     async def runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
-        """All runs, or those of a recipe."""
-
         def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
             where, wanted = (" WHERE recipe = ?", (recipe,)) if recipe else ("", ())
             rows = connection.execute(f"SELECT * FROM runs{where} ORDER BY launched DESC, number DESC", wanted)

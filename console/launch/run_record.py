@@ -23,22 +23,17 @@ if TYPE_CHECKING:
 class Outcome(StrEnum):
     """What became of a run."""
 
-    WAITING = "waiting"
-    """Launched, and in its queue."""
+    WAITING = "waiting"  # launched, and in its queue
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    DIVERGED = "diverged"
-    """It ended, or was stopped, with a loss or gradients that are no numbers."""
-    STALLED = "stalled"
-    """It was stopped because it made no steps any more."""
+    DIVERGED = "diverged"  # it ended, or was stopped, with a loss or gradients that are no numbers
+    STALLED = "stalled"  # it was stopped because it made no steps any more
     STOPPED = "stopped"
-    UNKNOWN = "unknown"
-    """The job went while nobody looked."""
+    UNKNOWN = "unknown"  # the job went while nobody looked
 
 
-OPEN = frozenset({Outcome.WAITING, Outcome.RUNNING})
-"""What may still become something else."""
+OPEN = frozenset({Outcome.WAITING, Outcome.RUNNING})  # what may still become something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,43 +45,28 @@ class RunRecord:
     namespace: str
     values: Mapping[str, Value] = field(default_factory=dict)
     """What differed from the recipe's defaults, nested, without anything secret."""
-    left_out: tuple[str, ...] = ()
-    """Paths of values that were not kept because they are secret, or look it."""
-    number: int = 0
-    """Its number in the memory, from 1."""
+    left_out: tuple[str, ...] = ()  # paths of values that were not kept because they are secret, or look it
+    number: int = 0  # its number in the memory, from 1
     context: str = ""
-    server: str = ""
-    """Address of the API server: contexts can be renamed."""
-    chart: str = ""
-    """Version of the chart."""
+    server: str = ""  # address of the API server: contexts can be renamed
+    chart: str = ""  # version of the chart
     launched: float = 0.0
     who: str = ""
-    uid: str = ""
-    """Of the JobSet: names are used again."""
+    uid: str = ""  # of the JobSet: names are used again
     gpus: int = 0
     queue: str = ""
     outcome: Outcome = Outcome.WAITING
-    why: str = ""
-    """Why it failed, or why nothing is known: one sentence."""
-    started: float = 0.0
-    """When it left its queue."""
+    why: str = ""  # why it failed, or why nothing is known: one sentence
+    started: float = 0.0  # when it left its queue
     ended: float = 0.0
-    peak_busbw: float | None = None
-    """GB/s."""
-    average_busbw: float | None = None
-    """GB/s."""
-    loss: float | None = None
-    """The last one that is a number."""
-    loss_step: int | None = None
-    """The step that it is of; None: not known."""
-    step: int | None = None
-    """The last one printed."""
-    nan: bool = False
-    """Whether the last step's loss or gradients are no numbers."""
-    nan_from: int | None = None
-    """Since which step."""
-    alarms: tuple[Alarm, ...] = ()
-    """All that rang while it ran, the oldest first."""
+    peak_busbw: float | None = None  # GB/s
+    average_busbw: float | None = None  # GB/s
+    loss: float | None = None  # the last one that is a number
+    loss_step: int | None = None  # the step that it is of; None: not known
+    step: int | None = None  # the last one printed
+    nan: bool = False  # whether the last step's loss or gradients are no numbers
+    nan_from: int | None = None  # since which step
+    alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
 
     @property
     def key(self) -> tuple[str, str]:
@@ -285,9 +265,6 @@ def is_of(run: RunRecord, jobset: JobSet) -> bool:
 
 
 _STANDS = {AlarmKind.STALL, AlarmKind.SILENT}
-_LATELY = 900.0
-"""Seconds before the end in which what had happened may be why somebody stopped it."""
-_TOGETHER = 5.0
-"""Seconds by which two consoles may hear the same thing apart."""
-_CLOCKS = 120.0
-"""Seconds by which the clocks of this machine and of the cluster may differ."""
+_LATELY = 900.0  # seconds before the end in which what had happened may be why somebody stopped it
+_TOGETHER = 5.0  # seconds by which two consoles may hear the same thing apart
+_CLOCKS = 120.0  # seconds by which the clocks of this machine and of the cluster may differ

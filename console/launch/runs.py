@@ -40,12 +40,9 @@ if TYPE_CHECKING:
     from console.metrics.training.steps import Standing, TrainingRun
 
 
-TAIL = 20_000
-"""Lines at the end of a log in which its last figures stand."""
-LATE_TAIL = 200
-"""Lines by which it is judged whether the next step is late."""
-READING = 10.0
-"""Seconds that reading such a log may take."""
+TAIL = 20_000  # lines at the end of a log in which its last figures stand
+LATE_TAIL = 200  # lines by which it is judged whether the next step is late
+READING = 10.0  # seconds that reading such a log may take
 
 
 async def last(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
@@ -105,16 +102,11 @@ def progress(where: Standing) -> dict[str, Any]:
     }  # fmt: skip
 
 
-AGAIN = 5.0
-"""Seconds after which the file is asked again what other consoles launched."""
-PAUSE = 1.0
-"""Seconds between two looks at the picture."""
-GRACE = 3.0
-"""Seconds in which whoever stopped a job that is gone will have said so."""
-BEFORE_STOP = 4.0
-"""Seconds for which the stop of a job waits for the last figures of its log."""
-SETTLING = 30.0
-"""Seconds in which the watch will have told of a job that was just launched."""
+AGAIN = 5.0  # seconds after which the file is asked again what other consoles launched
+PAUSE = 1.0  # seconds between two looks at the picture
+GRACE = 3.0  # seconds in which whoever stopped a job that is gone will have said so
+BEFORE_STOP = 4.0  # seconds for which the stop of a job waits for the last figures of its log
+SETTLING = 30.0  # seconds in which the watch will have told of a job that was just launched
 
 
 class Runs:
@@ -133,10 +125,8 @@ class Runs:
         self._histories: dict[Path, History] = {}
         self._open: dict[int, RunRecord] = {}
         self._asked = 0.0
-        self._alive: set[int] = set()
-        """Runs whose job this session has seen alive."""
-        self._missed: dict[int, float] = {}
-        """Since when it has not been seen any more."""
+        self._alive: set[int] = set()  # runs whose job this session has seen alive
+        self._missed: dict[int, float] = {}  # since when it has not been seen any more
         self._settling = asyncio.Lock()
 
     @property

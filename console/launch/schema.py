@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 
-Schema = Mapping[str, Any]
-"""A parsed JSON schema, or a part of one."""
+Schema = Mapping[str, Any]  # a parsed JSON schema, or a part of one
 
 
 def parse_recipes(schema: Schema) -> tuple[Recipe, ...]:

@@ -20,14 +20,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LOOKED = 50
-"""First lines by which it is known what a log is wrapped in."""
-LARGEST = 64 << 20
-"""Bytes that are kept until the end of the log, of one that can only be read as a whole."""
-_LONGEST = 1 << 20
-"""Bytes of a first line, or of a record, that are looked at."""
-_SPLIT = 16_000
-"""Docker cuts longer lines than this into several records."""
+LOOKED = 50  # first lines by which it is known what a log is wrapped in
+LARGEST = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole
+_LONGEST = 1 << 20  # bytes of a first line, or of a record, that are looked at
+_SPLIT = 16_000  # docker cuts longer lines than this into several records
 _TEXTS = ("log", "textPayload", "MESSAGE", "message", "msg", "line", "text", "@message", "_raw", "body", "content")
 """Members of a record that hold the text."""
 _TIMES = ("timestamp", "time", "@timestamp", "receiveTimestamp", "__REALTIME_TIMESTAMP", "ts", "date", "_time")
@@ -48,8 +44,7 @@ _FILED = re.compile(
 _STERN = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0,62}) (.*)", re.DOTALL)
 _WORDS = frozenset(b"step iter iteration epoch batch loss rank update episode global info warning error debug".split())
 """Words of programs, which are no names of containers."""
-_SURE = 3
-"""Lines that have to look alike where one could be of anything."""
+_SURE = 3  # lines that have to look alike where one could be of anything
 _RISING = 20
 """Lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not."""
 
@@ -71,12 +66,10 @@ class Collected:
         self._decoder: codecs.IncrementalDecoder | None = None
         self._begun = False
         self._head, self._rest = b"", b""
-        self._held: list[bytes] = []
-        """First lines that may be wrapped, until it is clear in what."""
+        self._held: list[bytes] = []  # first lines that may be wrapped, until it is clear in what
         self._seen = 0
         self._wrap: _Wrap | None = None
-        self._whole: bytearray | None = None
-        """All so far of a log that may be one JSON array."""
+        self._whole: bytearray | None = None  # all so far of a log that may be one JSON array
         self._plain = False
 
     def feed(self, data: bytes) -> bytes:
@@ -91,7 +84,6 @@ class Collected:
         return data if self._plain else self._unwrap(data)
 
     def close(self) -> bytes:
-        """The rest of them."""
         data = self._begin() if not self._begun else b""
         if self._decoder is not None:
             data += self._decoder.decode(b"", True).encode()
@@ -180,8 +172,7 @@ class Collected:
         return self._release()
 
 
-_ENOUGH = 8
-"""First bytes by which UTF-16 is known."""
+_ENOUGH = 8  # first bytes by which UTF-16 is known
 _ARRAY = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
 
 
@@ -293,8 +284,7 @@ class _Ansible:
     def __init__(self) -> None:
         self._host = ""
         self._in_list = False
-        self._kept = ""
-        """A text that counts unless the same comes as a list."""
+        self._kept = ""  # a text that counts unless the same comes as a list
 
     def line(self, line: bytes) -> bytes:
         text = line.decode("utf-8", "replace")

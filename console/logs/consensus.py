@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 WINDOW = 300.0
 """Seconds between the first and the last rank that print the same line: clocks are apart, and ranks are late."""
-FEW = 4
-"""Pods, or spans of them, that are named one by one."""
-KEYS = 50_000
-"""Different lines that are remembered; the one seen longest ago goes first."""
+FEW = 4  # pods, or spans of them, that are named one by one
+KEYS = 50_000  # Different lines that are remembered; the one seen longest ago goes first
 _OWN = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # times of day
     r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -43,10 +41,8 @@ def normalised(text: str, pod: str = "") -> str:
 class Agreed:
     """A line, and the ranks that printed it."""
 
-    time: float
-    """When the first of them did."""
-    text: str
-    """As the first of them printed it."""
+    time: float  # when the first of them did
+    text: str  # as the first of them printed it
     rank: int
     ranks: set[int] = field(default_factory=set)
 
@@ -86,8 +82,7 @@ class Consensus:
     """Groups lines while they come in the order of time."""
 
     def __init__(self) -> None:
-        self.lines: list[Agreed] = []
-        """In the order in which they were first printed; their ranks grow."""
+        self.lines: list[Agreed] = []  # in the order in which they were first printed; their ranks grow
         self._open: OrderedDict[str, list[Agreed]] = OrderedDict()
 
     def add(self, lines: Iterable[RankLine]) -> set[int]:

@@ -36,17 +36,13 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    Stamped = tuple[float, bytes]
-    """Moment and the whole line, its timestamp in front."""
+    Stamped = tuple[float, bytes]  # moment and the whole line, its timestamp in front
 
 OVERLAP = 2
 """Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
-REMEMBERED = 4096
-"""Lines of one stream that are remembered."""
-PART = 1 << 14
-"""Bytes of a part of a line, as the runtime writes it."""
-MOST_BEFORE = 8
-"""Lines of one moment that are remembered beyond those seconds."""
+REMEMBERED = 4096  # lines of one stream that are remembered
+PART = 1 << 14  # bytes of a part of a line, as the runtime writes it
+MOST_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
 
 
 def _text(raw: bytes) -> bytes:
@@ -67,10 +63,8 @@ class Memory:
         self._forgotten: tuple[float, int] = (0.0, 0)
         """The latest moment of which lines were forgotten, and how many of that very moment."""
         self._skipping = 0
-        self.met = False
-        """Whether a remembered line came again since `rewind`."""
-        self._before: list[Stamped] = []
-        """The last lines before those that are remembered, all of one moment."""
+        self.met = False  # whether a remembered line came again since `rewind`
+        self._before: list[Stamped] = []  # the last lines before those that are remembered, all of one moment
         self._remember([*given])
 
     def rewind(self) -> None:
@@ -134,8 +128,7 @@ class Memory:
             self._whole = False
 
 
-GIVE_UP = 600.0
-"""Seconds without an answer after which following ends in an error."""
+GIVE_UP = 600.0  # seconds without an answer after which following ends in an error
 
 
 class Trouble:
@@ -153,7 +146,6 @@ class Trouble:
         """Whether the connection broke, and since then no line has come and no connection has ended well."""
 
     def over(self) -> None:
-        """A line has come."""
         self._failures, self._seen, self.broke = 0, True, False
 
     async def weather(self, error: ConsoleError) -> bool:
@@ -188,8 +180,7 @@ def _waits(error: ConsoleError) -> bool:
 
 SILENCE = 120.0
 """Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
-LARGE = 1 << 16
-"""Bytes of a chunk after which others get their turn."""
+LARGE = 1 << 16  # bytes of a chunk after which others get their turn
 TAIL_ROOM, TAIL_LINE = 1 << 20, 4096
 """Bytes of the last lines of a log, where so many are asked for and no more: in all, and for each line besides."""
 
@@ -200,11 +191,9 @@ class Wanted:
 
     namespace: str
     pod: str
-    container: str = ""
-    """Empty: the pod's only container, or the one the pod names as its default."""
+    container: str = ""  # empty: the pod's only container, or the one the pod names as its default
     tail: int | None = None
-    since: float = 0.0
-    """Seconds since the epoch."""
+    since: float = 0.0  # seconds since the epoch
     previous: bool = False
     follow: bool = True
 
@@ -226,8 +215,7 @@ class LogStream:
         known, -1 if it is not.
         """
         self.state = StreamState.WAITING
-        self.gaps: list[tuple[float, float]] = []
-        """Between which moments lines may be lost."""
+        self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self.open = b""
         """What is seen now of a line that is drawn again and again and has no end yet, such as a progress bar."""
         self.restarts = restarts
@@ -238,8 +226,7 @@ class LogStream:
         self._backoff = backoff
         self._resumes = bool(self.memory.last)
         """Whether what was given before is from this very run of the container."""
-        self._rest: list[bytes] = []
-        """Of the last connection: the line that had no end."""
+        self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineCutter()
         self._before = 0.0
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""

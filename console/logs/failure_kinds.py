@@ -38,8 +38,7 @@ FAILURE_WORDS = (
 )  # fmt: skip
 """A line without any of these names no failure; they are rare in the log of a healthy job."""
 
-_NAMED = 4
-"""Hosts that a sentence names."""
+_NAMED = 4  # hosts that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +48,12 @@ class LogFailure:
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
     torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception or crash."""
-    text: str
-    """What happened, in a sentence, without rank and host."""
-    line: int
-    """Number of the first line that names it, from 1."""
+    text: str  # what happened, in a sentence, without rank and host
+    line: int  # number of the first line that names it, from 1
     rank: int | None = None
-    host: str = ""
-    """Machine or pod, where the line tells it."""
-    hint: str = ""
-    """What to look at next; empty where nothing is certain."""
-    times: int = 1
-    """How often it is named."""
+    host: str = ""  # machine or pod, where the line tells it
+    hint: str = ""  # what to look at next; empty where nothing is certain
+    times: int = 1  # how often it is named
 
     @property
     def words(self) -> str:
@@ -163,8 +157,7 @@ class Xid:
 
     number: int
     bus: str
-    switch: bool = False
-    """An SXid: of an NVSwitch, not of a GPU."""
+    switch: bool = False  # an SXid: of an NVSwitch, not of a GPU
     pid: int | None = None
     process: str = ""
     text: str = ""
@@ -201,16 +194,13 @@ def xid(line: str) -> Xid | None:
 class NcclMessage:
     """One line of NCCL_DEBUG."""
 
-    level: str
-    """ "INFO", "WARN", "TRACE", "VERSION" or "ERROR"."""
+    level: str  # "INFO", "WARN", "TRACE", "VERSION" or "ERROR"
     text: str
     host: str = ""
     pid: int | None = None
     thread: int | None = None
-    device: int | None = None
-    """Number of the GPU within its machine; None outside a communicator."""
-    source: str = ""
-    """File and line of libnccl, which warnings name."""
+    device: int | None = None  # number of the GPU within its machine; None outside a communicator
+    source: str = ""  # file and line of libnccl, which warnings name
 
 
 _LEVEL = re.compile(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")

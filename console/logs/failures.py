@@ -29,17 +29,12 @@ from console.logs.word_search import Blocks, Words, spans_with
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LONGEST = 1 << 13
-"""Bytes of a line that are kept."""
-MOST = 1000
-"""Failures that are kept; of more only their number."""
-TAIL = 32 << 10
-"""Bytes at the end of a log in which a launcher says how it ended: little comes after it."""
+LONGEST = 1 << 13  # bytes of a line that are kept
+MOST = 1000  # failures that are kept; of more only their number
+TAIL = 32 << 10  # bytes at the end of a log in which a launcher says how it ended: little comes after it
 WORDS = Words(*FAILURE_WORDS)
-_REPORTED = 40
-"""Lines of which a report may consist for each process that it names."""
-_TOLD = 300
-"""Letters of a log's own words that are kept."""
+_REPORTED = 40  # lines of which a report may consist for each process that it names
+_TOLD = 300  # letters of a log's own words that are kept
 
 _RANK = re.compile(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
 _RANKED = re.compile(r"\[rank\d{1,7}\]: ?")
@@ -102,8 +97,7 @@ class _Report:
     line: int
     left: int = _REPORTED
     members: list[dict[str, str]] = field(default_factory=list)
-    root: bool = False
-    """The member after this heading is the one that failed first."""
+    root: bool = False  # the member after this heading is the one that failed first
     first: dict[str, str] | None = None
 
 
@@ -116,11 +110,9 @@ class FailureParser:
         self._ends: dict[str, tuple[int, str]] = {}
         """Kind -> where in the log a launcher last told its end so, and how."""
         self._reports: dict[str, _Report] = {}
-        self._raising: dict[str, int] = {}
-        """Label -> line of a traceback whose last line has not come yet."""
+        self._raising: dict[str, int] = {}  # label -> line of a traceback whose last line has not come yet
         self._lines, self._counted, self._bytes = 0, 0, 0
-        self.more = 0
-        """Failures that were not kept because there were too many."""
+        self.more = 0  # failures that were not kept because there were too many
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:

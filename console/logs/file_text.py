@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from console.logs.text import Keep
 
 BLOCK = 1 << 18
-STEP = 1 << 25
-"""Bytes that one step counts or searches."""
+STEP = 1 << 25  # bytes that one step counts or searches
 
 
 class FileText:
@@ -40,8 +39,7 @@ class FileText:
             raise Unreadable(f"{file} cannot be read: {error.strerror}.") from error
         self._data: mmap.mmap | bytes = b""
         self._size = 0
-        self._before: array[int] = array("Q", [0])
-        """Line ends before each block."""
+        self._before: array[int] = array("Q", [0])  # line ends before each block
         self._counted = 0
         self._keep: Keep | None = None
         self._pattern: re.Pattern[bytes] | None = None
@@ -53,11 +51,9 @@ class FileText:
 
     @property
     def size(self) -> int:
-        """Its size."""
         return self._size
 
     def close(self) -> None:
-        """Let the file go."""
         self._data = b""
         self._stream.close()
 
@@ -76,7 +72,6 @@ class FileText:
         self._count(1 << 22)
 
     def again(self) -> None:
-        """Look at everything anew."""
         self._kept, self._matches, self._seen = array("Q"), array("Q"), 0
 
     # lines
@@ -103,7 +98,6 @@ class FileText:
         return int(bool(self._size) and (not whole or self._data[self._size - 1 : self._size] != b"\n"))
 
     def _start(self, number: int) -> int:
-        """Where that line begins."""
         if number <= 0:
             return 0
         block = bisect_left(self._before, number) - 1
@@ -115,7 +109,6 @@ class FileText:
         return at + end + 1
 
     def _number(self, start: int) -> int:
-        """Which line begins there."""
         block = min(start // BLOCK, len(self._before) - 1)
         return self._before[block] + self._data[block * BLOCK : start].count(b"\n")
 
@@ -126,7 +119,6 @@ class FileText:
         return self._data[start : min(end, start + LONGEST)], end + 1
 
     def page(self, start: int, stop: int) -> list[Row]:
-        """Some of the lines."""
         start, stop = max(0, start), min(stop, len(self))
         rows = []
         at = 0 if self._keep is not None or start >= stop else self._start(start)
@@ -139,12 +131,10 @@ class FileText:
     # filter and search
 
     def sift(self, keep: Keep | None) -> None:
-        """Show only these lines."""
         self._keep = keep
         self.again()
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        """Look for that."""
         self._pattern = pattern
         self.again()
 
@@ -180,7 +170,6 @@ class FileText:
 
     @property
     def found(self) -> int:
-        """Lines that match."""
         return len(self._matches)
 
     def place(self, match: int) -> int:

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
     from console.logs.text import Keep
 
-LONGEST = 1 << 20
-"""Bytes of a line that are looked at."""
+LONGEST = 1 << 20  # bytes of a line that are looked at
 _AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")
 """What makes a pattern find something else in a line than in a block of lines."""
 _NCCL = Words(*NCCL_WORDS)
-_ERRORS = Words(*ERROR_WORDS, fold=True)
-"""One of these stands in every line that tells of an error."""
+_ERRORS = Words(*ERROR_WORDS, fold=True)  # one of these stands in every line that tells of an error
 _WARNINGS = Words(*WARN_WORDS, fold=True)
 _DEBUG = Words(*DEBUG_WORDS, fold=True)
 

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from console.scheduling.failure import Ending
 
 
-LINES = 12
-"""Last lines on the card."""
-LOOKED = 400
-"""Last lines that are looked through for failures that they name."""
+LINES = 12  # last lines on the card
+LOOKED = 400  # last lines that are looked through for failures that they name
 
 
 async def card(

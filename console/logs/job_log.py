@@ -79,8 +79,7 @@ class News:
             self._timer.cancel()
 
 
-PAGE = 2000
-"""Lines of a part that one reading takes at most: no rank keeps the others waiting."""
+PAGE = 2000  # lines of a part that one reading takes at most: no rank keeps the others waiting
 
 
 class Reader:
@@ -89,8 +88,7 @@ class Reader:
     def __init__(self, news: News, wanted: Collection[int] | None = None) -> None:
         self._news = news
         self._wanted = wanted
-        self._at: dict[Part, int] = {}
-        """Lines of each part that have been read."""
+        self._at: dict[Part, int] = {}  # lines of each part that have been read
 
     def skip(self, parts: Iterable[Part]) -> None:
         """Go to the end of all there is."""
@@ -130,14 +128,10 @@ def _rank_lines(part: Part, start: int, stop: int) -> list[RankLine]:
     ]
 
 
-WRITE_EVERY = 0.25
-"""Seconds between two writings to the disk."""
-DISK_AGAIN = 5.0
-"""Seconds until a disk that took nothing is tried again."""
-LOOK_AGAIN = 1.0
-"""Seconds between two looks for logs that were refused and are to be asked for again."""
-REMEMBER = 4000
-"""Kept lines of a container that are compared with what the server sends."""
+WRITE_EVERY = 0.25  # seconds between two writings to the disk
+DISK_AGAIN = 5.0  # seconds until a disk that took nothing is tried again
+LOOK_AGAIN = 1.0  # seconds between two looks for logs that were refused and are to be asked for again
+REMEMBER = 4000  # kept lines of a container that are compared with what the server sends
 
 
 class JobLog:
@@ -155,13 +149,10 @@ class JobLog:
     ) -> None:
         self.key = key
         self.kept = Kept()
-        self.parts: list[Part] = []
-        """Lines of each container, those of the disk first."""
-        self.ranks = 0
-        """How many ranks the job has."""
+        self.parts: list[Part] = []  # lines of each container, those of the disk first
+        self.ranks = 0  # how many ranks the job has
         self.uid = ""
-        self.gone = False
-        """Whether the job is not in the cluster, so that all there is is what was kept."""
+        self.gone = False  # whether the job is not in the cluster, so that all there is is what was kept
         self.ready = asyncio.Event()
         """Set once the job was seen, or is known not to be there, and what is kept was read."""
         self._cluster = cluster
@@ -178,7 +169,6 @@ class JobLog:
     # life
 
     def start(self) -> None:
-        """Begin to follow."""
         self._tasks = [asyncio.create_task(each) for each in (self._keep_all(), self._ask_again(), self._write())]
 
     async def close(self) -> None:

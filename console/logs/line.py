@@ -20,8 +20,7 @@ class LogLine:
     """A line with the moment the kubelet received it."""
 
     time: float
-    text: str
-    """Without its line end; bytes that are no UTF-8 are shown as U+FFFD."""
+    text: str  # without its line end; bytes that are no UTF-8 are shown as U+FFFD
     open: bool = False
     """Whether it has no end yet and is drawn again and again, as a progress bar is: another one takes its place."""
 
@@ -30,11 +29,9 @@ class RankLine(msgspec.Struct, frozen=True, gc=False):
     """A line of one rank of a job. A struct of msgspec's, because thousands a second are made of them."""
 
     rank: int
-    time: float
-    """Seconds since the epoch; of a line without a timestamp that of the line before."""
+    time: float  # seconds since the epoch; of a line without a timestamp that of the line before
     text: str
-    attempt: int = 0
-    """Restart attempt of the JobSet."""
+    attempt: int = 0  # restart attempt of the JobSet
     pod: str = ""
     container: str = ""
 
@@ -42,17 +39,12 @@ class RankLine(msgspec.Struct, frozen=True, gc=False):
 class StreamState(StrEnum):
     """How it stands with one container's log."""
 
-    WAITING = "waiting"
-    """The container has not started, or was not reached yet."""
+    WAITING = "waiting"  # the container has not started, or was not reached yet
     LIVE = "live"
-    RECONNECTING = "reconnecting"
-    """The connection broke, and it is tried again."""
-    ENDED = "ended"
-    """All that the container printed was read."""
-    CUT = "cut"
-    """The pod went away before the end of its log was read."""
-    REFUSED = "refused"
-    """The server refuses it, or has not answered for minutes."""
+    RECONNECTING = "reconnecting"  # the connection broke, and it is tried again
+    ENDED = "ended"  # all that the container printed was read
+    CUT = "cut"  # the pod went away before the end of its log was read
+    REFUSED = "refused"  # the server refuses it, or has not answered for minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,6 @@ class Gap:
 
     @property
     def words(self) -> str:
-        """Whose lines, and when."""
         return f"pod {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
 
 
@@ -86,16 +77,11 @@ class Coverage:
     cut: int = 0
     refused: int = 0
     gaps: tuple[Gap, ...] = ()
-    opened: int = 0
-    """Ranks whose older lines were left out, because only the last ones were asked for."""
-    opened_with: int = 0
-    """How many last lines that were."""
-    lost: int = 0
-    """Lines known to be lost: those that could be held neither on disk nor in memory."""
-    why: str = ""
-    """The first refusal."""
-    disk: str = ""
-    """Why lines are not kept on disk; empty: they are."""
+    opened: int = 0  # ranks whose older lines were left out, because only the last ones were asked for
+    opened_with: int = 0  # how many last lines that were
+    lost: int = 0  # lines known to be lost: those that could be held neither on disk nor in memory
+    why: str = ""  # the first refusal
+    disk: str = ""  # why lines are not kept on disk; empty: they are
     once: bool = False
     """Whether only what there was had to be read: then the end of a log says nothing of its rank."""
 
@@ -127,11 +113,9 @@ class Coverage:
         return ", ".join(said) + (f". {self.disk}" if self.disk else "")
 
 
-LEVELS = ("error", "warn", "info", "debug")
-"""Most serious first."""
+LEVELS = ("error", "warn", "info", "debug")  # most serious first
 _AT_LEAST = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
-HEAD = 400
-"""Characters of a line that are looked at."""
+HEAD = 400  # characters of a line that are looked at
 _FAILURES = tuple(word.lower() for word in FAILURE_WORDS)
 ERROR_WORDS = (
     *_FAILURES, b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort",
@@ -144,8 +128,7 @@ NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL
 """What libnccl puts in front of all it says."""
 NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"
 """A search for a value that is none, as losses and gradients that diverge are printed."""
-XID = r"\bS?Xid\b"
-"""A search for faults that the driver reports."""
+XID = r"\bS?Xid\b"  # a search for faults that the driver reports
 _ALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault", b"aborted",
           b"oom", b"killed")  # fmt: skip
 FIRST_ERROR = (
@@ -157,8 +140,7 @@ _NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?
 _WARN = re.compile(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
 _DEBUG = re.compile(rb"\b(?:debug|trace)\b")
 _NAN = re.compile(rb"nan\b")
-NCCL = re.compile(b"|".join(NCCL_WORDS))
-"""What libnccl says of itself."""
+NCCL = re.compile(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
 
 def _word(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
@@ -176,7 +158,6 @@ _ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
 
 
 def level(text: bytes) -> str:
-    """One of LEVELS."""
     head = text[:HEAD].lower()
     if _is_error(head) and not _NO_ERROR.search(head):
         return "error"

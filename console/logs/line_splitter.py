@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-LONGEST = 1 << 14
-"""Bytes of a line that are kept."""
+LONGEST = 1 << 14  # bytes of a line that are kept
 
 
 class Lines:
@@ -65,8 +64,7 @@ _LABELS = (
 """What launchers and log readers put in front of a line, and whether it tells processes apart."""
 
 
-_IN_LABELS = ":[>\x1b"
-"""One of these stands in every label, and in no row."""
+_IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row
 
 
 def label_of(line: str) -> tuple[str, str]:
@@ -98,8 +96,7 @@ class Pictures:
     def __init__(self) -> None:
         self.last = b""
         self._bar = b""
-        self._step = b""
-        """The step of the last bar with a loss, and that bar."""
+        self._step = b""  # the step of the last bar with a loss, and that bar
         self._told = b""
 
     def add(self, picture: bytes) -> list[bytes]:
@@ -127,12 +124,9 @@ class Pictures:
         return [*lines, self.last]
 
 
-LONGEST_LINE = 1 << 20
-"""Bytes of one line that are kept; the rest is counted and left out."""
-_SECOND = 19
-"""Length of 2026-11-21T07:00:00."""
-_STAMP = 31
-"""Length of 2026-11-21T07:00:00.000000000Z and the space behind it."""
+LONGEST_LINE = 1 << 20  # bytes of one line that are kept; the rest is counted and left out
+_SECOND = 19  # length of 2026-11-21T07:00:00
+_STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 
 
 class LineCutter:
@@ -145,8 +139,7 @@ class LineCutter:
     def __init__(self) -> None:
         self._rest = bytearray()
         self._dropped = 0
-        self._head = b""
-        """Timestamp of the line whose pictures these are, and the space after it."""
+        self._head = b""  # timestamp of the line whose pictures these are, and the space after it
         self._pictures: Pictures | None = None
 
     @property

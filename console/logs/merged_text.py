@@ -38,8 +38,7 @@ class Picked:
         self.part = part
         self.numbers: array[int] = array("Q")
         self.times: array[float] = array("d")
-        self.seen = 0
-        """Lines of the part that were looked at."""
+        self.seen = 0  # lines of the part that were looked at
 
 
 def find(parts: Sequence[Timed], start: int) -> list[int]:
@@ -102,8 +101,7 @@ def position(parts: Sequence[Timed], part: int, number: int, moment: float) -> i
     )
 
 
-SLICE = 20_000
-"""Lines that one step looks at."""
+SLICE = 20_000  # lines that one step looks at
 CUT = b" (the line goes on)"
 
 
@@ -140,7 +138,6 @@ class MergedText:
         return sum(len(part.times) for part in self._shown())
 
     def total(self) -> int:
-        """Lines of all parts."""
         return sum(len(part.times) for part in self._parts)
 
     def page(self, start: int, stop: int) -> list[Row]:
@@ -161,11 +158,9 @@ class MergedText:
     # filter and search
 
     def sift(self, keep: Keep | None) -> None:
-        """Show only these lines."""
         self._keep, self._kept, self._matches = keep, {}, {}
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        """Look for that."""
         self._pattern, self._matches = pattern, {}
 
     def advance(self) -> bool:
@@ -185,7 +180,6 @@ class MergedText:
 
     @property
     def found(self) -> int:
-        """Lines that match."""
         return sum(len(each.times) for each in self._found())
 
     def place(self, match: int) -> int:

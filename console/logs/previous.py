@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from console.logs.segment import Part
     from console.logs.stream import OpenStream
 
-AT_ONCE = 16
-"""Logs that are read at the same time."""
+AT_ONCE = 16  # logs that are read at the same time
 
 
 @dataclass(frozen=True)
@@ -54,25 +53,19 @@ class _Nothing:
     """That there is no earlier run of a rank."""
 
     why: str
-    error: ConsoleError | None = None
-    """What kept it from being read, where there may be one."""
+    error: ConsoleError | None = None  # what kept it from being read, where there may be one
 
 
 @dataclass(frozen=True)
 class PreviousRuns:
     """What they printed."""
 
-    ranks: int
-    """How many the job has."""
-    found: tuple[Run, ...]
-    """Of each rank of which there is something."""
-    without: tuple[tuple[int, str], ...]
-    """Ranks of which there is nothing, and why."""
+    ranks: int  # how many the job has
+    found: tuple[Run, ...]  # of each rank of which there is something
+    without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
     asked: int
-    gone: bool = False
-    """Whether the job is not in the cluster, so that all there is is what was kept."""
-    tail: int | None = None
-    """Lines that were read of each at most; None: all."""
+    gone: bool = False  # whether the job is not in the cluster, so that all there is is what was kept
+    tail: int | None = None  # lines that were read of each at most; None: all
 
     @property
     def lines(self) -> Iterator[RankLine]:
@@ -100,11 +93,9 @@ class _Rank:
 
     number: int
     pod: Pod | None
-    earlier: Pod | None
-    """The newest of its pods that was replaced and is in the cluster still."""
+    earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still
     kept: Sequence[Part]
-    again: bool = False
-    """Whether the JobSet, or it alone, was started again."""
+    again: bool = False  # whether the JobSet, or it alone, was started again
 
 
 class Previous:

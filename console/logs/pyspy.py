@@ -22,8 +22,7 @@ class Frame:
 
     function: str
     file: str
-    line: int | None = None
-    """None in native code."""
+    line: int | None = None  # None in native code
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,7 @@ class ThreadStack:
 
     id: str
     name: str = ""
-    state: frozenset[str] = frozenset()
-    """ "active" or "idle", and "gil" for the one that holds it."""
+    state: frozenset[str] = frozenset()  # "active" or "idle", and "gil" for the one that holds it
     frames: tuple[Frame, ...] = ()
 
 
@@ -43,11 +41,9 @@ class ProcessStacks:
 
     pid: int | None
     command: str = ""
-    python: str = ""
-    """Version of the interpreter."""
+    python: str = ""  # version of the interpreter
     threads: tuple[ThreadStack, ...] = ()
-    error: str = ""
-    """Why there is no stack."""
+    error: str = ""  # why there is no stack
 
 
 _PROCESS = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
@@ -59,8 +55,7 @@ _FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
 _ERROR = re.compile(r"\s*Error: (.{1,1000})")
 
 
-LONGEST_JSON = 16 << 20
-"""Bytes of a dump in JSON that are kept."""
+LONGEST_JSON = 16 << 20  # bytes of a dump in JSON that are kept
 
 
 class _JsonFrame(msgspec.Struct):
@@ -116,19 +111,15 @@ class PySpyParser:
         self._lines = Lines(LONGEST_JSON)
         self._read: list[_Process] = []
         self._indent = 0
-        self._json: list[str] | None = None
-        """Lines of a dump in JSON, from its first on."""
+        self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
         self._kept = 0
-        self.open = False
-        """Whether the last line was one of a dump in text, so that the next may be one too."""
+        self.open = False  # whether the last line was one of a dump in text, so that the next may be one too
 
     @property
     def processes(self) -> tuple[ProcessStacks, ...]:
-        """All processes so far."""
         return tuple(each.stacks() for each in self._read)
 
     def feed(self, data: bytes) -> None:
-        """Reads on."""
         for line in self._lines.add(data):
             self._line(line)
 

@@ -17,8 +17,7 @@ import re
 
 from console.logs.word_search import Words
 
-REDACTED = "‹secret›"
-"""What stands in place of a secret."""
+REDACTED = "‹secret›"  # what stands in place of a secret
 _SECRET_NAMES = {
     "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "KEY", "APIKEY", "CREDENTIAL", "CREDENTIALS",
     "DSN", "AUTHORIZATION",
@@ -152,8 +151,7 @@ _KEY = re.compile(
 )
 _BEGIN = re.compile(PRIVATE_KEY.encode())
 _END = re.compile(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
-_KEY_LINES = 200
-"""The longest key has fewer lines than this; whatever has more was no key."""
+_KEY_LINES = 200  # the longest key has fewer lines than this; whatever has more was no key
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
 
 
@@ -161,8 +159,7 @@ class Redactor:
     """Takes secrets out of the lines of one stream, also a private key that goes over many lines."""
 
     def __init__(self) -> None:
-        self._left = 0
-        """Lines that may still belong to a key."""
+        self._left = 0  # lines that may still belong to a key
 
     def lines(self, lines: list[bytes]) -> list[bytes]:
         """The lines with what is secret redacted; as many as were given. Their first word is kept as it is."""

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
     from console.logs.container_log import Stamped
 
-RECENT = 128
-"""Lines that stay in memory once they are written."""
-HELD = 4 << 20
-"""Bytes of lines that are held while they cannot be written; the oldest go first."""
+RECENT = 128  # lines that stay in memory once they are written
+HELD = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
 _NOWHERE = (1 << 64) - 1
 LOST = b"(this line is lost: it could not be written to the disk)"
 GONE = b"(this line is no longer on the disk)"
@@ -42,22 +40,19 @@ class Part:
         file: Path | None = None,
     ) -> None:
         self.rank, self.attempt, self.pod, self.container = rank, attempt, pod, container
-        self.uid = uid
-        """The pod's."""
+        self.uid = uid  # the pod's
         self.file = file
         self.times: array[float] = array("d")
         self.opened_with = 0
         """How many of the last lines it was opened with, the older ones left out; 0: from the first line on."""
         self.open = b""
         """What is seen now of a line that has no end yet and is drawn again and again: it is no line so far."""
-        self.lost = 0
-        """Lines that were neither written nor could be held."""
+        self.lost = 0  # lines that were neither written nor could be held
         self._starts: array[int] = array("Q")
         self._size = 0
         self._recent: list[bytes] = []
         self._held = 0
-        self._written = 0
-        """Lines that are in the file, or lost."""
+        self._written = 0  # lines that are in the file, or lost
         self._lock = Lock()
         self._writing = Lock()
 

@@ -41,8 +41,7 @@ KEEP_DAYS = 30.0
 """Days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise."""
 KEEP_GB = 20.0
 """Gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first."""
-TAIL = 5000
-"""Last lines of a file that are looked through for those that stand there already."""
+TAIL = 5000  # last lines of a file that are looked through for those that stand there already
 _FILE = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _PRIVATE = "private-"
@@ -73,8 +72,7 @@ class Shelf:
 
     folder: Path
     note: JobNote
-    private: bool = False
-    """Whether another console writes the files, and this one a copy of its own."""
+    private: bool = False  # whether another console writes the files, and this one a copy of its own
     _lock: int = -1
 
     @classmethod
@@ -255,8 +253,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._shelf: Shelf | None = None
-        self.trouble = ""
-        """Why lines are not kept; empty: they are."""
+        self.trouble = ""  # why lines are not kept; empty: they are
         self._told: set[tuple[int, int, str, str]] = set()
 
     @property
@@ -325,7 +322,6 @@ class Kept:
         return False
 
     async def close(self) -> None:
-        """Let the folder go."""
         if self._shelf is not None:
             await asyncio.to_thread(self._shelf.close)
 
@@ -354,13 +350,10 @@ class LogFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._reaching = False
-        """Whether pod 0 is in the step in which every rank names its node."""
-        self.counted: dict[str, int] = {}
-        """Name of each file -> its lines."""
+        self._reaching = False  # whether pod 0 is in the step in which every rank names its node
+        self.counted: dict[str, int] = {}  # name of each file -> its lines
 
     def path(self, name: str) -> Path:
-        """Where one of the files is."""
         return self._folder / name
 
     def add(self, lines: Iterable[RankLine]) -> None:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 REFUSED_AGAIN = 30.0
 """Seconds until a log that is refused is asked for again, at most: that of a container that just started comes soon."""
 _BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
-AT_ONCE = 600.0
-"""Seconds by which the clocks of machines may differ."""
+AT_ONCE = 600.0  # seconds by which the clocks of machines may differ
 
 
 class Stream(Protocol):
@@ -64,10 +63,8 @@ class Followed:
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None
     redactor: Redactor = field(default_factory=Redactor)
-    refusals: int = 0
-    """How often it was refused since the last line."""
-    again: float = 0.0
-    """When a refused log may be asked for again, by the loop's clock."""
+    refusals: int = 0  # how often it was refused since the last line
+    again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0
     """How many last lines it is opened with, until it is known whether there were more; 0: with all."""
     opened: float = field(default_factory=time)
@@ -105,7 +102,6 @@ class Followed:
 
     @property
     def gaps(self) -> list[Gap]:
-        """What may be missing."""
         found = [Gap(self.part.rank, since, until) for since, until in self.stream.gaps]
         if found and self.stream.state is StreamState.CUT:
             found[-1] = replace(found[-1], why="its pod was gone before the end of its log was read")

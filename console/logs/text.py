@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from console.logs.consensus import Consensus
     from console.logs.line import Gap
 
-SLICE = 20_000
-"""Lines that one step of a search looks at."""
-WIDEST = 1 << 16
-"""Characters of a line that are shown."""
+SLICE = 20_000  # lines that one step of a search looks at
+WIDEST = 1 << 16  # characters of a line that are shown
 
 
 class Row(NamedTuple):
@@ -28,11 +26,9 @@ class Row(NamedTuple):
 
     text: str
     time: float = 0.0
-    label: str = ""
-    """Whose line it is; empty where there is only one."""
+    label: str = ""  # whose line it is; empty where there is only one
     dissent: bool = False
-    whole: str = ""
-    """The line as it was printed, where `text` is a shorter form of it."""
+    whole: str = ""  # the line as it was printed, where `text` is a shorter form of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +36,11 @@ class Keep:
     """Which lines are shown."""
 
     pattern: re.Pattern[bytes] | None = None
-    without: bool = False
-    """Those in which the pattern is not found."""
-    level: str = ""
-    """That serious or more; empty: all."""
-    nccl: str = ""
-    """ "only" what libnccl says, or all "without" that; empty: both."""
+    without: bool = False  # those in which the pattern is not found
+    level: str = ""  # that serious or more; empty: all
+    nccl: str = ""  # "only" what libnccl says, or all "without" that; empty: both
 
     def __call__(self, text: bytes) -> bool:
-        """Whether a line is."""
         if self.pattern is not None and (self.pattern.search(text) is None) is not self.without:
             return False
         if self.nccl and (NCCL.search(text) is not None) is not (self.nccl == "only"):
@@ -74,8 +66,7 @@ class Text(Protocol):
     another thread, and lines that came later need it again.
     """
 
-    note: str
-    """What is to be said of the text itself, such as how far it has been read; empty: nothing."""
+    note: str  # what is to be said of the text itself, such as how far it has been read; empty: nothing
 
     def __len__(self) -> int:
         """Lines that are shown: those the filter let through so far."""
@@ -83,14 +74,12 @@ class Text(Protocol):
     def total(self) -> int:
         """All lines there are, shown or not."""
 
-    def page(self, start: int, stop: int) -> list[Row]:
-        """Some of them."""
+    def page(self, start: int, stop: int) -> list[Row]: ...
 
     def sift(self, keep: Keep | None) -> None:
         """Show only these lines; None: all."""
 
-    def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        """Look for that."""
+    def seek(self, pattern: re.Pattern[bytes] | None) -> None: ...
 
     def advance(self) -> bool:
         """Look at some more lines; whether there are still more."""
@@ -118,12 +107,10 @@ class ListText(ABC):
         self._seen = 0
 
     @abstractmethod
-    def total(self) -> int:
-        """All lines there are."""
+    def total(self) -> int: ...
 
     @abstractmethod
-    def row(self, number: int) -> Row:
-        """One of them."""
+    def row(self, number: int) -> Row: ...
 
     def text_of(self, number: int) -> str:
         """What one of them says."""
@@ -133,17 +120,14 @@ class ListText(ABC):
         return len(self._kept) if self._keep else self.total()
 
     def page(self, start: int, stop: int) -> list[Row]:
-        """Some of the lines."""
         stop = min(stop, len(self))
         return [self.row(self._kept[at] if self._keep else at) for at in range(max(0, start), stop)]
 
     def sift(self, keep: Keep | None) -> None:
-        """Show only these lines."""
         self._keep = keep
         self.again()
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        """Look for that."""
         self._pattern = pattern
         self.again()
 
@@ -169,7 +153,6 @@ class ListText(ABC):
 
     @property
     def found(self) -> int:
-        """Lines that match."""
         return len(self._matches)
 
     def place(self, match: int) -> int:
@@ -193,11 +176,9 @@ class MemoryText(ListText):
         self._rows: list[Row] = []
 
     def total(self) -> int:
-        """Lines kept."""
         return len(self._rows)
 
     def row(self, number: int) -> Row:
-        """One of them."""
         return self._rows[number]
 
     def append(self, lines: Sequence[tuple[float, str]]) -> int:
@@ -210,7 +191,6 @@ class MemoryText(ListText):
         return max(0, gone)
 
     def clear(self) -> None:
-        """Another log begins."""
         self._rows = []
         self.again()
 
@@ -226,11 +206,9 @@ class AgreedText(ListText):
         self._gaps = gaps
 
     def total(self) -> int:
-        """Lines of the consensus."""
         return len(self._consensus.lines)
 
     def row(self, number: int) -> Row:
-        """One of them."""
         line, gaps = self._consensus.lines[number], self._gaps()
         return Row(line.text, line.time, line.words(self._ranks, gaps), line.dissents(self._ranks, gaps))
 

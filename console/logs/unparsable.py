@@ -12,14 +12,11 @@ from dataclasses import dataclass, replace
 class Unreadable:
     """Such lines; the first one is kept, so that a person can see what it says."""
 
-    first: int
-    """Number of the first line, from 1."""
+    first: int  # number of the first line, from 1
     last: int
     lines: int
-    text: str
-    """The first line."""
-    goes_on: bool = True
-    """Whether no line of that kind could be read after it."""
+    text: str  # the first line
+    goes_on: bool = True  # whether no line of that kind could be read after it
 
     @property
     def words(self) -> str:
@@ -31,18 +28,15 @@ class Unreadable:
         return f"{number} unreadable ({where})"
 
 
-KEPT = 300
-"""Letters of a line that are kept."""
+KEPT = 300  # letters of a line that are kept
 
 
 class Puzzle:
     """What could not be read of one log."""
 
     def __init__(self) -> None:
-        self.told: Unreadable | None = None
-        """None: all could be read."""
-        self._before = 0
-        """Lines before the present block."""
+        self.told: Unreadable | None = None  # None: all could be read
+        self._before = 0  # lines before the present block
         self._block, self._start = b"", 0
         self._counted, self._lines = 0, 0
         """Up to where the lines of the block are counted, and how many those are."""

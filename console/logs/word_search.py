@@ -39,7 +39,6 @@ class Words:
         self._search = BytesAhoCorasick(longer, MatchKind.LeftmostFirst, Implementation.DFA) if longer else None
 
     def stand_in(self, block: bytes) -> bool:
-        """Whether one of them stands there."""
         if len(block) > _WINDOW:
             return bool(self.lines(block))
         if self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block):
@@ -91,8 +90,7 @@ class Blocks:
         self._longest = longest
         self._returns = returns
         self._rest = b""
-        self.raw = b""
-        """What `add` gave last, with the carriage returns that it had."""
+        self.raw = b""  # what `add` gave last, with the carriage returns that it had
 
     def add(self, data: bytes) -> bytes:
         """All lines that are whole now, with their line ends; `returns` makes a carriage return a line end."""

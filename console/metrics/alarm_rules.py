@@ -15,21 +15,15 @@ from enum import StrEnum
 class AlarmKind(StrEnum):
     """What is wrong."""
 
-    STALL = "stall"
-    """No new iteration."""
-    SILENT = "silent"
-    """No new line of any rank."""
+    STALL = "stall"  # no new iteration
+    SILENT = "silent"  # no new line of any rank
     NAN = "nan"
     SPIKE = "spike"
-    BUSBW = "busbw"
-    """A test of NCCL is under the line, or has wrong values."""
-    BEHIND = "behind"
-    """A rank is behind the others."""
+    BUSBW = "busbw"  # a test of NCCL is under the line, or has wrong values
+    BEHIND = "behind"  # a rank is behind the others
     RESTART = "restart"
-    FAILED = "failed"
-    """The job is over, and it failed."""
-    GPU = "gpu"
-    """An Xid, ECC errors, a clock that is held down."""
+    FAILED = "failed"  # the job is over, and it failed
+    GPU = "gpu"  # an Xid, ECC errors, a clock that is held down
 
     @property
     def passes(self) -> bool:
@@ -57,22 +51,16 @@ class Alarm:
     """One alarm of one job."""
 
     kind: AlarmKind
-    words: str
-    """What is wrong, in a sentence without its end."""
-    time: float
-    """When it was noticed, in seconds since the epoch, by this machine's clock."""
+    words: str  # what is wrong, in a sentence without its end
+    time: float  # when it was noticed, in seconds since the epoch, by this machine's clock
     namespace: str = ""
     job: str = ""
-    over: float = 0.0
-    """When its cause was gone; 0.0: it is still there, or it is something that happened."""
-    more: str = ""
-    """What else is to be known of it: which rank the others wait for, the last checkpoint."""
-    held: int = 0
-    """GPUs that a stop of the job frees."""
+    over: float = 0.0  # when its cause was gone; 0.0: it is still there, or it is something that happened
+    more: str = ""  # what else is to be known of it: which rank the others wait for, the last checkpoint
+    held: int = 0  # GPUs that a stop of the job frees
     began: float = 0.0
     """When it happened: the last step before a stall, the first one that is no number; 0.0: not known."""
-    ended: str = ""
-    """What ended it where that was not the end of its cause, such as "the job ended"."""
+    ended: str = ""  # what ended it where that was not the end of its cause, such as "the job ended"
 
     @property
     def since(self) -> float:
@@ -111,34 +99,25 @@ class Alarm:
 class Thresholds:
     """How much is enough."""
 
-    silent: float = 600.0
-    """Seconds without a line of any rank."""
+    silent: float = 600.0  # seconds without a line of any rank
     late: float = 30.0
     """Seconds without a new step, at least, after which the next one is said to be late, without an alarm."""
     late_steps: float = 10.0
     """And so many usual steps; a run that makes longer pauses regularly has time for one of them."""
-    stall: float = 60.0
-    """Seconds without a new step, at least, after which that is an alarm."""
-    stall_steps: float = 25.0
-    """And so many usual steps, or the run's own longest pause and half of it again."""
+    stall: float = 60.0  # seconds without a new step, at least, after which that is an alarm
+    stall_steps: float = 25.0  # and so many usual steps, or the run's own longest pause and half of it again
     warm_up: float = 1800.0
     """Seconds without a line, or without an iteration, before there have been enough iterations to know the pace."""
     pause: float = 1800.0
     """Seconds without an iteration while the program evaluates, or saves or loads a checkpoint."""
-    behind: int = 20
-    """Steps that a rank is behind the foremost."""
-    gpus: float = 120.0
-    """Seconds between two looks at the GPUs; 0: none."""
-    busbw: float = 0.0
-    """GB/s that a test has to reach; 0: the usual line."""
+    behind: int = 20  # steps that a rank is behind the foremost
+    gpus: float = 120.0  # seconds between two looks at the GPUs; 0: none
+    busbw: float = 0.0  # GB/s that a test has to reach; 0: the usual line
     streams: int = 32
     """Logs that are followed at the same time for jobs whose page nobody opened; two for each job at first."""
-    running: bool = True
-    """Whether every running job is watched, not only those whose page was opened."""
-    off: tuple[AlarmKind, ...] = ()
-    """Alarms that nobody wants."""
-    notify: bool = True
-    """Whether the terminal is told (bell, OSC 9 and 777)."""
+    running: bool = True  # whether every running job is watched, not only those whose page was opened
+    off: tuple[AlarmKind, ...] = ()  # alarms that nobody wants
+    notify: bool = True  # whether the terminal is told (bell, OSC 9 and 777)
 
 
 LEAST = {
@@ -147,27 +126,21 @@ LEAST = {
 }  # fmt: skip
 """Numbers of `Thresholds`, and the least that each may be."""
 
-SWITCHES = ("running", "notify")
-"""Those of `Thresholds` that are on or off."""
+SWITCHES = ("running", "notify")  # those of `Thresholds` that are on or off
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """Of which running jobs what is heard."""
 
-    running: int = 0
-    """Running jobs of the chosen namespaces."""
-    heard: int = 0
-    """Those whose log is followed."""
+    running: int = 0  # running jobs of the chosen namespaces
+    heard: int = 0  # those whose log is followed
     streams: int = 0
-    most: int = 0
-    """Logs that are followed for them, and how many may be."""
-    refused: tuple[str, ...] = ()
-    """Why logs cannot be followed, each reason once."""
+    most: int = 0  # logs that are followed for them, and how many may be
+    refused: tuple[str, ...] = ()  # why logs cannot be followed, each reason once
 
     @property
     def words(self) -> str:
-        """It in a sentence."""
         jobs = "job" if self.running == 1 else "jobs"
         if not self.running:
             return "No job runs."
@@ -180,24 +153,19 @@ class Coverage:
         return f"{said}; of {others} only restarts and failures are told ({why})."
 
 
-ENOUGH = 5
-"""Steps after which the pace of a run is known: the first ones compile, and fill caches."""
+ENOUGH = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
 ONCE = 300.0
 """Seconds of a pause that was made only once which count: a longer one may have been a fault that passed."""
-_LATE_LINES, _ALARM_LINES = 2.0, 3.0
-"""Times the usual time between two lines that tell of steps."""
-_LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5
-"""Times the longest pause."""
+_LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
+_LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """How regularly a run makes steps; seconds."""
 
-    pace: float
-    """Of one step."""
-    between: float = 0.0
-    """Usually from one line that tells of a step to the next."""
+    pace: float  # of one step
+    between: float = 0.0  # usually from one line that tells of a step to the next
     pause: float = 0.0
     """The longest between two such lines, but for the start, restarts, and what happened once (see ONCE)."""
 
@@ -219,7 +187,6 @@ class Pauses:
         self._first = self._second = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
         if seconds > self._first:
             self._first, self._second = seconds, self._first
         elif seconds > self._second:

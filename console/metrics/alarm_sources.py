@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from console.metrics.gpus import Gpus
 
 
-TELLS_STEPS = 10
-"""Steps a rank has told of when it is taken for one that tells of all its steps."""
+TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells of all its steps
 
 
 def faults(board: GpuBoard) -> tuple[str, ...]:
@@ -112,12 +111,9 @@ def _failure(jobset: JobSet, fleet: Fleet) -> str:
 if TYPE_CHECKING:
     Open = Callable[[Pod], LogStream]
 
-TAIL = 400
-"""Lines at the end of a log that are read first."""
-AGAIN = 15.0
-"""Seconds until a log that ended or was refused is asked for again."""
-QUIET = 120.0
-"""Seconds after which the other rank is heard again: another program of the job may print there."""
+TAIL = 400  # lines at the end of a log that are read first
+AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
+QUIET = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
 MOST_STEPS = 20_000
 
 
@@ -134,19 +130,16 @@ class Listening:
         watch: AlarmWatch | None = None,
     ) -> None:
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
-        self.refused = ""
-        """Why its log cannot be followed."""
+        self.refused = ""  # why its log cannot be followed
         self._cluster, self._key, self._thresholds = cluster, key, thresholds
         self._gpus, self._open = gpus, open_log
         self._measures = JobMeasures(key)
         self._number = 0
         self._reader = LogReader(self._measures, 0)
-        self._teller: int | None = None
-        """The rank that tells of steps or tests."""
+        self._teller: int | None = None  # the rank that tells of steps or tests
         self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}
         """By the uid of the pod, its rank, and how often its container was restarted."""
-        self._heard: dict[int, float] = {}
-        """When each rank printed its last line, by the clock of its node."""
+        self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
         self._again: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
         self._faults: tuple[str, ...] = ()
@@ -155,7 +148,6 @@ class Listening:
 
     @property
     def streams(self) -> int:
-        """Logs that are followed."""
         return sum(not task.done() for task in self._tasks.values())
 
     @property
@@ -266,7 +258,6 @@ class Listening:
             self._faults = ()  # nobody who may look: there is nothing to tell
 
     async def close(self) -> None:
-        """End its streams."""
         tasks = [*self._tasks.values(), *([self._asking] if self._asking else [])]
         self._tasks = {}
         for task in tasks:

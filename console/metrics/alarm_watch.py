@@ -10,22 +10,18 @@ from dataclasses import dataclass, replace
 
 from console.metrics.alarm_rules import ENOUGH, Alarm, AlarmKind, Rhythm, Thresholds, late_words, time_words
 
-SETTLES = 10.0
-"""Seconds at first in which lines come that were printed before anybody listened."""
+SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
 MOST_READING = 60.0
 """Seconds that a log may take to be read once more; a run that restarted never comes to where it was."""
-MOST = 200
-"""Alarms that are kept."""
+MOST = 200  # alarms that are kept
 _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
 _XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")
 """A line of the driver with the number of the fault; people and programs write the word too."""
-_HANGS = (AlarmKind.STALL, AlarmKind.SILENT)
-"""Two signs of one trouble."""
-_FREES = {AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN}
-"""Alarms for which a job is stopped."""
+_HANGS = (AlarmKind.STALL, AlarmKind.SILENT)  # two signs of one trouble
+_FREES = {AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN}  # alarms for which a job is stopped
 _WORDS = ("val", "VAL", "heck", "HECK")
 
 
@@ -33,77 +29,53 @@ _WORDS = ("val", "VAL", "heck", "HECK")
 class Look:
     """How a job is at one moment."""
 
-    running: bool
-    """It runs, its pods too; what does not run is silent for a good reason."""
+    running: bool  # it runs, its pods too; what does not run is silent for a good reason
     finished: bool = False
     restarts: int = 0
     restart_words: str = ""
-    step: int | None = None
-    """Latest iteration; None: none yet."""
-    step_time: float = 0.0
-    """When it was printed, where that was before anybody listened; else 0.0."""
-    steps: int = 0
-    """How many there have been."""
-    rhythm: Rhythm | None = None
-    """How regularly they come; None while there are too few."""
-    pace: float | None = None
-    """Seconds of one, as the program says."""
-    blamed: str = ""
-    """The rank that the others wait for, in words, if somebody looked."""
-    blamed_at: float = 0.0
-    """When that was."""
-    trained: bool = False
-    """The program said that training is over."""
-    nan: str = ""
-    """What is no number now; empty: all is."""
-    saved: str = ""
-    """The last checkpoint, in words, if its log tells of one."""
-    held: int = 0
-    """GPUs that a stop of the job frees."""
-    nan_at: float = 0.0
-    """When the first of them was printed; 0.0: not known."""
-    failed_at: float = 0.0
-    """When the job failed."""
+    step: int | None = None  # latest iteration; None: none yet
+    step_time: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
+    steps: int = 0  # how many there have been
+    rhythm: Rhythm | None = None  # how regularly they come; None while there are too few
+    pace: float | None = None  # seconds of one, as the program says
+    blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
+    blamed_at: float = 0.0  # when that was
+    trained: bool = False  # the program said that training is over
+    nan: str = ""  # what is no number now; empty: all is
+    saved: str = ""  # the last checkpoint, in words, if its log tells of one
+    held: int = 0  # GPUs that a stop of the job frees
+    nan_at: float = 0.0  # when the first of them was printed; 0.0: not known
+    failed_at: float = 0.0  # when the job failed
     spikes: tuple[tuple[float, float, str], ...] = ()
     """Each spike of the loss: its step, when it was printed, and in words."""
-    failed_tests: tuple[tuple[str, str], ...] = ()
-    """Tests that failed: what tells them apart, and why."""
-    behind: tuple[tuple[int, int], ...] = ()
-    """Ranks and by how many steps they are behind."""
-    gpus: tuple[str, ...] = ()
-    """Faults of GPUs."""
-    failed: str = ""
-    """Why the job is over; empty: it is not, or it ended well."""
-    stopped: bool = False
-    """Somebody stops it, or it is gone: what was wrong with it by then stays."""
+    failed_tests: tuple[tuple[str, str], ...] = ()  # tests that failed: what tells them apart, and why
+    behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
+    gpus: tuple[str, ...] = ()  # faults of GPUs
+    failed: str = ""  # why the job is over; empty: it is not, or it ended well
+    stopped: bool = False  # somebody stops it, or it is gone: what was wrong with it by then stays
 
 
 class AlarmWatch:
     """The alarms of one job."""
 
     def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float) -> None:
-        self.alarms: list[Alarm] = []
-        """In the order in which they began."""
-        self.quiet = "no pod has"
-        """Who has printed nothing while nobody has: those who are heard."""
+        self.alarms: list[Alarm] = []  # in the order in which they began
+        self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
         self.line_at = self.step_at = now
         """When something was printed last, and when there was a new iteration."""
         self.heard_any = False
-        self.late = ""
-        """That the next step is late, in words; empty: it is not."""
+        self.late = ""  # that the next step is late, in words; empty: it is not
         self.unproved = False
         """Whether it would be an alarm by the times in its log, but has had no time yet to show that it lives."""
         self._begun = self._listens = now
         self._awaited: int | None = None
         """The iteration that was heard before another one began to listen, who has not read as far yet."""
-        self._read: tuple[int | None, float] = (None, now)
-        """How far that one is, and since when."""
+        self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
         self._key, self._limits = key, thresholds
         self._last: Look | None = None
         self._pausing = False
         self._xids: list[tuple[str, float]] = []
-        self._open: dict[AlarmKind, Alarm] = {}
-        """Alarms that last."""
+        self._open: dict[AlarmKind, Alarm] = {}  # alarms that last
         self._done: set[tuple[AlarmKind, object]] = set()
 
     @property

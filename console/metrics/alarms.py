@@ -41,18 +41,13 @@ if TYPE_CHECKING:
     from console.metrics.rank_progress import Pulse
 
 
-EVERY = 2.0
-"""Seconds between two rounds."""
-AT_ONCE = 100
-"""Jobs that are taken on in one round."""
-PAST = 200
-"""Alarms of jobs that are over which are kept."""
+EVERY = 2.0  # seconds between two rounds
+AT_ONCE = 100  # jobs that are taken on in one round
+PAST = 200  # alarms of jobs that are over which are kept
 _RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
 class Patrol:
-    """Goes round."""
-
     def __init__(
         self,
         cluster: WatchedCluster,
@@ -64,8 +59,7 @@ class Patrol:
     ) -> None:
         self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
         self._pass_line, self._open, self._xray = pass_line, open_log, xray
-        self.namespace = ""
-        """The only one whose jobs are watched; empty: those of all."""
+        self.namespace = ""  # the only one whose jobs are watched; empty: those of all
         self.jobs: dict[Key, Listening] = {}
         self.past: list[Alarm] = []
         self.coverage = Coverage()
@@ -132,7 +126,6 @@ class Patrol:
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """End everything."""
         for job in self.jobs.values():
             self._end(job)
         self.jobs = {}
@@ -147,28 +140,21 @@ def _by_weight(jobsets: list[JobSet]) -> list[JobSet]:
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks."""
+LOOK_EVERY = 1.0  # seconds between two looks
 PROVES = 60.0
 """Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
-HEARS_EVERY = 0.2
-"""Seconds between two looks at a job that is heard for a moment only."""
-AT_A_TIME = 200
-"""Lines that are read before others get their turn."""
-TAIL = 2000
-"""Lines of each rank that are read first."""
-MOST = 16
-"""Jobs that are watched at the same time; the one watched longest makes room."""
+HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a moment only
+AT_A_TIME = 200  # lines that are read before others get their turn
+TAIL = 2000  # lines of each rank that are read first
+MOST = 16  # jobs that are watched at the same time; the one watched longest makes room
 
 
 class Heard(NamedTuple):
     """What was heard of a job in a moment."""
 
     alarms: tuple[Alarm, ...] = ()
-    late: str = ""
-    """That its next step is late, in words; empty: it is not, or that cannot be said."""
-    refused: str = ""
-    """Why its log cannot be heard, if it cannot."""
+    late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
+    refused: str = ""  # why its log cannot be heard, if it cannot
 
 
 class WatchedJob:
@@ -179,13 +165,10 @@ class WatchedJob:
         self.key = key
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.measures: JobMeasures | None = None
-        self.trouble: ConsoleError | None = None
-        """What keeps it from being watched."""
+        self.trouble: ConsoleError | None = None  # what keeps it from being watched
         self.changed = asyncio.Event()
-        self.faults: tuple[str, ...] = ()
-        """What was last found wrong with its GPUs."""
-        self.advances: Counter[int] = Counter()
-        """How often each rank told of another step."""
+        self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
+        self.advances: Counter[int] = Counter()  # how often each rank told of another step
 
 
 class Alarms:
@@ -204,10 +187,8 @@ class Alarms:
         self._cluster, self._follow, self._measures, self._gpus = cluster, follow, measures, gpus
         self._thresholds, self._xray = thresholds, xray
         self._kept: dict[Key, tuple[WatchedJob, asyncio.Task[None]]] = {}
-        self._asked: list[AlarmWatch] = []
-        """Of jobs that somebody waited for."""
-        self._past: list[Alarm] = []
-        """Alarms that were there when all ended."""
+        self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
+        self._past: list[Alarm] = []  # alarms that were there when all ended
         self._told = 0.0
         self._patrol: Patrol | None = None
         self._rounds: asyncio.Task[None] | None = None

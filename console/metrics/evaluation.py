@@ -16,27 +16,19 @@ from console.metrics.training.values import count, number
 class Score:
     """One row of a result table of lm-eval."""
 
-    task: str
-    """Subtasks keep the name alone; how deep they stand is `depth`."""
+    task: str  # Subtasks keep the name alone; how deep they stand is `depth`
     metric: str
-    value: float | None
-    """None where it could not be computed."""
-    error: float | None = None
-    """Standard error."""
-    shots: int | None = None
-    """Examples shown before each question."""
+    value: float | None  # None where it could not be computed
+    error: float | None = None  # standard error
+    shots: int | None = None  # examples shown before each question
     filter: str = ""
     version: str = ""
-    depth: int = 0
-    """Levels below its group."""
-    group: bool = False
-    """A row of the table that sums up groups."""
-    better: str = ""
-    """ "higher" or "lower", where the table says it."""
+    depth: int = 0  # levels below its group
+    group: bool = False  # a row of the table that sums up groups
+    better: str = ""  # "higher" or "lower", where the table says it
 
 
-_TITLE = Words(b"Metric")
-"""Stands in the titles of every table."""
+_TITLE = Words(b"Metric")  # stands in the titles of every table
 _FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
 """Title of the first column, and whether the table sums up groups."""
 _BETTER = {"↑": "higher", "↓": "lower"}
@@ -51,7 +43,6 @@ class LmEvalParser:
         self._group = False
         self._task, self._version, self._depth, self._padding = "", "", 0, 0
         self.scores: list[Score] = []
-        """All scores so far."""
 
     def feed(self, data: bytes) -> list[Score]:
         """Reads on; the new scores."""

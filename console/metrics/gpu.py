@@ -21,38 +21,23 @@ class Gpu:
 
     index: int
     name: str = ""
-    utilization: float | None = None
-    """Percent."""
-    memory_used: float | None = None
-    """MiB."""
-    memory_total: float | None = None
-    """MiB."""
-    temperature: float | None = None
-    """Degrees Celsius."""
-    power: float | None = None
-    """Watt."""
-    power_limit: float | None = None
-    """Watt."""
-    clock: float | None = None
-    """MHz of the streaming multiprocessors."""
-    ecc_uncorrected: int | None = None
-    """Errors since the driver was loaded."""
+    utilization: float | None = None  # percent
+    memory_used: float | None = None  # MiB
+    memory_total: float | None = None  # MiB
+    temperature: float | None = None  # Degrees Celsius
+    power: float | None = None  # Watt
+    power_limit: float | None = None  # Watt
+    clock: float | None = None  # MHz of the streaming multiprocessors
+    ecc_uncorrected: int | None = None  # errors since the driver was loaded
     bus: str = ""
-    clock_max: float | None = None
-    """MHz."""
+    clock_max: float | None = None  # MHz
     ecc_corrected: int | None = None
-    throttle: int | None = None
-    """Why its clock is held down: bits of NVML's clock event reasons."""
-    recovery: str = ""
-    """What the driver advises to recover it; empty: nothing."""
-    xid: int | None = None
-    """Last Xid, where DCGM tells it."""
-    nvlink_received: float | None = None
-    """Bytes a second over all its links."""
-    nvlink_sent: float | None = None
-    """Bytes a second over all its links."""
-    pod: str = ""
-    """NAMESPACE/NAME of the pod that has it, where DCGM tells it."""
+    throttle: int | None = None  # why its clock is held down: bits of NVML's clock event reasons
+    recovery: str = ""  # what the driver advises to recover it; empty: nothing
+    xid: int | None = None  # last Xid, where DCGM tells it
+    nvlink_received: float | None = None  # bytes a second over all its links
+    nvlink_sent: float | None = None  # bytes a second over all its links
+    pod: str = ""  # NAMESPACE/NAME of the pod that has it, where DCGM tells it
 
     @property
     def memory_share(self) -> float | None:
@@ -94,12 +79,9 @@ THROTTLES = {
 class LinkRate:
     """A port of an RDMA network card."""
 
-    name: str
-    """Card and port: "mlx5_0/1"."""
-    received: float | None = None
-    """Bytes a second; None: not known."""
-    sent: float | None = None
-    """Bytes a second; None: not known."""
+    name: str  # card and port: "mlx5_0/1"
+    received: float | None = None  # bytes a second; None: not known
+    sent: float | None = None  # bytes a second; None: not known
 
 
 def added(rates: list[float | None]) -> float | None:
@@ -108,14 +90,11 @@ def added(rates: list[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(rates) else None
 
 
-Source = Literal["", "nvidia-smi", "dcgm"]
-"""Whose readings: of the first, else of the second."""
+Source = Literal["", "nvidia-smi", "dcgm"]  # whose readings: of the first, else of the second
 SMI: Final = "nvidia-smi"
 DCGM: Final = "dcgm"
-STALE = 15.0
-"""Seconds after which a reading is old."""
-STAYS = 0.5
-"""Share of the distance at which a GPU stands out within which it is one of the others again."""
+STALE = 15.0  # seconds after which a reading is old
+STAYS = 0.5  # share of the distance at which a GPU stands out within which it is one of the others again
 _COLD, _HOT = 30.0, 85.0
 
 
@@ -128,10 +107,8 @@ class Metric:
     unit: str
     value: Callable[[Gpu], float | None]
     least: float
-    most: float
-    """The ends of its scale."""
-    low_is_bad: bool
-    """Whether a GPU far below the others is the worst, and not one far above."""
+    most: float  # the ends of its scale
+    low_is_bad: bool  # whether a GPU far below the others is the worst, and not one far above
 
     def share(self, gpu: Gpu) -> float | None:
         """Where on its scale a GPU is, from 0 to 1; None: not measured."""
@@ -161,7 +138,6 @@ METRICS = (
 
 
 def metric(name: str) -> Metric:
-    """The metric of that name."""
     return next(each for each in METRICS if each.name == name)
 
 
@@ -173,12 +149,9 @@ class RankGpus:
     pod: str
     node: str
     gpus: tuple[Gpu, ...] = ()
-    at: float = 0.0
-    """When they were read, in seconds since the epoch; 0.0: not yet."""
-    source: str = ""
-    """Whose reading it is: "nvidia-smi" or "dcgm"."""
-    problem: str = ""
-    """Why there is no reading; a sentence."""
+    at: float = 0.0  # when they were read, in seconds since the epoch; 0.0: not yet
+    source: str = ""  # whose reading it is: "nvidia-smi" or "dcgm"
+    problem: str = ""  # why there is no reading; a sentence
     rdma: tuple[LinkRate, ...] = ()
     """What goes over its RDMA network cards; none where no counter of them can be read."""
 
@@ -199,7 +172,6 @@ class GpuBoard:
 
     @property
     def every(self) -> list[tuple[RankGpus, Gpu]]:
-        """All GPUs with their ranks."""
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
     def odd(self, what: Metric) -> float:

@@ -145,8 +145,7 @@ _DCGM_FIELDS = {
 _WHOLE = ("ecc_uncorrected", "ecc_corrected", "xid", "throttle")
 _TENSOR_ACTIVITY = "PROF_GR_ENGINE_ACTIVE"
 _DIGITS = 6
-_BLANK = 1 << 46
-"""Numbers from here on are DCGM's way of saying that it has none."""
+_BLANK = 1 << 46  # numbers from here on are DCGM's way of saying that it has none
 
 
 def parse_dcgm(text: str) -> tuple[Gpu, ...]:
@@ -203,7 +202,6 @@ class NetworkCounters:
         self._gpu: int | None = None
 
     def feed(self, data: bytes) -> None:
-        """Read on."""
         for line in self._lines.add(data):
             self._line(line)
 

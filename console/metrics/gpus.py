@@ -27,20 +27,14 @@ if TYPE_CHECKING:
     from console.metrics.gpu_readings import NetworkCounters
     from console.scheduling.ranks import Rank
 
-ONCE = 2
-"""Readings that one look takes: what goes over a network is the difference of two."""
-MOST = 128
-"""Pods that are read at the same time; those beyond are told."""
-EVERY = 2.0
-"""Seconds between two readings."""
-TOLD = 0.25
-"""Seconds between two boards at least."""
-AGAIN = 10.0
-"""Seconds until a pod that failed is tried again."""
+ONCE = 2  # readings that one look takes: what goes over a network is the difference of two
+MOST = 128  # pods that are read at the same time; those beyond are told
+EVERY = 2.0  # seconds between two readings
+TOLD = 0.25  # seconds between two boards at least
+AGAIN = 10.0  # seconds until a pod that failed is tried again
 MOST_OF_REPORT = 256 << 10
 """Bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB."""
-FLOW = 6.0
-"""Seconds from the first counter to the report after it, where there is one look only."""
+FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
 ROUNDS = 900
 """Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"

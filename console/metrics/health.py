@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 class Level(StrEnum):
     """Whether somebody has to do something."""
 
-    WELL = "well"
-    """It runs, or has done its work, and nothing is known to be wrong."""
-    WAITS = "waits"
-    """It waits, starts or ends; nobody has to do anything yet."""
-    LATE = "late"
-    """Something should have happened by now."""
-    BAD = "bad"
-    """Something is wrong."""
+    WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
+    WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
+    LATE = "late"  # Something should have happened by now
+    BAD = "bad"  # Something is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +38,7 @@ class Health:
     level: Level
     words: str = ""
     """What is wrong, or why it waits, in a sentence without its end; empty: nothing is known to be wrong."""
-    alarmed: bool = False
-    """Whether an alarm tells it."""
+    alarmed: bool = False  # whether an alarm tells it
 
 
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled", AlarmKind.SILENT: "silent"}

@@ -34,16 +34,11 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-PAUSE = 0.1
-"""Seconds between two tellings while lines stream in."""
-NOTE_EVERY = 10.0
-"""Seconds between two notes of the last loss in the memory of runs."""
-BUDGET, LEAST = 2_000_000, 2_000
-"""Lines of all ranks together that are fetched at first, and of one at least."""
-READ_AGAIN = 15.0
-"""Seconds after which tests that other consoles keep are looked for."""
-EARLIER = 3
-"""Earlier runs that are laid under a curve at most."""
+PAUSE = 0.1  # seconds between two tellings while lines stream in
+NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
+BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
+READ_AGAIN = 15.0  # seconds after which tests that other consoles keep are looked for
+EARLIER = 3  # earlier runs that are laid under a curve at most
 
 
 @dataclass(frozen=True)
@@ -51,8 +46,7 @@ class KeptLog:
     """The log of a job as it is kept on this machine."""
 
     measures: JobMeasures
-    parts: list[Part]
-    """Its lines, one for each container."""
+    parts: list[Part]  # its lines, one for each container
 
 
 @dataclass(slots=True)

@@ -52,30 +52,19 @@ class Glance:
     total: int | None = None
     loss: float | None = None
     nan: bool = False
-    tflops: float | None = None
-    """TFLOP/s of one GPU."""
-    step_time: float | None = None
-    """Seconds, as printed."""
-    nan_words: str = ""
-    """What is no number, since when, as far as the end of its log tells."""
+    tflops: float | None = None  # TFLOP/s of one GPU
+    step_time: float | None = None  # seconds, as printed
+    nan_words: str = ""  # what is no number, since when, as far as the end of its log tells
     loss_step: int | None = None
-    """The step that the loss is of."""
-    pace: float | None = None
-    """Seconds from one step to the next, see `Track.lasting`."""
+    pace: float | None = None  # seconds from one step to the next, see `Track.lasting`
     rhythm: Rhythm | None = None
-    finished: bool = False
-    """The program said that training is over."""
-    stepped: float = 0.0
-    """When the last step was printed, seconds since the epoch; 0: not known."""
-    size: int | None = None
-    """Bytes, the largest message that was measured."""
-    busbw: float | None = None
-    """GB/s, the best."""
-    average: float | None = None
-    """GB/s, of a test at its end."""
+    finished: bool = False  # the program said that training is over
+    stepped: float = 0.0  # when the last step was printed, seconds since the epoch; 0: not known
+    size: int | None = None  # bytes, the largest message that was measured
+    busbw: float | None = None  # GB/s, the best
+    average: float | None = None  # GB/s, of a test at its end
     passing: Passing = Passing.RUNNING
-    at: float = 0.0
-    """When it was looked at, seconds since the epoch."""
+    at: float = 0.0  # when it was looked at, seconds since the epoch
 
     @property
     def eta(self) -> float | None:
@@ -175,12 +164,9 @@ class LauncherStep:
     number: int
     name: str
     state: StepState
-    seconds: int | None = None
-    """How long it took, once it is done."""
-    why: str = ""
-    """Why it was skipped."""
-    exit_code: int | None = None
-    """Of a step that failed."""
+    seconds: int | None = None  # how long it took, once it is done
+    why: str = ""  # why it was skipped
+    exit_code: int | None = None  # of a step that failed
 
 
 _STEP = re.compile(
@@ -212,18 +198,15 @@ class JobMeasures:
         self.key = key
         self.uid = ""
         self.recipe = ""
-        self.accelerator = ""
-        """Label of the GPUs on the nodes of its ranks; empty: not known."""
+        self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
         self.tests: tuple[MeasuredTest, ...] = ()
         """In the order they began, those of the first rank before the others'."""
         self.tracks: tuple[Track, ...] = ()
         """Training runs in the order they began; one goes on over restarts from a checkpoint."""
         self.unreadable: dict[str, tuple[int, Unreadable]] = {}
         """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
-        self.over = False
-        """Whether nothing more will come."""
-        self.trouble: ConsoleError | None = None
-        """What keeps the log from being read."""
+        self.over = False  # whether nothing more will come
+        self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self._endings: dict[tuple[int, int, str], Ending] = {}
         self._nodes: dict[int, str] = {}
@@ -238,7 +221,6 @@ class JobMeasures:
     # who looks
 
     def wake(self) -> None:
-        """Something changed."""
         for event in self._woken:
             event.set()
 
@@ -306,14 +288,10 @@ class JobMeasures:
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-AGAIN = 8.0
-"""Seconds after which a running job is looked at again."""
-AT_ONCE = 4
-"""Logs that are read at once."""
-MOST = 32
-"""Jobs that are looked at, those on the screen."""
-PATIENCE = 6.0
-"""Seconds that reading the end of a log may take."""
+AGAIN = 8.0  # seconds after which a running job is looked at again
+AT_ONCE = 4  # logs that are read at once
+MOST = 32  # jobs that are looked at, those on the screen
+PATIENCE = 6.0  # seconds that reading the end of a log may take
 TAIL, TABLE = 60, 600
 """Lines at the end of a log: enough for a few steps of training, and for the table of a test."""
 
@@ -330,11 +308,9 @@ class Glancing:
     ) -> None:
         self._cluster, self._kept, self._pass_line = cluster, kept, pass_line
         self._read_tail = read_tail or self._tail
-        self.known: dict[str, Glance] = {}
-        """By the uid of the JobSet."""
+        self.known: dict[str, Glance] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
-        self._printing: dict[str, int] = {}
-        """Which rank of a job prints, once it is known."""
+        self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
 
     def forget(self) -> None:

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobMeasures
     from console.metrics.nccl.results import NcclTest
 
-ALL_OF = 16
-"""Ranks up to which all are read."""
-_FEW = 16
-"""Lines after which it is noted when they were printed."""
+ALL_OF = 16  # ranks up to which all are read
+_FEW = 16  # lines after which it is noted when they were printed
 _WORDS = tuple(word.decode() for word in WORDS.words)
 
 
@@ -71,12 +69,10 @@ class _Tables:
 
     @property
     def tests(self) -> list[MeasuredTest]:
-        """All so far."""
         return [*self.done, *self._tests]
 
     @property
     def parser(self) -> NcclParser:
-        """The one at work."""
         return self._parser
 
 
@@ -89,8 +85,7 @@ class LogReader:
         self._tables: dict[int, _Tables] = {}
         self._training = TrainingParser()
         self._tracks: list[Track] = []
-        self._lines: dict[tuple[int, int, str, str], int] = {}
-        """Lines of each container so far."""
+        self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = 0.0
 
     def take(self, lines: Sequence[RankLine]) -> bool:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from console.metrics.training.reader import Growing
     from console.metrics.training.steps import TrainingRun
 
-_LARGEST_JSON = 32 << 20
-"""Bytes of a file of JSON that are kept until its end."""
+_LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")
 """How one begins: an object or an array of some."""
 _STACKS = Words(b"Thread 0x", b"Stack dump for", b"Python v")
@@ -51,10 +50,8 @@ class LogReading:
         self._failures = FailureParser()
         self._scores = LmEvalParser()
         self._stacks, self._blocks = PySpyParser(), Blocks(LONGEST)
-        self._above = b""
-        """The last line so far that is not empty."""
-        self._json: bytearray | None = bytearray()
-        """All of it, as long as it may be one JSON object."""
+        self._above = b""  # the last line so far that is not empty
+        self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
         self._from_json: NcclTest | None = None
         self._of_json: tuple[ProcessStacks, ...] = ()
 

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}
 """What stands in the line that an alarm came from."""
-TAIL = 300
-"""Last lines of a pod in which it is looked for steps."""
-MOST = 32
-"""Pods that are all looked at; of more, the first and the last."""
-BLOCK = 20_000
-"""Lines that are looked through together."""
+TAIL = 300  # last lines of a pod in which it is looked for steps
+MOST = 32  # pods that are all looked at; of more, the first and the last
+BLOCK = 20_000  # lines that are looked through together
 _POD = re.compile(r"\bpod (\d+)\b")
 _STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
 
@@ -49,8 +46,7 @@ class Place:
     """Where to look."""
 
     pod: int
-    pattern: str = ""
-    """What stands in the line; empty: the end of the log."""
+    pattern: str = ""  # what stands in the line; empty: the end of the log
 
 
 def place_of(parts: Sequence[Part], alarm: Alarm | None) -> Place | None:

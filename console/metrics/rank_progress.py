@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog, News
     from console.logs.segment import Part
 
-BEFORE = 200
-"""Last lines of each container that are looked at first."""
-PAGE = 5000
-"""Lines of a container that are looked at before the others get their turn."""
+BEFORE = 200  # last lines of each container that are looked at first
+PAGE = 5000  # lines of a container that are looked at before the others get their turn
 
 
 class Pulse:

@@ -22,8 +22,7 @@ class Line:
 
     name: str
     points: Sequence[tuple[float, float]]
-    faint: bool = False
-    """Drawn behind the others, thin."""
+    faint: bool = False  # drawn behind the others, thin
     dots: bool = False
 
 
@@ -44,11 +43,9 @@ class Scale:
     start: float
     end: float
     log: bool = False
-    base: float = 10.0
-    """Of a logarithmic scale: ticks are its powers."""
+    base: float = 10.0  # of a logarithmic scale: ticks are its powers
 
     def __call__(self, value: float) -> float:
-        """The pixel."""
         low, high, value = (math.log(max(each, 1e-300)) if self.log else each for each in (self.low, self.high, value))
         return self.start + (self.end - self.start) * ((value - low) / ((high - low) or 1.0))
 

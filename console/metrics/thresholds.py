@@ -13,7 +13,6 @@ from console.metrics.alarm_rules import LEAST, SWITCHES, AlarmKind, Thresholds
 
 
 def usual_place() -> Path:
-    """Where the thresholds are."""
     config = os.environ.get("XDG_CONFIG_HOME", "")
     home = Path(config) if config and Path(config).is_absolute() else Path.home() / ".config"
     return home / "a4" / "alarms.toml"

@@ -35,7 +35,6 @@ _ACTS_AS = "iam.gke.io/gcp-service-account"
 
 
 async def bucket_access(look: Looking) -> Verdict:
-    """P12."""
     if not look.wish.buckets:
         return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
     acts_as, account = "", None

@@ -24,8 +24,7 @@ class Spec:
     title: str
     area: str
     look: Function
-    fix: str
-    """What mends it, where the check itself knows nothing better."""
+    fix: str  # what mends it, where the check itself knows nothing better
     command: str = ""
 
 

@@ -28,13 +28,10 @@ class Result(StrEnum):
     """How a check ended."""
 
     OK = "ok"
-    WARN = "warn"
-    """It may do without, or nobody needs it yet."""
+    WARN = "warn"  # it may do without, or nobody needs it yet
     FAIL = "fail"
-    NOT_ALLOWED = "not allowed to look"
-    """It may be there: this account may not see."""
-    COULD_NOT = "could not look"
-    """No answer, no login, or not in time."""
+    NOT_ALLOWED = "not allowed to look"  # it may be there: this account may not see
+    COULD_NOT = "could not look"  # no answer, no login, or not in time
     NOT_APPLICABLE = "not applicable"
 
 
@@ -49,16 +46,10 @@ WORST_FIRST = (
 
 
 class Mend(StrEnum):
-    """What can be mended from here."""
-
-    ADDON = "add-on"
-    """Switch on an add-on of the cluster: project, location, cluster, add-on."""
-    SERVICE = "service"
-    """Enable a service of Google's: project, then the services' names."""
-    REPOSITORY = "repository"
-    """Create a Docker repository: project, location, name."""
-    QUEUE = "queue"
-    """Create a LocalQueue: namespace, name, ClusterQueue."""
+    ADDON = "add-on"  # switch on an add-on of the cluster: project, location, cluster, add-on
+    SERVICE = "service"  # enable a service of Google's: project, then the services' names
+    REPOSITORY = "repository"  # create a Docker repository: project, location, name
+    QUEUE = "queue"  # create a LocalQueue: namespace, name, ClusterQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +57,18 @@ class Repair:
     """A change that would make a check pass; nothing is done before somebody says so."""
 
     kind: Mend
-    target: tuple[str, ...]
-    """What it is done to, as `Mend` says."""
-    words: str
-    """What would be done, naming the object: "Enable lustre.googleapis.com in project practice"."""
-    consequences: tuple[str, ...] = ()
-    """What else a person should know before."""
+    target: tuple[str, ...]  # what it is done to, as `Mend` says
+    words: str  # what would be done, naming the object: "Enable lustre.googleapis.com in project practice"
+    consequences: tuple[str, ...] = ()  # what else a person should know before
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """One thing that was looked at on the way."""
 
-    at: str
-    """Kubernetes, Google or registry."""
-    what: str
-    """What was asked: "GET /version", "container: cluster practice"."""
-    outcome: str
-    """"answered", or why it was not."""
+    at: str  # Kubernetes, Google or registry
+    what: str  # what was asked: "GET /version", "container: cluster practice"
+    outcome: str  # "answered", or why it was not
     seconds: float
 
 
@@ -95,18 +80,13 @@ class Check:
     title: str
     area: str
     result: Result
-    evidence: str
-    """What was seen, in one or a few sentences."""
-    reason: str
-    """Why it matters, or why it is not as it should be; empty when all is well."""
-    fix: str
-    """What to do about it; of a check that passes, what would mend it if it did not."""
-    command: str = ""
-    """The same as a shell command, where there is one."""
+    evidence: str  # what was seen, in one or a few sentences
+    reason: str  # why it matters, or why it is not as it should be; empty when all is well
+    fix: str  # what to do about it; of a check that passes, what would mend it if it did not
+    command: str = ""  # the same as a shell command, where there is one
     repair: Repair | None = None
     looks: tuple[Look, ...] = ()
-    at: float = 0.0
-    """When, in seconds since the epoch; 0.0: it is under way."""
+    at: float = 0.0  # when, in seconds since the epoch; 0.0: it is under way
     seconds: float = 0.0
 
     @property
@@ -128,8 +108,7 @@ class Tally:
 
     counts: tuple[tuple[Result, int], ...]
     failing: tuple[Check, ...]
-    open: int = 0
-    """Still under way."""
+    open: int = 0  # still under way
     warned: tuple[Check, ...] = ()
 
     @property
@@ -187,8 +166,7 @@ class Need(StrEnum):
 
     YES = "yes"
     NO = "no"
-    OPEN = "open"
-    """No recipe was chosen: what is missing is told, and fails nothing."""
+    OPEN = "open"  # no recipe was chosen: what is missing is told, and fails nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +178,7 @@ class Wish:
     name: str = ""
     values: Mapping[str, Value] = field(default_factory=dict)
     """All values of the chart, nested; empty without a recipe."""
-    bucket: str = ""
-    """A bucket to look at that no value names."""
+    bucket: str = ""  # a bucket to look at that no value names
     registry: str = ""
     """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY that images are built into; empty: the usual one of the project."""
 
@@ -265,19 +242,16 @@ class Verdict:
     result: Result
     evidence: str
     reason: str = ""
-    fix: str = ""
-    """Empty: the check's own."""
+    fix: str = ""  # empty: the check's own
     command: str = ""
     repair: Repair | None = None
 
 
 def ok(evidence: str) -> Verdict:
-    """All is well."""
     return Verdict(Result.OK, evidence)
 
 
 def warn(evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None) -> Verdict:
-    """It may do without."""
     return Verdict(Result.WARN, evidence, reason, fix, command, repair)
 
 

@@ -41,7 +41,6 @@ _ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", 
 
 
 async def reached(look: Looking) -> Verdict:
-    """P01."""
     return both(await _answers(look), await seen(_runs(look)))
 
 
@@ -68,7 +67,6 @@ async def _runs(look: Looking) -> Verdict:
 
 
 async def version(look: Looking) -> Verdict:
-    """P02."""
     return both(await seen(_version_here(look)), await seen(_version_there(look)))
 
 
@@ -100,7 +98,6 @@ def _judged(told: str, versions: list[str]) -> Verdict:
 
 
 async def regional(look: Looking) -> Verdict:
-    """P03."""
     cluster = await look.gke()
     where = f"{cluster.location} is a {'region' if cluster.regional else 'zone'}"
     told = f"{where}; the cluster is {'Autopilot' if cluster.autopilot else 'Standard'}."
@@ -112,7 +109,6 @@ async def regional(look: Looking) -> Verdict:
 
 
 async def rights(look: Looking) -> Verdict:
-    """P33."""
     namespace = look.wish.namespace
 
     async def one(verb: str, resource: str, group: str, part: str, where: str) -> tuple[str, bool]:
@@ -139,7 +135,6 @@ async def rights(look: Looking) -> Verdict:
 
 
 async def name_free(look: Looking) -> Verdict:
-    """P34."""
     name, namespace = look.wish.name, look.wish.namespace
     if not name:
         return skip("No launch was named.")
@@ -180,7 +175,6 @@ async def builder_roles(look: Looking) -> Verdict:
 
 
 async def named(look: Looking) -> Verdict:
-    """P36."""
     return both(*[await seen(half) for half in _halves(look)], sure=True)
 
 

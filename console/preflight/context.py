@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-PATIENCE = 20.0
-"""Seconds for which a kind that is still being listed is waited for."""
+PATIENCE = 20.0  # seconds for which a kind that is still being listed is waited for
 
 
 class Questions:
@@ -76,12 +75,10 @@ class Looking:
 
     @property
     def fleet(self) -> Fleet:
-        """What the watch sees."""
         return self.questions.cluster.fleet
 
     @property
     def cluster(self) -> ClusterInCloud:
-        """The cluster that is looked at."""
         return self.questions.cluster
 
     async def ask(self, at: str, what: str, question: Callable[[], Awaitable[_T]]) -> _T:
@@ -150,7 +147,6 @@ class Looking:
     # Google
 
     async def place(self) -> Place:
-        """Where the cluster lies."""
         return await self.ask(GOOGLE, "where the cluster lies", self.cluster.cloud.place)
 
     async def gke(self) -> GkeCluster:
@@ -164,8 +160,7 @@ class Looking:
         return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
 
-_BUILDS = 20
-"""How many of the latest builds are looked at."""
+_BUILDS = 20  # how many of the latest builds are looked at
 
 
 async def permissions(look: Looking, project: str, wanted: Collection[str]) -> frozenset[str]:
@@ -180,8 +175,6 @@ async def permissions(look: Looking, project: str, wanted: Collection[str]) -> f
 
 
 async def project_number(look: Looking, project: str) -> str:
-    """A project's number."""
-
     async def question() -> str:
         module = await loaded("console.google.api.projects")
         found: str = await module.number(await look.cluster.cloud.reach(), project)
@@ -202,8 +195,6 @@ async def project_members(look: Looking, project: str) -> Mapping[str, Collectio
 
 
 async def enabled(look: Looking, project: str, services: Collection[str]) -> frozenset[str]:
-    """Which of these services a project has enabled."""
-
     async def question() -> frozenset[str]:
         module = await loaded("console.google.api.projects")
         found: frozenset[str] = await module.enabled(await look.cluster.cloud.reach(), project, services)
@@ -213,8 +204,6 @@ async def enabled(look: Looking, project: str, services: Collection[str]) -> fro
 
 
 async def reservation(look: Looking, project: str, zone: str, name: str) -> Reservation:
-    """A reservation of machines."""
-
     async def question() -> Reservation:
         module = await loaded("console.google.api.compute")
         found: Reservation = await module.reservation(await look.cluster.cloud.reach(), project, zone, name)
@@ -224,8 +213,6 @@ async def reservation(look: Looking, project: str, zone: str, name: str) -> Rese
 
 
 async def bucket(look: Looking, name: str) -> Bucket:
-    """A bucket's facts."""
-
     async def question() -> Bucket:
         module = await loaded("console.google.api.cloud_storage")
         place = await look.place()
@@ -236,8 +223,6 @@ async def bucket(look: Looking, name: str) -> Bucket:
 
 
 async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
-    """All buckets of a project."""
-
     async def question() -> tuple[Bucket, ...]:
         module = await loaded("console.google.api.cloud_storage")
         found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.cloud.reach(), project).listed()

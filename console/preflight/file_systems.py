@@ -21,7 +21,6 @@ class _Server(NamedTuple):
     name: str
     address: str
     words: str
-    """Where it is."""
     state: str
     ready: bool
     why: str

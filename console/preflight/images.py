@@ -29,8 +29,7 @@ SERVICES = (
     "logging.googleapis.com",
 )
 _BUILD_RIGHTS = ("cloudbuild.builds.create", "cloudbuild.builds.list", "artifactregistry.repositories.uploadArtifacts")
-_CUDA = (12, 8)
-"""The first version of CUDA for B200."""
+_CUDA = (12, 8)  # the first version of CUDA for B200
 _TOOLS = ("sshd", "mpirun", "torchrun", "git")
 _ASK = "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
 _RUNS = {
@@ -41,10 +40,8 @@ _RUNS = {
 }
 """Beginnings of recipes -> programs that they run."""
 _PODS_TRIED = 3
-_LONG = 180.0
-"""Seconds after which a build that has not begun waits for others."""
-_LATELY = 5
-"""Builds that say what is so now."""
+_LONG = 180.0  # seconds after which a build that has not begun waits for others
+_LATELY = 5  # builds that say what is so now
 
 
 async def _facts(look: Looking, image: str) -> ImageFacts:
@@ -75,7 +72,6 @@ async def _login(look: Looking, image: Reference) -> tuple[str, str]:
 
 
 async def image_there(look: Looking) -> Verdict:
-    """P23."""
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
@@ -111,7 +107,6 @@ async def _pulled_before(look: Looking, image: str) -> Verdict:
 
 
 async def fits_b200(look: Looking) -> Verdict:
-    """P24."""
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
@@ -195,7 +190,6 @@ async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
 
 
 async def gib(look: Looking) -> Verdict:
-    """P25."""
     image = look.wish.text("network.gib.image")
     if not image or not look.wish.flag("network.gib.enabled"):
         return skip("No recipe was chosen." if not look.wish.recipe else "The launch takes no gIB.")
@@ -206,7 +200,6 @@ async def gib(look: Looking) -> Verdict:
 
 
 async def services(look: Looking) -> Verdict:
-    """P30."""
     project = (await look.place()).project
     wanted = SERVICES + (("lustre.googleapis.com",) if look.wish.mounts_lustre else ())
     on = await enabled(look, project, wanted)
@@ -234,7 +227,6 @@ def registry_of(look: Looking, project: str, region: str) -> tuple[str, str, str
 
 
 async def repository(look: Looking) -> Verdict:
-    """P31."""
     place = await look.place()
     project, location, name = registry_of(look, place.project, place.region)
     try:
@@ -265,7 +257,6 @@ async def repository(look: Looking) -> Verdict:
 
 
 async def build_rights(look: Looking) -> Verdict:
-    """P32."""
     project = (await look.place()).project
     held = await permissions(look, project, _BUILD_RIGHTS)
     missing = [each for each in _BUILD_RIGHTS if each not in held]

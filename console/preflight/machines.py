@@ -44,7 +44,6 @@ def _named(names: Sequence[str], most: int = 4) -> str:
 
 
 async def a4_pool(look: Looking) -> Verdict:
-    """P04."""
     wanted = look.wish.ask.pods
     if not wanted:
         return skip("The recipe asks for no GPU.")
@@ -76,7 +75,6 @@ async def _a4_pool_there(look: Looking, wanted: int) -> Verdict:
 
 
 async def dense(look: Looking) -> Verdict:
-    """P05."""
     return both(await seen(_placed(look)), await seen(_reserved(look)))
 
 
@@ -138,7 +136,6 @@ def _how(pool: GkePool) -> str:
 
 
 async def free_gpus(look: Looking) -> Verdict:
-    """P06."""
     wanted = look.wish.ask.gpus
     if not wanted:
         return skip("The recipe asks for no GPU.")
@@ -175,7 +172,6 @@ async def _pools_well(look: Looking) -> Verdict:
 
 
 async def taints(look: Looking) -> Verdict:
-    """P07."""
     keys = sorted(
         {
             _key(taint)
@@ -212,7 +208,6 @@ def _own_tolerations(look: Looking) -> set[str]:
 
 
 async def workload_identity(look: Looking) -> Verdict:
-    """P08."""
     return both(await seen(_metadata_server(look)), await seen(_labelled(look)), await seen(_pool_identity(look)))
 
 
@@ -245,7 +240,6 @@ async def _pool_identity(look: Looking) -> Verdict:
 
 
 async def dcgm(look: Looking) -> Verdict:
-    """P13."""
     return both(await seen(_dcgm_here(look)), await seen(_dcgm_there(look)))
 
 
@@ -266,7 +260,6 @@ async def _dcgm_there(look: Looking) -> Verdict:
 
 
 async def local_ssd(look: Looking) -> Verdict:
-    """P29."""
     need = look.wish.need(bool(look.wish.text("storage.ssd")))
     if need is Need.NO:
         return skip("The launch mounts no local SSD.")

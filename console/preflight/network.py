@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
 """The networks that the interfaces of an A4 pod are taken from, unless others are named."""
-_ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")
-"""Ranges of addresses that hold those of every pod."""
-_SPACE = "kubernetes.io/metadata.name"
-"""The label by which a namespace is named."""
+_ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")  # ranges of addresses that hold those of every pod
+_SPACE = "kubernetes.io/metadata.name"  # the label by which a namespace is named
 _PULLED = "Successfully pulled image "
 _PODS_READ, _LINES = 3, "400"
 _NO_WAY = re.compile(
@@ -37,7 +35,6 @@ _OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "
 
 
 async def egress(look: Looking) -> Verdict:
-    """P26."""
     return both(await seen(_pulled_from_outside(look)), await seen(_told_by_logs(look)), await seen(_nat(look)))
 
 
@@ -99,7 +96,6 @@ async def _nat(look: Looking) -> Verdict:
 
 
 async def interfaces(look: Looking) -> Verdict:
-    """P27."""
     need = look.wish.need(
         not look.wish.flag("network.hostNetwork") and look.wish.flag("network.interfaces") and look.wish.ask.gpus >= 8
     )
@@ -149,7 +145,6 @@ async def _networks_there(look: Looking, need: Need) -> Verdict:
 
 
 async def policies(look: Looking) -> Verdict:
-    """P28."""
     if look.wish.flag("network.hostNetwork"):
         told = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
         return both(await seen(_firewall(look)), told, sure=True)

@@ -18,22 +18,18 @@ if TYPE_CHECKING:
     from console.preflight.check import Verdict
     from console.preflight.context import Looking
 
-_CHART_NEEDS = "v1alpha2"
-"""The version of JobSet's API that the chart writes."""
-_KUEUE_READ = ("v1beta2", "v1beta1")
-"""Versions of Kueue's API that the console reads."""
+_CHART_NEEDS = "v1alpha2"  # the version of JobSet's API that the chart writes
+_KUEUE_READ = ("v1beta2", "v1beta1")  # versions of Kueue's API that the console reads
 TITLES = {JOBSET: "JobSet", KUEUE: "Kueue"}
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
 async def jobset(look: Looking) -> Verdict:
-    """P14."""
     served = await _served(look, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
     return both(served, await seen(_controller(look, JOBSET, look.wish.need(True))))
 
 
 async def kueue(look: Looking) -> Verdict:
-    """P15."""
     need = look.wish.need(bool(look.wish.ask.queue))
     if need is Need.NO:
         return skip("The launch names no queue.")
@@ -97,7 +93,6 @@ def _door(look: Looking, fleet: Fleet) -> LocalQueue | None:
 
 
 async def local_queue(look: Looking) -> Verdict:
-    """P16."""
     queue, namespace = look.wish.ask.queue, look.wish.namespace
     if look.wish.recipe and not queue:
         return skip("The launch names no queue.")
@@ -152,7 +147,6 @@ def _above(look: Looking, fleet: Fleet) -> ClusterQueue | None:
 
 
 async def quota(look: Looking) -> Verdict:
-    """P17."""
     gpus = look.wish.ask.gpus
     if look.wish.recipe and (not look.wish.ask.queue or not gpus):
         return skip("The launch names no queue." if gpus else "The recipe asks for no GPU.")
@@ -182,7 +176,6 @@ def _lendable(fleet: Fleet, queue: ClusterQueue) -> int:
 
 
 async def topology(look: Looking) -> Verdict:
-    """P18."""
     ask = look.wish.ask
     if look.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
         return skip("The launch asks for no place in the network." if ask.queue else "The launch names no queue.")

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from console.session import ClusterInCloud
 
 
-ADDON_TAKES = 900.0
-"""Seconds that GKE may take for an add-on."""
-_AGAIN = 2.0
-"""Seconds between two looks at an operation."""
+ADDON_TAKES = 900.0  # seconds that GKE may take for an add-on
+_AGAIN = 2.0  # seconds between two looks at an operation
 
 
 async def mend(cluster: ClusterInCloud, repair: Repair) -> str:
@@ -98,19 +96,14 @@ async def _queue(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     return f"Created LocalQueue {name} in namespace {namespace}."
 
 
-AT_ONCE = 8
-"""Checks that look at the same time."""
-LIMIT = 20.0
-"""Seconds for one check."""
-BEFORE_LAUNCH = 1.8
-"""Seconds for all checks of a launch that is about to begin."""
+AT_ONCE = 8  # checks that look at the same time
+LIMIT = 20.0  # seconds for one check
+BEFORE_LAUNCH = 1.8  # seconds for all checks of a launch that is about to begin
 ASKING_GOOGLE = 8.0
 """The same for a launch that mounts what Google keeps: loading its libraries alone takes two seconds, and a bucket that
 is not there is better known before."""
-SETTLING = 6.0
-"""Seconds for which a check is looked at again after what it lacked was made."""
-_CLUSTER = "NAME"
-"""Stands in a command for the cluster, until its place is known."""
+SETTLING = 6.0  # seconds for which a check is looked at again after what it lacked was made
+_CLUSTER = "NAME"  # stands in a command for the cluster, until its place is known
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """Kinds of the watch that checks use."""
 

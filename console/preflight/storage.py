@@ -65,7 +65,6 @@ def _bucket_need(look: Looking) -> Need:
 
 
 async def fuse(look: Looking) -> Verdict:
-    """P09."""
     need = _bucket_need(look)
     if need is Need.NO:
         return skip("The launch mounts no bucket.")
@@ -73,7 +72,6 @@ async def fuse(look: Looking) -> Verdict:
 
 
 async def fuse_on_host(look: Looking) -> Verdict:
-    """P10."""
     need = look.wish.need(look.wish.flag("network.hostNetwork") and bool(look.wish.buckets))
     if need is Need.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
@@ -93,7 +91,6 @@ async def fuse_on_host(look: Looking) -> Verdict:
 
 
 async def bucket_near(look: Looking) -> Verdict:
-    """P11."""
     if not look.wish.buckets:
         return skip("The launch mounts no bucket.") if look.wish.recipe else await _any_near(look)
     return both(*[await seen(_near(look, name)) for name in look.wish.buckets], sure=True)
@@ -147,7 +144,6 @@ async def _claim(look: Looking, claim: str) -> Verdict:
 
 
 async def nfs(look: Looking) -> Verdict:
-    """P19."""
     need = look.wish.need(look.wish.mounts_nfs)
     if need is Need.NO:
         return skip("The launch mounts no NFS.")
@@ -165,7 +161,6 @@ async def nfs(look: Looking) -> Verdict:
 
 
 async def nfs_driver(look: Looking) -> Verdict:
-    """P20."""
     need = look.wish.need(bool(look.wish.text("storage.nfs.instance")))
     if need is Need.NO:
         return skip("NFS is mounted without the driver." if look.wish.mounts_nfs else "The launch mounts no NFS.")
@@ -176,7 +171,6 @@ async def nfs_driver(look: Looking) -> Verdict:
 
 
 async def lustre_driver(look: Looking) -> Verdict:
-    """P21."""
     need = look.wish.need(look.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
@@ -199,7 +193,6 @@ async def _lustre_addon(look: Looking, need: Need) -> Verdict:
 
 
 async def lustre(look: Looking) -> Verdict:
-    """P22."""
     need = look.wish.need(look.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")

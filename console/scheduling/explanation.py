@@ -13,39 +13,29 @@ if TYPE_CHECKING:
 class Category(StrEnum):
     """What keeps a Workload or a JobSet from running; the last ones are of JobSets."""
 
-    QUOTA = "quota"
-    """Fits the limits, but not into what is unused now."""
-    EXCEEDS = "exceeds quota"
-    """Asks for more than its queue can ever have."""
-    TOPOLOGY = "topology"
-    """Quota is there, but not close enough together."""
-    PREEMPTING = "preempting"
-    """Others are being evicted for it."""
+    QUOTA = "quota"  # fits the limits, but not into what is unused now
+    EXCEEDS = "exceeds quota"  # asks for more than its queue can ever have
+    TOPOLOGY = "topology"  # quota is there, but not close enough together
+    PREEMPTING = "preempting"  # others are being evicted for it
     BEHIND = "behind others"
     STOPPED = "stopped queue"
     MISSING_QUEUE = "missing queue"
     INACTIVE_QUEUE = "inactive queue"
     CHECKS = "admission checks"
     EVICTED = "evicted"
-    BACKOFF = "backoff"
-    """Evicted, and queued again only later."""
+    BACKOFF = "backoff"  # evicted, and queued again only later
     DEACTIVATED = "deactivated"
     PODS_NOT_READY = "pods not ready"
     """Its own pods are not up, or Kueue waits for those of jobs admitted before."""
-    NO_FLAVOR = "no flavor"
-    """No flavor of the queue has what it asks for, or lets it in."""
-    GATED = "gated"
-    """Held back on purpose by a gate or by its owner."""
+    NO_FLAVOR = "no flavor"  # no flavor of the queue has what it asks for, or lets it in
+    GATED = "gated"  # held back on purpose by a gate or by its owner
     NOT_EVALUATED = "not evaluated"
-    UNKNOWN = "unknown"
-    """Kueue gives a reason that is not known here; its own words are the answer."""
+    UNKNOWN = "unknown"  # Kueue gives a reason that is not known here; its own words are the answer
     RUNNING = "running"
     FINISHED = "finished"
 
-    NO_QUEUE = "no queue"
-    """Suspended, and no queue will ever start it."""
-    REFUSED = "refused"
-    """The API server refuses its pods."""
+    NO_QUEUE = "no queue"  # suspended, and no queue will ever start it
+    REFUSED = "refused"  # the API server refuses its pods
     UNSCHEDULABLE = "unschedulable"
     IMAGE = "image"
     STARTING = "starting"
@@ -60,10 +50,8 @@ class Held:
 
     namespace: str
     name: str
-    owner: str = ""
-    """Who launched it; empty if it does not say."""
-    queue: str = ""
-    """LocalQueue it came by."""
+    owner: str = ""  # who launched it; empty if it does not say
+    queue: str = ""  # LocalQueue it came by
     cluster_queue: str = ""
     gpus: int = 0
     priority: int = 0
@@ -75,43 +63,29 @@ class Slots:
 
     name: str
     free: int
-    """Now."""
-    total: int
-    """If nothing else ran there."""
+    total: int  # if nothing else ran there
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
     """Why something does not run, in one sentence and in numbers; amounts are GPUs."""
 
-    sentence: str
-    """Empty when nothing is waited for."""
+    sentence: str  # empty when nothing is waited for
     category: Category
-    api_text: str = ""
-    """The controller's own message."""
-    agrees: bool = False
-    """Whether that message tells the same as the sentence, so that it adds nothing."""
+    api_text: str = ""  # the controller's own message
+    agrees: bool = False  # whether that message tells the same as the sentence, so that it adds nothing
     said_at: float = 0.0
     """When the controller said it, where the sentence, by the cluster as it is now, tells otherwise; 0.0: not known."""
-    differs: bool = False
-    """Whether the sentence tells otherwise than that message, which is of some time ago."""
-    next: str = ""
-    """What to do about it, where that is known; a sentence without its end."""
+    differs: bool = False  # whether the sentence tells otherwise than that message, which is of some time ago
+    next: str = ""  # what to do about it, where that is known; a sentence without its end
     need: int = 0
-    short_by: int = 0
-    """More GPUs that would have to be free; 0 where quota is not what is missing."""
+    short_by: int = 0  # more GPUs that would have to be free; 0 where quota is not what is missing
     flavor: str = ""
-    account: Account | None = None
-    """Its ClusterQueue's quota of GPUs in that flavor."""
-    holders: tuple[Held, ...] = ()
-    """Jobs that hold quota it could use, most first."""
+    account: Account | None = None  # its ClusterQueue's quota of GPUs in that flavor
+    holders: tuple[Held, ...] = ()  # jobs that hold quota it could use, most first
     unblocks: tuple[Held, ...] = ()
     """The fewest running jobs whose end would make room; empty if no end would."""
-    level: str = ""
-    """The network level that all pods must share: "block", "subblock", …"""
-    domains: tuple[Slots, ...] = ()
-    """Places of that level, most room first."""
-    position: int = 0
-    """In its ClusterQueue; 1 is tried first, 0 stands in no queue."""
-    ahead: tuple[str, ...] = ()
-    """Names of the jobs that are tried before it."""
+    level: str = ""  # the network level that all pods must share: "block", "subblock", …
+    domains: tuple[Slots, ...] = ()  # places of that level, most room first
+    position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
+    ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it

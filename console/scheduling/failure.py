@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from console.logs.failure_kinds import LogFailure
 
 
-_STEM = 58
-"""Letters of the name of a pod before its random ones, at most."""
+_STEM = 58  # letters of the name of a pod before its random ones, at most
 _RANDOM = 5
-_MARGIN = 0.2
-"""Seconds by which the clocks of machines may differ."""
+_MARGIN = 0.2  # seconds by which the clocks of machines may differ
 _ENDS = {"BackoffLimitExceeded", "PodFailurePolicy", "DeadlineExceeded"}
 """What the Job controller says when a Job fails; from then on pods are taken away by controllers."""
 _OTHERS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeShutdown"}
@@ -50,8 +48,7 @@ class Deletion:
     pod: str
     rank: int
     attempt: int
-    time: float
-    """When its containers were told to stop."""
+    time: float  # when its containers were told to stop
 
 
 def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
@@ -166,8 +163,7 @@ _EVICTIONS = {
 }
 _PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
 _WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
-_NAMED = 4
-"""Failures of its log that a card tells."""
+_NAMED = 4  # failures of its log that a card tells
 DELETED = "Somebody, or a program, deleted its pod: its containers worked until they were told to stop."
 
 
@@ -176,18 +172,15 @@ class Ending:
     """How a rank's pod ended badly. Kept on the disk, because pods go."""
 
     attempt: int
-    rank: int
-    """-1: all ranks at once, as when Kueue takes a job's place away."""
+    rank: int  # -1: all ranks at once, as when Kueue takes a job's place away
     pod: str = ""
     node: str = ""
     reason: str = ""
     message: str = ""
     exit_code: int | None = None
     time: float = 0.0
-    cause: str = "failure"
-    """failure, eviction, preemption or deletion."""
-    node_notes: tuple[str, ...] = ()
-    """What the node said of itself then: faults, maintenance."""
+    cause: str = "failure"  # failure, eviction, preemption or deletion
+    node_notes: tuple[str, ...] = ()  # what the node said of itself then: faults, maintenance
 
     @property
     def how(self) -> str:
@@ -224,10 +217,8 @@ class FailureCard:
     """The first ending of an attempt, with what is known beside it."""
 
     first: Ending
-    others: tuple[int, ...] = ()
-    """Ranks that ended badly after it, in the order of time."""
-    lines: tuple[str, ...] = ()
-    """What the rank printed last."""
+    others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
+    lines: tuple[str, ...] = ()  # what the rank printed last
     named: tuple[LogFailure, ...] = ()
     """Failures that its log names; their lines are counted within what was looked at."""
 

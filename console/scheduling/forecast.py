@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from console.scheduling.explanation import Held
 
 
-CHECK = "a check, not a promise"
-"""To stand beside every forecast."""
+CHECK = "a check, not a promise"  # to stand beside every forecast
 ACCELERATOR = "cloud.google.com/gke-accelerator"
 BLOCK = "cloud.google.com/gce-topology-block"
 
@@ -44,8 +43,7 @@ class Verdict(StrEnum):
 
     NOW = "fits now"
     SPLIT = "fits split over blocks"
-    NO_QUEUE = "no queue"
-    """Only machines were looked at: nothing holds a place for it."""
+    NO_QUEUE = "no queue"  # only machines were looked at: nothing holds a place for it
     WAITS = "waits"
     STOPPED = "queue stopped"
     UNKNOWN = "unknown"
@@ -57,23 +55,18 @@ class Ask:
     """What a launch asks of the cluster."""
 
     namespace: str
-    queue: str = ""
-    """LocalQueue; empty: none."""
+    queue: str = ""  # LocalQueue; empty: none
     gpus: int = MACHINE_GPUS
-    topology: str = "none"
-    """preferred, required or none."""
-    level: str = BLOCK
-    """Node label whose value the pods should or must share."""
+    topology: str = "none"  # preferred, required or none
+    level: str = BLOCK  # Node label whose value the pods should or must share
     priority_class: str = ""
     target_nodes: tuple[str, ...] = ()
     avoid_nodes: tuple[str, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
-    tolerations: tuple[Toleration, ...] = ALWAYS
-    """Taints that its pods put up with."""
+    tolerations: tuple[Toleration, ...] = ALWAYS  # taints that its pods put up with
 
     @property
     def size(self) -> int:
-        """GPUs of each pod."""
         return min(self.gpus, MACHINE_GPUS)
 
     @property
@@ -87,34 +80,23 @@ class Forecast:
     """The answer, in one sentence and in numbers; amounts are GPUs."""
 
     verdict: Verdict
-    sentence: str
-    """Without a full stop."""
+    sentence: str  # without a full stop
     flavor: str = ""
     need: int = 0
-    free: int = 0
-    """What the queue could take now, by borrowing too."""
-    total: int = 0
-    """What the queue can ever have in that flavor."""
-    account: Account = field(default_factory=Account)
-    """How the free GPUs come about."""
+    free: int = 0  # what the queue could take now, by borrowing too
+    total: int = 0  # what the queue can ever have in that flavor
+    account: Account = field(default_factory=Account)  # how the free GPUs come about
     short_by: int = 0
-    borrows: int = 0
-    """How much of it would be borrowed."""
+    borrows: int = 0  # how much of it would be borrowed
     place: str = ""
     """The smallest place that holds all its pods: "host", "subblock", "block"; empty where none does."""
     place_name: str = ""
-    blocks: int = 0
-    """Places of the level asked for that it would lie in; 0: not known."""
-    hosts_free: int = 0
-    """Pods of its size that the machines have room for now."""
-    holders: tuple[Held, ...] = ()
-    """Who has what is missing, most first."""
-    ahead: tuple[Held, ...] = ()
-    """Who waits in the same queue and is tried first."""
-    unblocks: tuple[Held, ...] = ()
-    """The fewest jobs whose end would make room."""
-    preempts: bool = False
-    """Whether Kueue may evict others for it."""
+    blocks: int = 0  # places of the level asked for that it would lie in; 0: not known
+    hosts_free: int = 0  # pods of its size that the machines have room for now
+    holders: tuple[Held, ...] = ()  # who has what is missing, most first
+    ahead: tuple[Held, ...] = ()  # who waits in the same queue and is tried first
+    unblocks: tuple[Held, ...] = ()  # the fewest jobs whose end would make room
+    preempts: bool = False  # whether Kueue may evict others for it
 
 
 def ask_of(values: Mapping[str, Value], namespace: str) -> Ask:
@@ -201,8 +183,7 @@ def answer(ask: Ask, verdict: Verdict, sentence: str) -> Forecast:
 __all__ = ["CHECK", "Ask", "Forecast", "Verdict", "ask_of", "forecast", "quota_left"]
 
 _BEST_FIRST = tuple(Verdict)
-_NAMED = 3
-"""Jobs and places named in a sentence; the rest is counted."""
+_NAMED = 3  # jobs and places named in a sentence; the rest is counted
 
 
 def forecast(fleet: Fleet, ask: Ask) -> Forecast:

@@ -30,8 +30,7 @@ class Standing:
     """Where one pending workload stands."""
 
     workload: Workload
-    position: int
-    """In its ClusterQueue; 1 is tried first."""
+    position: int  # in its ClusterQueue; 1 is tried first
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,7 @@ _FACTS: dict[str, Callable[[Node], str]] = {
     "cloud.google.com/gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
     "cloud.google.com/gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
-_NAMED = 4
-"""Places named in the sentence; the rest is counted."""
+_NAMED = 4  # places named in the sentence; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,8 @@ class Wish:
     """What the largest pod set asks of the network."""
 
     pods: int
-    gpus: int
-    """GPUs per pod."""
-    level: str
-    """"block", "subblock", …; empty if the pods need not be together."""
+    gpus: int  # GPUs per pod
+    level: str  # "block", "subblock", …; empty if the pods need not be together
     label: str
 
     @property
@@ -238,8 +235,7 @@ def _held(holder: Holder, fleet: Fleet) -> Held:
     )
 
 
-_TRIED = 4
-"""Places looked at for who would have to end: those with most room, which need the fewest to go."""
+_TRIED = 4  # places looked at for who would have to end: those with most room, which need the fewest to go
 _SUBBLOCK = "cloud.google.com/gce-topology-subblock"
 _BLOCK = "cloud.google.com/gce-topology-block"
 
@@ -249,10 +245,8 @@ class Machines:
     """Nodes with room counted in pods of one size."""
 
     nodes: tuple[Node, ...]
-    rooms: tuple[int, ...]
-    """Pods that fit on each node now."""
-    sizes: tuple[int, ...]
-    """Pods that would fit on each if nothing ran there."""
+    rooms: tuple[int, ...]  # pods that fit on each node now
+    sizes: tuple[int, ...]  # pods that would fit on each if nothing ran there
     free: int
     total: int
 

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
 
-NO_POOL = "no pool"
-"""Name of the group of nodes that have neither a pool label nor a machine type."""
-_LARGE = 64
-"""GPUs of the large slot that is counted per block."""
+NO_POOL = "no pool"  # name of the group of nodes that have neither a pool label nor a machine type
+_LARGE = 64  # GPUs of the large slot that is counted per block
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,7 @@ class Maintenance:
     """Maintenance of one node, announced or under way."""
 
     node: str
-    at: float
-    """When it starts; 0.0 if no time was announced."""
+    at: float  # when it starts; 0.0 if no time was announced
     active: bool
 
 
@@ -37,8 +34,7 @@ class Pool:
     """One node pool; GPUs used, free and out of use make up the total."""
 
     name: str
-    labelled: bool = True
-    """False for nodes without a pool label, which are grouped by machine type."""
+    labelled: bool = True  # False for nodes without a pool label, which are grouped by machine type
     machine_types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     provisioning: Provisioning = Provisioning.ON_DEMAND
@@ -46,16 +42,12 @@ class Pool:
     accelerator: str = ""
     nodes: tuple[Node, ...] = ()
     nodes_ready: int = 0
-    faults: tuple[tuple[str, str], ...] = ()
-    """Node and what is wrong with it, one entry per fault."""
-    starting: tuple[str, ...] = ()
-    """Nodes that are on their way."""
+    faults: tuple[tuple[str, str], ...] = ()  # Node and what is wrong with it, one entry per fault
+    starting: tuple[str, ...] = ()  # nodes that are on their way
     maintenance: tuple[Maintenance, ...] = ()
     floor: Floor = field(default_factory=lambda: Floor(""))
-    facts: PoolFacts | None = None
-    """What Google says of it; None: it was not asked."""
-    requests: int = 0
-    """Requests to DWS that wait for machines of such a pool."""
+    facts: PoolFacts | None = None  # what Google says of it; None: it was not asked
+    requests: int = 0  # requests to DWS that wait for machines of such a pool
 
     @property
     def machine_type(self) -> str:

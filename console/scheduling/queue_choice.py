@@ -14,20 +14,16 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.scheduling.forecast import Ask
 
-KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")
-"""What the choice stands on."""
-PAST = "none"
-"""The word for a launch past Kueue."""
+KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")  # what the choice stands on
+PAST = "none"  # the word for a launch past Kueue
 
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
     """A LocalQueue, and why this one."""
 
-    queue: str = ""
-    """Empty: there is none to choose."""
-    why: str = ""
-    """In a few words, to stand behind its name; for none, a whole sentence with what to do."""
+    queue: str = ""  # empty: there is none to choose
+    why: str = ""  # in a few words, to stand behind its name; for none, a whole sentence with what to do
     others: tuple[str, ...] = ()
 
 
@@ -36,8 +32,7 @@ class _Candidate:
     name: str
     shut: bool
     fits: bool
-    free: int | None
-    """GPUs of quota; None: not known."""
+    free: int | None  # GPUs of quota; None: not known
 
 
 def choose_queue(fleet: Fleet, ask: Ask) -> QueueChoice:

@@ -32,18 +32,12 @@ if TYPE_CHECKING:
 class Account:
     """What one ClusterQueue has, uses and could get of one resource; GPUs are counted, others as in `Quota`."""
 
-    nominal: int = 0
-    """Its own quota."""
-    used: int = 0
-    """Reserved by its workloads, borrowed quota included."""
-    free: int = 0
-    """What it could take now, by borrowing too."""
-    total: int = 0
-    """What it could have if nobody else used anything."""
-    borrowed: int = 0
-    """What it uses beyond its own quota."""
-    can_borrow: int = 0
-    """The part of `free` that is not its own."""
+    nominal: int = 0  # its own quota
+    used: int = 0  # reserved by its workloads, borrowed quota included
+    free: int = 0  # what it could take now, by borrowing too
+    total: int = 0  # what it could have if nobody else used anything
+    borrowed: int = 0  # what it uses beyond its own quota
+    can_borrow: int = 0  # the part of `free` that is not its own
     lent: int = 0
     """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
 
@@ -62,7 +56,6 @@ class Account:
         )  # fmt: skip
 
     def __add__(self, other: Account) -> Account:
-        """Both together."""
         return Account(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
@@ -176,7 +169,6 @@ _ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Ledger]] = WeakKeyDicti
 
 
 def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> Ledger:
-    """The ledger of that resource and flavor."""
     kept = _ledgers.setdefault(fleet, {})
     if (flavor, resource) not in kept:
         kept[flavor, resource] = Ledger(fleet, flavor, resource)
@@ -184,7 +176,6 @@ def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> Ledger:
 
 
 def account(fleet: Fleet, cluster_queue: str, flavor: str, resource: str = GPU) -> Account:
-    """One queue's account of one flavor."""
     return ledger(fleet, flavor, resource).account(cluster_queue)
 
 

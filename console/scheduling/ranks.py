@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 
-MISSING = "Missing"
-"""Status of a rank that has no pod."""
+MISSING = "Missing"  # status of a rank that has no pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +36,8 @@ class Rank:
     replicated_job: str
     job_index: int
     completion_index: int
-    gpus: int = 0
-    """GPUs the spec asks for."""
-    pod: Pod | None = None
-    """The pod of the live attempt; None while there is none."""
+    gpus: int = 0  # GPUs the spec asks for
+    pod: Pod | None = None  # the pod of the live attempt; None while there is none
 
     @property
     def name(self) -> str:
@@ -166,12 +163,9 @@ def process_words(*places: tuple[int, int, int]) -> str:
 class Fate(StrEnum):
     """What became of it."""
 
-    HERE = "here"
-    """It runs as before."""
-    REPLACED = "replaced"
-    """It is gone or going, and something will make another."""
-    OVER = "over"
-    """It has ended, or is gone, and nothing makes another."""
+    HERE = "here"  # it runs as before
+    REPLACED = "replaced"  # it is gone or going, and something will make another
+    OVER = "over"  # it has ended, or is gone, and nothing makes another
 
 
 def fate(fleet: Fleet, pod: Pod) -> Fate:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet
 
-MACHINE_GPUS = 8
-"""GPUs of one A4 machine, and what a pod of a training job asks for."""
+MACHINE_GPUS = 8  # GPUs of one A4 machine, and what a pod of a training job asks for
 
 
 class PipState(StrEnum):
@@ -29,8 +28,7 @@ class PipState(StrEnum):
 
     HELD = "held"
     FREE = "free"
-    OUT = "out"
-    """Nobody has it and nobody can have it: the node takes no pods, or the GPU is lost."""
+    OUT = "out"  # nobody has it and nobody can have it: the node takes no pods, or the GPU is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,7 @@ class Holder:
     name: str
     uid: str = ""
     kind: str = "JobSet"
-    owner: str = ""
-    """Who launched it; empty if it does not say."""
+    owner: str = ""  # who launched it; empty if it does not say
 
     @property
     def key(self) -> tuple[str, str]:
@@ -56,8 +53,7 @@ class Pip:
 
     state: PipState
     holder: Holder | None = None
-    pod: str = ""
-    """Name of the pod that has it."""
+    pod: str = ""  # name of the pod that has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +62,8 @@ class Host:
 
     node: Node
     pips: tuple[Pip, ...] = ()
-    faults: tuple[str, ...] = ()
-    """What is wrong with it."""
-    starting: bool = False
-    """Whether it is on its way."""
+    faults: tuple[str, ...] = ()  # what is wrong with it
+    starting: bool = False  # whether it is on its way
 
     @property
     def total(self) -> int:
@@ -105,8 +99,7 @@ class Host:
 class Area:
     """Hosts that belong together; not slotted, because what is summed up lives in its `__dict__`."""
 
-    name: str
-    """Value of the topology label; empty for hosts that carry none."""
+    name: str  # value of the topology label; empty for hosts that carry none
     hosts: tuple[Host, ...] = ()
 
     @cached_property
@@ -126,7 +119,6 @@ class Area:
 
     @cached_property
     def out(self) -> int:
-        """GPUs out of use."""
         return sum(each.out for each in self.hosts)
 
     @cached_property
@@ -167,14 +159,10 @@ class Fit:
     """Where so many equal pods would fit together now."""
 
     pods: int
-    gpus: int
-    """GPUs per pod."""
-    in_subblock: tuple[str, ...] = ()
-    """Subblocks that have room for all of them."""
-    in_block: tuple[str, ...] = ()
-    """Blocks that have room for all of them."""
-    slots: int = 0
-    """Pods of this size that fit in all, wherever."""
+    gpus: int  # GPUs per pod
+    in_subblock: tuple[str, ...] = ()  # subblocks that have room for all of them
+    in_block: tuple[str, ...] = ()  # blocks that have room for all of them
+    slots: int = 0  # pods of this size that fit in all, wherever
 
     @property
     def anywhere(self) -> bool:

@@ -66,16 +66,12 @@ _FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice
 class Said:
     """What could be read out of it; empty where it says nothing."""
 
-    category: Category | None = None
-    """None: nothing known was said."""
+    category: Category | None = None  # None: nothing known was said
     text: str = ""
-    resource: str = ""
-    """The resource that is short."""
+    resource: str = ""  # the resource that is short
     flavor: str = ""
-    more: str = ""
-    """How much more of it would be needed, in Kueue's spelling."""
-    fits: int = -1
-    """Pods that the best place has room for; -1 if not said."""
+    more: str = ""  # how much more of it would be needed, in Kueue's spelling
+    fits: int = -1  # pods that the best place has room for; -1 if not said
 
     @property
     def more_gpus(self) -> int:

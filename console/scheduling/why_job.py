@@ -195,10 +195,8 @@ class _Trouble:
     """One way in which ranks are not up, most telling first in `_TROUBLES`."""
 
     category: Category
-    of: Callable[[Rank], str | None]
-    """Its particulars in words, None if the rank has no such trouble."""
-    many: str = ""
-    """What it is for several ranks; empty where the particulars are a sentence of their own."""
+    of: Callable[[Rank], str | None]  # its particulars in words, None if the rank has no such trouble
+    many: str = ""  # what it is for several ranks; empty where the particulars are a sentence of their own
     single: str = ""
 
 

@@ -19,7 +19,6 @@ _TOO_LONG = "must be no more than 63 characters"
 
 
 def default_jobset(jobset: Object) -> None:
-    """Fill in defaults."""
     spec = jobset.setdefault("spec", {})
     spec.setdefault("successPolicy", {"operator": "All"})
     spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 INTERFACES, DEFAULT = "networking.gke.io/interfaces", "networking.gke.io/default-interface"
 PREFIX = "networking.gke.io.networks/"
-POD_NETWORK = "default"
-"""The Network of every pod's own first interface, of which there is no lack."""
+POD_NETWORK = "default"  # the Network of every pod's own first interface, of which there is no lack
 _HOOK = "mutating-webhook.multi-network.gke.io"
 
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from practice.api.serving import Target
     from practice.objects.refusal import ApiError, Object
 
-_WORTH_GZIP = 128 * 1024
-"""Bytes from which an answer is compressed for who asks for it."""
+_WORTH_GZIP = 128 * 1024  # bytes from which an answer is compressed for who asks for it
 
 
 def deleted(target: Target, uid: str) -> Object:
@@ -44,7 +43,6 @@ def plain(path: str) -> web.Response:
 
 
 def json_answer(body: Object, status: int = 200, content_type: str = "application/json") -> web.Response:
-    """Answer with JSON."""
     return web.Response(body=msgspec.json.encode(body), status=status, headers={"Content-Type": content_type})
 
 

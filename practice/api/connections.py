@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LIMIT = 2.0
-"""Seconds that closing may take; a TLS farewell to a client of this machine takes milliseconds."""
+_LIMIT = 2.0  # seconds that closing may take; a TLS farewell to a client of this machine takes milliseconds
 
 
 class Connections:

@@ -12,8 +12,7 @@ class Fault:
     status: int
     reason: str = "InternalError"
     message: str = "an injected fault"
-    path: str = ""
-    """Only for paths that contain this."""
+    path: str = ""  # only for paths that contain this
     method: str = ""
     times: int = 1
     retry_after: int | None = None

@@ -56,7 +56,6 @@ class Writer:
         self._columns_sent = False
 
     def one(self, obj: Object) -> bytes:
-        """Return one object."""
         if self._form.shape == "table":
             return msgspec.json.encode(self._table([obj]))
         if self._form.shape == "metadata":

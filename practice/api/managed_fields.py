@@ -72,7 +72,6 @@ class _Entry:
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
     def without(self, fields: Iterable[FieldPath]) -> _Entry:
-        """Return it with less."""
         return replace(self, fields=self.fields.difference(fields))
 
     def to_json(self) -> Object:
@@ -87,8 +86,7 @@ class _Entry:
 class _Difference:
     """What two versions of an object do not have in common."""
 
-    changed: FieldSet
-    """Added, or with another value."""
+    changed: FieldSet  # added, or with another value
     removed: FieldSet
 
     @classmethod

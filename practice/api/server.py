@@ -99,7 +99,6 @@ class ApiServer:
         return path
 
     def add_account(self, account: Account) -> Account:
-        """Let another account in."""
         self._accounts[account.token] = account
         return account
 

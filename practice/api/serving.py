@@ -45,8 +45,7 @@ def _all_served() -> dict[tuple[str, str, str], Served]:
     return served
 
 
-SERVED = _all_served()
-"""(group, version, plural) -> how it is served."""
+SERVED = _all_served()  # (group, version, plural) -> how it is served
 
 
 @dataclass(frozen=True, slots=True)

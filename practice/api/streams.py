@@ -33,7 +33,6 @@ class Streams:
         self._open: set[web.WebSocketResponse] = set()
 
     async def close(self) -> None:
-        """End all open streams."""
         for socket in list(self._open):
             await socket.close()
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from practice.objects.storage import Storage
 
 _BOOKMARK_EVERY = 60.0
-_LAST_BOOKMARK = 2.0
-"""Seconds before its end at which a watch says how far it came."""
+_LAST_BOOKMARK = 2.0  # seconds before its end at which a watch says how far it came
 _DEFAULT_TIMEOUT = (1800, 3600)
 
 

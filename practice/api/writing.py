@@ -102,7 +102,6 @@ class Changes:
         return Result(self._update(change, new, old))
 
     def delete(self, change: Change) -> Result:
-        """DELETE of one object."""
         target, resource = change.target, change.served.resource
         options = self._options(change)
         gone = self._storage.delete(resource, target.namespace, target.name, **options)

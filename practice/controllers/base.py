@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from practice.objects.storage import Storage
 
 _RETRY_SECONDS, _RETRY_MOST = 0.5, 60.0
-_TURN_LIMIT = 60
-"""Keys looked at before other things on the event loop get their turn."""
+_TURN_LIMIT = 60  # keys looked at before other things on the event loop get their turn
 
 log = logging.getLogger(__name__)
 

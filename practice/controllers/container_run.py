@@ -50,11 +50,9 @@ class ContainerRun:
         return None if ended is None else int(ended["exitCode"])
 
     def wait(self, reason: str, message: str = "") -> None:
-        """Show it as waiting."""
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
     def start(self, program: Program, place: Place) -> None:
-        """Run a program."""
         self._number += 1
         if self.log is not None:
             self.previous = self.log

@@ -101,7 +101,6 @@ class Namespaces(Controller):
         return [key_of(found)] if found is not None and deleting(found) else []
 
     def reconcile(self, key: Key) -> None:
-        """Look at one namespace."""
         namespace = self.storage.find(NAMESPACES, *key)
         if namespace is None:
             return

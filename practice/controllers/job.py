@@ -50,7 +50,6 @@ class Jobs(Controller):
         return {JOBS: lambda obj: [key_of(obj)], PODS: lambda obj: owner_key(obj, JOBS)}
 
     def reconcile(self, key: Key) -> None:
-        """Look at one Job."""
         job = self.storage.find(JOBS, *key)
         if job is None:
             self._refused.pop(key, None)

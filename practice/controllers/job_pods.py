@@ -24,8 +24,7 @@ class JobPods:
     """The pods of one Job, told apart the way its counters need it."""
 
     active: list[Object] = field(default_factory=list)
-    succeeded: list[Object] = field(default_factory=list)
-    """Finished well and not yet counted."""
+    succeeded: list[Object] = field(default_factory=list)  # finished well and not yet counted
     failed: list[Object] = field(default_factory=list)
     """Failed and not yet counted, and unless the Job waits for that, deleted before they could finish."""
     terminating: int = 0

@@ -32,7 +32,6 @@ class JobSets(Controller):
         }
 
     def reconcile(self, key: Key) -> None:
-        """Look at one JobSet."""
         jobset = self.storage.find(JOBSETS, *key)
         if jobset is None or deleting(jobset):
             return

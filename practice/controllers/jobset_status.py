@@ -55,8 +55,7 @@ class StatusDraft:
     def __init__(self, jobset: Object, now: float) -> None:
         self.jobset = {**jobset, "status": copy.deepcopy(jobset.get("status", {}))}
         self.status: Object = self.jobset["status"]
-        self.events: list[tuple[str, str, str]] = []
-        """(type, reason, message)"""
+        self.events: list[tuple[str, str, str]] = []  # (type, reason, message)
         self.changed = False
         self._now = now
 

@@ -35,8 +35,7 @@ class Kubelets(Controller):
 
     def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
         super().__init__(plane)
-        self._runs: dict[str, PodRun] = {}
-        """By the uid of the pod."""
+        self._runs: dict[str, PodRun] = {}  # by the uid of the pod
         self.registries = Registries()
         self.buckets = Buckets()
         self._host = PodHost(plane, self.registries, self.buckets, seed)
@@ -47,7 +46,6 @@ class Kubelets(Controller):
         return {PODS: lambda pod: [key_of(pod)] if pod["spec"].get("nodeName") else []}
 
     def reconcile(self, key: Key) -> None:
-        """Look at one pod."""
         pod = self.storage.find(PODS, *key)
         if pod is None:
             for left in [run for run in self._runs.values() if run.key == key]:

@@ -40,7 +40,6 @@ class Replacements(Controller):
         self._taken_up: set[str] = set()
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow nodes."""
         return {NODES: lambda obj: [key_of(obj)]}
 
     def reconcile(self, key: Key) -> None:
@@ -95,7 +94,6 @@ class FlexStart(Controller):
         self._seen: set[Key] = set()
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow ProvisioningRequests."""
         return {PROVISIONINGREQUESTS: lambda obj: [key_of(obj)]}
 
     def reconcile(self, key: Key) -> None:

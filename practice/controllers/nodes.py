@@ -33,7 +33,6 @@ class Nodes(Controller):
         return [key_of(node)] if node is not None and _evicting(node) else []
 
     def reconcile(self, key: Key) -> None:
-        """Look at one node."""
         node = self.storage.find(NODES, *key)
         if node is None:
             return

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from practice.objects.resources import Resource
 
 Object = dict[str, Any]
-Key = tuple[str, str]
-"""Namespace (empty for cluster objects) and name."""
+Key = tuple[str, str]  # namespace (empty for cluster objects) and name
 
 
 def key_of(obj: Object) -> Key:

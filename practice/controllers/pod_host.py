@@ -50,7 +50,6 @@ class PodHost:
         return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
 
     def has(self, node: str, image: str) -> bool:
-        """Whether a node has an image."""
         return (node, image) in self._pulled
 
     def pull_seconds(self, node: str, image: str) -> float:

@@ -88,7 +88,6 @@ class PodRun:
             run.end(code, reason)
 
     def report(self) -> None:
-        """Write the pod's status."""
         self._host.write_status(self.key, self._status)
 
     def _specs(self, kind: str) -> list[Object]:

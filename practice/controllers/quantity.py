@@ -10,8 +10,7 @@ _SUFFIXES = {
     "Ki": 1000 * 2**10, "Mi": 1000 * 2**20, "Gi": 1000 * 2**30, "Ti": 1000 * 2**40, "Pi": 1000 * 2**50,
 }  # fmt: skip
 
-Amounts = dict[str, int]
-"""Resource name -> milli-units."""
+Amounts = dict[str, int]  # resource name -> milli-units
 
 
 @lru_cache(maxsize=4096)

@@ -28,7 +28,6 @@ class Quotas(Controller):
         return [key_of(quota) for quota in self.storage.list(RESOURCEQUOTAS, obj["metadata"]["namespace"])]
 
     def reconcile(self, key: Key) -> None:
-        """Count for one quota."""
         quota = self.storage.find(RESOURCEQUOTAS, *key)
         if quota is None:
             return

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from practice.controllers.objects import Object
     from practice.objects.storage import Storage
 
-_KEPT_SECONDS = 3600.0
-"""An API server forgets events after an hour."""
+_KEPT_SECONDS = 3600.0  # an API server forgets events after an hour
 _SERIES = {"default-scheduler", "jobset", "kueue-admission", "kueue-workload-controller"}
 
 

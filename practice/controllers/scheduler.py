@@ -26,8 +26,7 @@ _UNRESOLVABLE = (
 )
 """Reasons that evicting other pods would not change."""
 _PORTS = "node(s) didn't have free ports for the requested pod ports"
-_BEYOND = "\0"
-"""Behind "Insufficient X" where the machine would have too little even if it were empty."""
+_BEYOND = "\0"  # behind "Insufficient X" where the machine would have too little even if it were empty
 _PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 """Labels of its node that a pod gets when it is bound."""
 

@@ -92,7 +92,6 @@ class Yard:
         return self.builds[key]
 
     def begin(self, project: str, location: str, asked: api.Build) -> LongWork:
-        """Take a build on."""
         number = str(uuid.uuid4())
         made = api.Build(asked)
         made.id, made.project_id = number, project
@@ -198,7 +197,6 @@ class Yard:
         self._timers.pop(build.id, None)
 
     def cancel(self, build: api.Build) -> api.Build:
-        """End it."""
         if build.id not in self._timers:
             raise RefusalError(grpc.StatusCode.FAILED_PRECONDITION, "generic::failed_precondition: build is finished")
         self._timers[build.id].cancel()
@@ -236,7 +234,6 @@ def _time(seconds: float) -> datetime:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
     yard = world.part(Yard)
 
     def place_of(parent: str, project: str) -> tuple[str, str]:

@@ -51,15 +51,12 @@ _NAMED = re.compile(r"\bprojects/([^/]+)")
 class Fault:
     """An answer to give instead of the right one, so many times."""
 
-    method: str
-    """Part of the method's full name: "ListClusters", "ClusterManager/"."""
+    method: str  # part of the method's full name: "ListClusters", "ClusterManager/"
     code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
     message: str = "an injected fault"
-    project: str = ""
-    """Only for requests about this project."""
+    project: str = ""  # only for requests about this project
     times: int = 1
-    delay: float = 0.0
-    """Seconds of real time before the answer; with `code` OK the right answer follows."""
+    delay: float = 0.0  # seconds of real time before the answer; with `code` OK the right answer follows
 
 
 @dataclass(slots=True)
@@ -89,8 +86,7 @@ class LongWork:
     name: str
     metadata: Any
     result: Any = None
-    error: tuple[int, str] | None = None
-    """A gRPC status number and words."""
+    error: tuple[int, str] | None = None  # a gRPC status number and words
     done: bool = False
 
 
@@ -108,21 +104,16 @@ class PracticeGoogle:
         buckets: Buckets | None = None,
     ) -> None:
         self.storage, self.clock = storage, clock
-        self.registries = registries or Registries()
-        """What nodes can pull, and builds push into."""
-        self.buckets = buckets or Buckets()
-        """What nodes know of the buckets, which they mount."""
+        self.registries = registries or Registries()  # what nodes can pull, and builds push into
+        self.buckets = buckets or Buckets()  # what nodes know of the buckets, which they mount
         self.server, self.authority = server, authority
         self.opening = clock.now()
-        self.page = 50
-        """The most that one page of a list holds."""
-        self.crowd = 0
-        """Clusters that the shared project has beside its own, for lists that are long."""
+        self.page = 50  # the most that one page of a list holds
+        self.crowd = 0  # clusters that the shared project has beside its own, for lists that are long
         self.faults: list[Fault] = []
         self.failing: dict[str, str] = {}
         """Kind of an operation ("SET_NODE_POOL_SIZE", "CREATE_BUILD" ...) -> the error it ends with, half-way."""
-        self.calls: list[tuple[str, Any]] = []
-        """The last requests, for tests of what is asked."""
+        self.calls: list[tuple[str, Any]] = []  # the last requests, for tests of what is asked
         self.projects = {
             each.id: each
             for each in (

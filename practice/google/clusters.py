@@ -92,7 +92,6 @@ class _Manager:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
     manager = _Manager(world)
     return {
         f"{SPOKEN}/ListClusters": Method(api.ListClustersRequest, manager.list_clusters),

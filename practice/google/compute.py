@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    """Its routes."""
-
     async def group(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         pool = name.removeprefix(f"gke-{CLUSTER}-").removesuffix("-grp")

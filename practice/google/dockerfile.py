@@ -23,8 +23,7 @@ class Printed:
 
     text: str
     seconds: float = 0.05
-    fails: str = ""
-    """Why the build ends here."""
+    fails: str = ""  # why the build ends here
 
 
 def printed(archive: bytes, args: list[str], tag: str) -> list[Printed]:

@@ -40,5 +40,4 @@ def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, 
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
     return instances.methods(world, SPOKEN, api, world.part(Servers).servers)

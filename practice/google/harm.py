@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from practice.google.cloud import PracticeGoogle
 
-SILENT = "GOOGLE"
-"""Named instead of a check: Google never answers about the cluster."""
+SILENT = "GOOGLE"  # named instead of a check: Google never answers about the cluster
 _SERVICES = {"P11": "storage", "P19": "file", "P22": "lustre", "P30": "cloudbuild", "P31": "artifactregistry"}
 """Checks that go wrong when a service of Google's is not enabled."""
 _RIGHTS = {"P32": "cloudbuild.builds.create", "P35": "container.clusters.create"}

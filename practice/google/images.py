@@ -16,7 +16,6 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    """Its routes."""
     images = world.registries
 
     def config_of(request: web.Request, tag: str) -> bytes | None:

@@ -40,7 +40,6 @@ class Ledger:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
     ledger = world.part(Ledger)
 
     async def listed(request: ListLogEntriesRequest) -> ListLogEntriesResponse:

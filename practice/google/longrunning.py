@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
-
     async def get(request: GetOperationRequest) -> Operation:
         if request.name not in world.works:
             raise missing(f"operation {request.name}")

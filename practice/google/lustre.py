@@ -44,5 +44,4 @@ def _instance(zone: str, name: str, state: Any, filesystem: str, address: str, g
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
     return instances.methods(world, SPOKEN, api, world.part(Instances).instances)

@@ -59,7 +59,6 @@ def _refusal(world: PracticeGoogle, request: web.Request) -> web.Response | None
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    """Its routes."""
     fabric = world.part(Fabric)
 
     def answer(request: web.Request, items: list[dict[str, Any]]) -> web.Response:

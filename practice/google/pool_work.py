@@ -28,20 +28,16 @@ _DONE: Any = api.Operation.Status.DONE
 _RUNNING: Any = api.NodePool.Status.RUNNING
 _RECONCILING: Any = api.NodePool.Status.RECONCILING
 _WITH_ERROR: Any = api.NodePool.Status.RUNNING_WITH_ERROR
-_STEP = 8.0
-"""Practice seconds between one machine and the next."""
-_STARTS = 40.0
-"""Practice seconds until a new machine is ready."""
-_QUICK = 12.0
-"""Practice seconds of an operation that touches no machine."""
+_STEP = 8.0  # practice seconds between one machine and the next
+_STARTS = 40.0  # practice seconds until a new machine is ready
+_QUICK = 12.0  # practice seconds of an operation that touches no machine
 _CAPACITY = {
     RESERVED_POOL: (16, "Reservation practice-a4 does not have sufficient capacity for the requested resources."),
     SPOT_POOL: (8, "GCE_STOCKOUT: The zone us-central1-b does not have enough resources available."),
 }
 """How many machines of a pool can be had, and what is said of the next one."""
 _DAY = 86400.0
-_UPGRADE = 240.0
-"""Practice seconds in which one machine is upgraded."""
+_UPGRADE = 240.0  # practice seconds in which one machine is upgraded
 
 
 @dataclass(slots=True)
@@ -108,7 +104,6 @@ class PoolWork:
     def begin(
         self, project: str, cluster: api.Cluster, kind: str, pool: str = "", *, total: int | None = None, ago: float = 0
     ) -> api.Operation:
-        """An operation under way."""
         target = f"https://container.googleapis.com/v1/projects/{project}/locations/{cluster.location}"
         target += f"/clusters/{cluster.name}" + (f"/nodePools/{pool}" if pool else "")
         name = f"operation-{int(self.world.clock.now() * 1000)}-{self.world.number():08x}"
@@ -185,8 +180,6 @@ class PoolWork:
         return self._quick(project, cluster, "UPDATE_CLUSTER", pool.name, done)
 
     def update(self, project: str, cluster: api.Cluster, wish: api.ClusterUpdate) -> api.Operation:
-        """Switch on add-ons."""
-
         def done() -> None:
             given = api.AddonsConfig.pb(wish.desired_addons_config)
             api.AddonsConfig.pb(cluster.addons_config).MergeFrom(given)

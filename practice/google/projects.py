@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
     from practice.google.cloud import PracticeGoogle, PracticeProject
 
-_ENABLING = 20.0
-"""Practice seconds that enabling a service takes."""
+_ENABLING = 20.0  # practice seconds that enabling a service takes
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Their methods."""
-
     async def search(request: manager.SearchProjectsRequest) -> manager.SearchProjectsResponse:
         found = [
             manager.Project(

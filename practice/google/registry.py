@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
 
 SPOKEN = "/google.devtools.artifactregistry.v1.ArtifactRegistry"
-ADDRESS = f"{REGION}-docker.pkg.dev/{PROJECT}/a4"
-"""The repository that is there from the start."""
-_CREATING = 4.0
-"""Practice seconds that making a repository takes."""
+ADDRESS = f"{REGION}-docker.pkg.dev/{PROJECT}/a4"  # the repository that is there from the start
+_CREATING = 4.0  # practice seconds that making a repository takes
 DAY = 86400.0
-_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
-"""What a repository may be called."""
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")  # what a repository may be called
 ThingT = TypeVar("ThingT")
 
 
@@ -41,8 +38,7 @@ class Shelf:
         self.world = world
         self.repositories: dict[str, api.Repository] = {}
         self.images: dict[str, api.DockerImage] = {}
-        self.bindings: dict[str, dict[str, tuple[str, ...]]] = {}
-        """By repository: role -> members."""
+        self.bindings: dict[str, dict[str, tuple[str, ...]]] = {}  # by repository: role -> members
         kinds = api.Repository.Format
         for project, place, name, kind in (
             (PROJECT, REGION, "a4", kinds.DOCKER),
@@ -85,7 +81,6 @@ def _found(things: dict[str, ThingT], name: str) -> ThingT:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    """Its methods."""
     shelf = world.part(Shelf)
 
     async def repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:

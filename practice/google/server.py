@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _GRPC = (longrunning, projects, clusters, builds, registry, logs, lustre, filestore)
 """Modules with `methods(world)`: full name of the method -> Method."""
-_HTTP = (compute, networks, storage, images)
-"""Modules with `routes(world)`: what aiohttp's router takes."""
+_HTTP = (compute, networks, storage, images)  # Modules with `routes(world)`: what aiohttp's router takes
 
 
 class GoogleServer:
@@ -43,15 +42,12 @@ class GoogleServer:
     def __init__(self, world: PracticeGoogle, token: str) -> None:
         self.world = world
         self.token = token
-        self.grpc = ""
-        """"127.0.0.1:4000"."""
-        self.http = ""
-        """"http://127.0.0.1:4001"."""
+        self.grpc = ""  # "127.0.0.1:4000"
+        self.http = ""  # "http://127.0.0.1:4001"
         self._server: aio.Server | None = None
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Listen."""
         methods: dict[str, Method] = {}
         for module in _GRPC:
             methods |= module.methods(self.world)
@@ -74,7 +70,6 @@ class GoogleServer:
         return await handler(request)
 
     async def stop(self) -> None:
-        """Listen no longer."""
         if self._server is not None:
             await self._server.stop(0)
         if self._runner is not None:

@@ -43,8 +43,7 @@ class RefusalError(Exception):
 class Method:
     """One method of a service."""
 
-    request: Any
-    """Class of its request: of protobuf, or of proto-plus around it."""
+    request: Any  # class of its request: of protobuf, or of proto-plus around it
     handler: Handler
 
 

@@ -45,8 +45,6 @@ class _Asked:
 
 
 class _Desk:
-    """The handlers."""
-
     def __init__(self, world: PracticeGoogle) -> None:
         self.world, self.vault = world, world.part(Vault)
 
@@ -242,7 +240,6 @@ def _answering(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Cal
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    """Its routes."""
     desk = _Desk(world)
     base = "/storage/v1/b"
     return [

@@ -15,8 +15,7 @@ from practice.node import buckets
 if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
 
-BUCKET, FAR = buckets.OWN, buckets.FAR
-"""A bucket beside the cluster, and one in another region."""
+BUCKET, FAR = buckets.OWN, buckets.FAR  # a bucket beside the cluster, and one in another region
 DATASETS = buckets.DATASETS
 RUN = "pretrain-mcore-qwen3-moe-megatron-A3B-lr-1e-5-minlr-1e-6-bs-1-gbs-64-seqlen-1024"
 _OUTPUT = "logs/output_mcore_qwen3_pretrain"
@@ -48,8 +47,7 @@ class Holder:
     location_type: str
     created: float
     things: dict[str, Thing] = field(default_factory=dict)
-    bindings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    """Role and members."""
+    bindings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # role and members
 
 
 class Vault:
@@ -57,8 +55,7 @@ class Vault:
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
-        self.damaged: set[str] = set()
-        """Objects whose next bytes come with an error in them."""
+        self.damaged: set[str] = set()  # objects whose next bytes come with an error in them
         self.uploads: dict[str, tuple[str, str, str, bytearray, int | None]] = {}
         """Uploads under way: bucket, name, kind, what has come, the generation that must be there."""
         now = world.opening
@@ -82,7 +79,6 @@ class Vault:
         self.world.buckets.bindings[made.name] = made.bindings
 
     def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> Thing:
-        """Write an object."""
         now = self.world.clock.now() if moment is None else moment
         made = Thing(content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.number(), now)
         self.buckets[bucket].things[name] = made

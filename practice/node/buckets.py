@@ -22,8 +22,7 @@ _LIST = "storage.objects.list"
 _LISTING = ("storage.admin", "storage.objectAdmin", "storage.objectUser", "storage.objectViewer")
 _INJECTED = "gke-gcsfuse/volumes"
 
-Bindings = list[tuple[str, tuple[str, ...]]]
-"""Role and members."""
+Bindings = list[tuple[str, tuple[str, ...]]]  # role and members
 
 
 class Buckets:

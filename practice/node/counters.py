@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LINKS = 18
-"""NVLinks of a B200."""
+_LINKS = 18  # NVLinks of a B200
 _GROWN = """now=$(date +%s.%N)
 grown() {{
     awk -v now="$now" -v since="$(stat -c %Y {state})" -v doing="$(cat {state})" -v train="$1" -v test="$2" \\

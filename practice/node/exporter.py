@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from practice.controllers.kubelet import Kubelets
 
 PORT = 9400
-IMAGE = "dcgm-exporter"
-"""What the name of its image contains."""
+IMAGE = "dcgm-exporter"  # what the name of its image contains
 GPU, GPUS = "nvidia.com/gpu", 8
 _READINGS = Path(__file__).parent.parent / "data" / "nvidia_smi.awk"
-_XID = 94
-"""A contained, uncorrectable memory error."""
+_XID = 94  # a contained, uncorrectable memory error
 _TOTAL = 183359
 _FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,temperature.gpu,power.draw,clocks.sm,"
@@ -83,8 +81,7 @@ def tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
 @dataclass(frozen=True, slots=True)
 class _Reading:
     labels: str
-    values: tuple[str, ...]
-    """In the order of the metrics."""
+    values: tuple[str, ...]  # in the order of the metrics
 
 
 async def page(node: str, tenants: Sequence[Tenant]) -> str:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from practice.programs.script import Place
 
-FIRST_PID = 1201
-"""Process of the pod's first rank; the others follow."""
+FIRST_PID = 1201  # process of the pod's first rank; the others follow
 LAUNCHER = 1100
 TEST = "all_reduce_perf"
 _UP, _BEGAN, _TICKS = 90_000, 86_400, 100

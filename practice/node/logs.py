@@ -15,7 +15,6 @@ class Log:
         self._readers: list[asyncio.Future[None]] = []
 
     def add(self, moment: float, text: str) -> None:
-        """Print one line."""
         self.lines.append((moment, text.encode()))
         if self._readers:
             self._wake()

@@ -90,7 +90,6 @@ class Ports:
         return int(text) if text.isdecimal() else 0
 
     async def close(self) -> None:
-        """Close all connections."""
         for transport in self._transports:
             transport.close()
         self._transports.clear()

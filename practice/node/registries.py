@@ -25,14 +25,12 @@ STOCK = (
 """What the project's own repositories hold from the start: the image, its bytes, its age in days."""
 _BUILT = "12.9.1.010"
 _CUDA_IN_TAG = re.compile(r"cuda(\d+\.\d+\.\d+)")
-BARE = "nvcr.io/nvidia/pytorch"
-"""An image without an SSH server."""
+BARE = "nvcr.io/nvidia/pytorch"  # an image without an SSH server
 _HUB = "docker.io"
 _ON_HUB = frozenset({"alpine", "bash", "busybox", "debian", "nginx", "python", "ubuntu"})
 """Images of Docker Hub that are there in every version."""
 _VERSION = re.compile(r"latest|v?\d[\w.-]*")
-_SYSTEM = ("gke.gcr.io", "registry.k8s.io")
-"""Registries of what GKE itself runs: all is there."""
+_SYSTEM = ("gke.gcr.io", "registry.k8s.io")  # registries of what GKE itself runs: all is there
 _HOST = re.compile(r"(?:[a-z0-9-]+\.)*(?:gcr\.io|pkg\.dev|nvcr\.io|quay\.io|ghcr\.io|docker\.io|registry\.k8s\.io)")
 """Registries that answer; beside them those of the public images."""
 _REFUSED = (
@@ -49,12 +47,9 @@ class Registries:
     """What can be pulled."""
 
     def __init__(self) -> None:
-        self.hidden: set[str] = set()
-        """Names that nobody may see who is not logged in there."""
-        self.lost: set[str] = set()
-        """Names of public images that are gone."""
-        self.old = ""
-        """Version of CUDA that every image has, instead of its own."""
+        self.hidden: set[str] = set()  # names that nobody may see who is not logged in there
+        self.lost: set[str] = set()  # names of public images that are gone
+        self.old = ""  # version of CUDA that every image has, instead of its own
         self._held: dict[str, set[str]] = {}
         for image, _, _ in STOCK:
             self.push(image)

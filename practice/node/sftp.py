@@ -57,7 +57,6 @@ class _File(SFTPHandle):
         return _told(write)
 
     def stat(self) -> SFTPAttributes | int:
-        """Of the open file."""
         return SFTPAttributes.from_stat(os.fstat(self._descriptor))
 
     def chattr(self, attr: SFTPAttributes) -> int:
@@ -65,7 +64,6 @@ class _File(SFTPHandle):
         return _told(lambda: _change(self._descriptor, attr))
 
     def close(self) -> None:
-        """Close it."""
         os.close(self._descriptor)
 
 
@@ -80,8 +78,6 @@ def _change(target: int | Path, attr: SFTPAttributes) -> None:
 
 
 class PodFiles(paramiko.SFTPServerInterface):
-    """The files of one pod."""
-
     def __init__(self, server: paramiko.ServerInterface, folder: Path) -> None:
         super().__init__(server)
         self._folder = folder
@@ -94,7 +90,6 @@ class PodFiles(paramiko.SFTPServerInterface):
         return os.path.normpath(self._path(path))
 
     def list_folder(self, path: str) -> list[SFTPAttributes] | int:
-        """What is in a folder."""
         try:
             return [SFTPAttributes.from_stat(each.lstat(), each.name) for each in sorted(self._path(path).iterdir())]
         except OSError as error:
@@ -123,7 +118,6 @@ class PodFiles(paramiko.SFTPServerInterface):
             return _code(error)
 
     def remove(self, path: str) -> int:
-        """Delete a file."""
         return _told(self._path(path).unlink)
 
     def rename(self, oldpath: str, newpath: str) -> int:
@@ -138,7 +132,6 @@ class PodFiles(paramiko.SFTPServerInterface):
         return _told(lambda: self._path(oldpath).replace(self._path(newpath)))
 
     def mkdir(self, path: str, attr: SFTPAttributes) -> int:
-        """Make a folder."""
         mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o755
         return _told(lambda: self._path(path).mkdir(mode))
 
@@ -151,11 +144,9 @@ class PodFiles(paramiko.SFTPServerInterface):
         return _told(lambda: _change(self._path(path), attr))
 
     def symlink(self, target_path: str, path: str) -> int:
-        """Make a link."""
         return _told(lambda: self._path(path).symlink_to(target_path))
 
     def readlink(self, path: str) -> str | int:
-        """Where a link leads."""
         try:
             return str(self._path(path).readlink())
         except OSError as error:

@@ -119,7 +119,6 @@ class Shells:
             place.guests.discard(end)
 
     async def close(self) -> None:
-        """End every command."""
         for process in list(self._processes):
             _end(process)
         for process in list(self._processes):

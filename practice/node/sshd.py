@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _BUFFER = 32768
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.CRITICAL)  # whoever only knocks, as a port scan does, is no news
-CONNECT = 5.0
-"""Seconds a port of the pod has to answer."""
+CONNECT = 5.0  # seconds a port of the pod has to answer
 
 
 class SshServer(paramiko.ServerInterface):
@@ -88,7 +87,6 @@ class SshServer(paramiko.ServerInterface):
         pixelheight: int,
         modes: bytes,
     ) -> bool:
-        """Give a terminal."""
         self._terminals.add(channel.get_id())
         self._size = (width, height)
         return True
@@ -103,12 +101,10 @@ class SshServer(paramiko.ServerInterface):
         return True
 
     def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
-        """Start a login shell."""
         self._begin(channel, ["bash"])
         return True
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        """Start one command."""
         self._begin(channel, ["sh", "-c", command.decode(errors="replace")])
         return True
 

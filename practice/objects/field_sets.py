@@ -19,8 +19,7 @@ FieldSet = frozenset[FieldPath]
 
 _MISSING = object()
 
-INTERIOR = object()
-"""The value of a node that has nodes below it."""
+INTERIOR = object()  # the value of a node that has nodes below it
 
 
 def nodes_of(obj: Any) -> dict[FieldPath, Any]:

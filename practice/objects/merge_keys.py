@@ -39,8 +39,7 @@ _ATOMIC_MAPS = frozenset(
     }
 )
 
-Path = tuple[str, ...]
-"""Field names from the top of an object, without list items."""
+Path = tuple[str, ...]  # field names from the top of an object, without list items
 
 
 def list_keys(path: Path) -> tuple[str, ...]:

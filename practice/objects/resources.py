@@ -19,8 +19,7 @@ class Resource:
     status: bool = False
     custom: bool = False
     """Defined by a CustomResourceDefinition: no strategic merge patch, no table columns of its own but the printed."""
-    generation: bool = False
-    """Whether metadata.generation counts changes of the wish."""
+    generation: bool = False  # whether metadata.generation counts changes of the wish
     categories: tuple[str, ...] = ()
 
     @property

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from practice.programs.script import Place
 
 FAULT, FAULT_VARIABLE = "a4-practice/fault", "PRACTICE_FAULT"
-PACE, PACE_VARIABLE = "a4-practice/pace", "PRACTICE_PACE"
-"""Seconds per step instead of the program's own."""
+PACE, PACE_VARIABLE = "a4-practice/pace", "PRACTICE_PACE"  # seconds per step instead of the program's own
 _TESTS = "a4-practice/tests"
 """How often a test is run, one after the other, for one that outlasts a first look."""
 
@@ -54,8 +53,7 @@ class Fault:
 
     kind: str
     step: int
-    rank: int | None = None
-    """Number of the pod; None: not said."""
+    rank: int | None = None  # number of the pod; None: not said
 
 
 def faults(place: Place) -> tuple[Fault, ...]:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _STEP_SECONDS = 2.8
 _TFLOPS = 1180.0
 _RATE, _LOWEST_RATE, _WARMUP = 3.0e-4, 3.0e-5, 200
-_START_SECONDS = 8.0
-"""What the first iteration takes longer than the others, in iterations."""
+_START_SECONDS = 8.0  # what the first iteration takes longer than the others, in iterations
 _MADE_UP = "practice cluster: these iteration lines are made up; nothing is trained"
 _MEMORY_GIB = 121.4
 

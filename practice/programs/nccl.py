@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _ROW_SECONDS = 1.2
-_WRONG = 12
-"""Values that are wrong in a row that is told to have some."""
+_WRONG = 12  # values that are wrong in a row that is told to have some
 
 
 def size_in_bytes(text: str) -> int:
@@ -109,8 +108,7 @@ def _sizes(place: Place) -> list[int]:
 
 
 BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
-FACTOR = ("A4_NCCL_FACTOR", "2")
-"""Variables that say what is measured, and what they are unless set."""
+FACTOR = ("A4_NCCL_FACTOR", "2")  # variables that say what is measured, and what they are unless set
 
 
 def _with_settings(line: str, sizes: list[int], place: Place) -> str:

@@ -27,8 +27,7 @@ class Steps:
 
     def __init__(self) -> None:
         self._number = 0
-        self.open = ""
-        """The step that has begun and not ended."""
+        self.open = ""  # the step that has begun and not ended
 
     def begin(self, name: str) -> Say:
         """Return the first line of a step that ends by itself."""

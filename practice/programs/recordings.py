@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _DATA = Path(__file__).parent.parent / "data"
-LAUNCHER_FILE = "launcher_steps.json"
-"""What the launchers do, step by step; `make rehearsal` writes it."""
+LAUNCHER_FILE = "launcher_steps.json"  # what the launchers do, step by step; `make rehearsal` writes it
 NCCL_FILE = "nccl_all_reduce_h200x4.txt"
 NCCL_SOURCE = "4 x NVIDIA H200 of one machine"
 

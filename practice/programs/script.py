@@ -73,10 +73,8 @@ class Place:
     room: Room
     random: random.Random
     now: Callable[[], float]
-    attempt: int = 0
-    """How often the container was restarted in place."""
-    notes: dict[str, str] = field(default_factory=dict)
-    """The pod's annotations."""
+    attempt: int = 0  # how often the container was restarted in place
+    notes: dict[str, str] = field(default_factory=dict)  # the pod's annotations
 
     @property
     def rank(self) -> int:
@@ -90,7 +88,6 @@ class Place:
 
     @property
     def gpus(self) -> int:
-        """GPUs of this pod."""
         return int(self.env.get("GPUS_PER_NODE") or 8)
 
 

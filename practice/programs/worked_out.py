@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 FROM_RANKS = REFERENCE_RANKS
 """GPUs from which a table is worked out; of fewer there is a recording, and nothing is published."""
 NOTE = "figures worked out from the published ones of A4, nothing was measured"
-SLOW = 0.33
-"""What a slow network leaves of the bandwidth: two machines stay under the line they have to pass."""
-_SCATTER, _MOST = 0.008, 0.02
-"""Usual and largest share by which tests, and rows of a test, differ."""
+SLOW = 0.33  # what a slow network leaves of the bandwidth: two machines stay under the line they have to pass
+_SCATTER, _MOST = 0.008, 0.02  # usual and largest share by which tests, and rows of a test, differ
 _FIRST_PID, _FIRST_BUS = 2100, 4
 
 

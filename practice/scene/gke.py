@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from practice.objects.resources import Resource
     from practice.objects.storage import Storage
 
-FILESTORE = "filestore.csi.storage.gke.io"
-"""A driver that is not there at first."""
+FILESTORE = "filestore.csi.storage.gke.io"  # a driver that is not there at first
 MANAGED, EXPORTER = "gke-managed-system", "dcgm-exporter"
 _NODES, _GPU_NODES = 23, 20
 _DRIVERS = {

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from practice.objects.storage import Storage
 
 VARIABLE = "A4_PRACTICE_HARM"
-TAKEN = "taken"
-"""The name that belongs to somebody else's job when P34 is named."""
+TAKEN = "taken"  # the name that belongs to somebody else's job when P34 is named
 _SYSTEM = "kube-system"
 
 
@@ -44,8 +43,6 @@ def _gone(resource: Resource, namespace: str, name: str) -> Callable[[Storage], 
 
 
 def _nodes(change: Callable[[Object], object], subresource: str = "") -> Callable[[Storage], None]:
-    """Change every GPU node."""
-
     def changed(draft: Object) -> None:
         change(draft)
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 _IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
 _QUEUE = "kueue.x-k8s.io/"
 _OURS = "a4.console/"
-YOU = "you"
-"""Owner of the jobs that belong to whoever practises."""
+YOU = "you"  # owner of the jobs that belong to whoever practises
 _ALREADY_THERE = {
     "SKIP_ENV_SETUP": "true",
     "SKIP_CLONE_REPO": "true",

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from practice.objects.refusal import Object
 
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
-FLEX_POOL = "a4-flex"
-"""A pool whose machines come only when they are asked for: none at the opening."""
+FLEX_POOL = "a4-flex"  # a pool whose machines come only when they are asked for: none at the opening
 RDMA = tuple(f"rdma-{index}" for index in range(8))
 """The networks of the eight network cards beside the GPUs of an A4."""
-FABRIC = ("gvnic-1", *RDMA)
-"""All networks of an A4 beside that of its pods."""
+FABRIC = ("gvnic-1", *RDMA)  # all networks of an A4 beside that of its pods
 _GKE = "cloud.google.com/"
 _ZONE, _REGION = "us-central1-b", "us-central1"
 _VERSION = "v1.35.1-gke.1396002"

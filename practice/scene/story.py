@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from practice.objects.refusal import Object
     from practice.objects.storage import Storage
 
-HISTORY_SECONDS = 8 * 3600.0
-"""How far back the story begins."""
+HISTORY_SECONDS = 8 * 3600.0  # how far back the story begins
 _MINUTE = 60.0
-_READY_AFTER = 3 * _MINUTE
-"""When the machine that starts is ready, after the opening."""
+_READY_AFTER = 3 * _MINUTE  # when the machine that starts is ready, after the opening
 _BLOCK = "cloud.google.com/gce-topology-block"
 _TRAINS = {SCRIPT: TRAINS}
 _SPOT = {"cloud.google.com/gke-provisioning": "spot"}

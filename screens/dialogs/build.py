@@ -74,7 +74,6 @@ class AskBuild(Question["BuildPlan | None"]):
         self._plan, self._judge = plan, judge
 
     def compose(self) -> ComposeResult:
-        """The lines."""
         plan = self._plan
         values = {**plan.context.defaults, **plan.substitutions}
         with VerticalScroll() as box:
@@ -91,7 +90,6 @@ class AskBuild(Question["BuildPlan | None"]):
             box.border_subtitle = "Enter builds it, Esc cancels; it goes on when the console closes"
 
     def on_mount(self) -> None:
-        """What is wrong stands there at once."""
         self.query(Input).first().focus()
         self._tell()
 
@@ -130,7 +128,6 @@ class AskBuild(Question["BuildPlan | None"]):
             self.dismiss(plan)
 
     def action_turn_away(self) -> None:
-        """No answer."""
         self.dismiss(None)
 
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Perform = Callable[[str, str, Callable[[CopyProgress], None]], Awaitable[CopyReport]]
 
-_EVERY = 0.1
-"""Seconds between two drawings of the progress."""
+_EVERY = 0.1  # seconds between two drawings of the progress
 
 
 class CopyDialog(Question[None]):
@@ -64,7 +63,6 @@ class CopyDialog(Question[None]):
         self._began = self._drawn = 0.0
 
     def compose(self) -> ComposeResult:
-        """Two lines to type in, a bar, the keys."""
         with Vertical() as box:
             box.border_title = Content(self._heading)
             for name, label, value in (("source", self._sides[0], ""), ("target", self._sides[1], self._first_target)):
@@ -76,11 +74,9 @@ class CopyDialog(Question[None]):
             yield Static("⏎ copies   ⇥ next line   esc stops what runs, then closes", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        """The source first."""
         self.source.focus()
 
     def action_leave(self) -> None:
-        """Stop the copy, or close."""
         if self._busy:
             self.workers.cancel_group(self, "copy")
             self._busy = False

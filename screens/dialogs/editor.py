@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 class EditorTable(ResourceTable[Editor]):
-    """The editors."""
-
     NOUN = "editor"
     EMPTY = Notice("No editors.")
     COLUMNS: ClassVar = (
@@ -46,12 +44,10 @@ class EditorTable(ResourceTable[Editor]):
     )
 
     def row_text(self, row: Editor) -> str:
-        """Its name."""
         return f"{row.title} {row.name}"
 
 
 def how(editor: Editor) -> str:
-    """What Enter does."""
     if editor.command:
         return f"opens: {editor.name} is on this machine"
     return "not on this machine: copies its link" if editor.link else "plain ssh: copies the name"
@@ -100,7 +96,6 @@ class Attached(Question[Editor | None]):
         self.set_class(event.size.height < 30, "-low")
 
     def on_mount(self) -> None:
-        """Those on this machine come first."""
         self.table.show_rows({(each.name,): each for each in self._editors}, None)
         self.table.show_trouble(EditorTable.EMPTY)
         self.table.focus()
@@ -115,7 +110,6 @@ class Attached(Question[Editor | None]):
         self.dismiss(self.table.row)
 
     def action_turn_away(self) -> None:
-        """No editor."""
         self.dismiss(None)
 
     def action_copy_command(self) -> None:
@@ -140,8 +134,7 @@ def by_hand(editor: Editor) -> Text:
     return text
 
 
-WAIT = 10.0
-"""Seconds for which a pod that is being replaced is waited for while somebody looks."""
+WAIT = 10.0  # seconds for which a pod that is being replaced is waited for while somebody looks
 
 
 async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
@@ -171,7 +164,6 @@ async def open_in(screen: LiveScreen, editor: Editor, host: SshHost) -> None:
 
 
 async def diagnose_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Open the doctor's page."""
     screen.app.open_page("doctor", line.jobset.namespace, line.jobset.name, str(rank.number))
 
 

@@ -55,7 +55,6 @@ class AskPorts(Question["Answer | None"]):
         self._keeps = False
 
     def compose(self) -> ComposeResult:
-        """The question, the ports, the choice."""
         with Vertical():
             yield Static(self._question, markup=False)
             yield Input(self._value, compact=True)
@@ -66,7 +65,6 @@ class AskPorts(Question["Answer | None"]):
             yield Static("Enter opens, Esc cancels.", markup=False, classes="hint")
 
     def on_mount(self) -> None:
-        """Typing replaces what is offered."""
         self.query_one(Input).focus()
         self._tell()
 
@@ -80,7 +78,6 @@ class AskPorts(Question["Answer | None"]):
         self._tell()
 
     def action_turn_away(self) -> None:
-        """No answer."""
         self.dismiss(None)
 
     @on(Input.Submitted)

@@ -92,7 +92,6 @@ class LaunchLook(Question[bool]):
             yield Static(f"⏎ or ctrl+s {launches}   esc goes back to the form   ↑↓ read", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Fill it."""
         self.query_one(SentenceLine).runs = self._words
         text = self.query_one(YamlText)
         text.show(joined(self._manifests))
@@ -118,7 +117,6 @@ class Paste(Question[str | None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """A sentence, the place, the keys."""
         with Vertical() as box:
             box.border_title = "Fill the form from a text"
             yield Static(
@@ -128,16 +126,13 @@ class Paste(Question[str | None]):
             yield Static("ctrl+s fills the form   esc goes back   ctrl+z in the form takes it back", classes="keys")
 
     def on_mount(self) -> None:
-        """Ready for the paste."""
         self.query_one(TextArea).focus()
 
     def action_take(self) -> None:
-        """The text is the answer."""
         text = self.query_one(TextArea).text
         self.dismiss(text if text.strip() else None)
 
     def action_turn_away(self) -> None:
-        """No answer."""
         self.dismiss(None)
 
 
@@ -158,7 +153,6 @@ class PasteReport(Question[None]):
         self._head, self._lines = title, lines
 
     def compose(self) -> ComposeResult:
-        """A line for each."""
         with Vertical() as box:
             box.border_title = Content(self._head)
             with VerticalScroll():
@@ -179,8 +173,7 @@ class Launching(Protocol):
     launched: set[str]
     views: LaunchViews
 
-    def judge(self) -> None:
-        """Say anew what is wrong."""
+    def judge(self) -> None: ...
 
     def leave_form(self) -> None:
         """Give the keys to the list of recipes."""
@@ -188,8 +181,7 @@ class Launching(Protocol):
     def suggest(self, recipe: str, wanted: str = "") -> str:
         """A name that is free."""
 
-    def draft_of(self, recipe: Recipe) -> LaunchDraft:
-        """That recipe's draft."""
+    def draft_of(self, recipe: Recipe) -> LaunchDraft: ...
 
     def pick_recipe(self, recipe: str) -> LaunchDraft | None:
         """Put that recipe's form on the screen."""

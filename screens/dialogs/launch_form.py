@@ -84,8 +84,7 @@ def _lay(screen: FormScreen, draft: LaunchDraft, values: Mapping[str, Value]) ->
         draft.model.texts.update(texts)
 
 
-AGAIN = 30.0
-"""Seconds after which Google is asked anew."""
+AGAIN = 30.0  # seconds after which Google is asked anew
 
 
 class GoogleOffers:
@@ -112,7 +111,6 @@ class GoogleOffers:
         return True
 
     async def ask(self, session: Session, kind: str) -> None:
-        """Know it."""
         found = self._known[kind] = await session.google_offer(kind)
         if found.state is OfferState.FAILED:
             self._asked.pop(kind, None)  # the next try need not wait

@@ -63,22 +63,18 @@ class PodActions(LiveScreen):
         return ""
 
     def pods(self) -> list[Pod]:
-        """The pods an action is about."""
         pods = self.app.fleet.pods
         return [pods[key[0], key[1]] for key in self.pod_keys if (key[0], key[1]) in pods]
 
     def action_log(self) -> None:
-        """Open its log."""
         for pod in self.pods()[:1]:
             self.app.open_page("log", pod.namespace, pod.name, self.container)
 
     def action_yaml(self) -> None:
-        """Open its YAML."""
         for pod in self.pods()[:1]:
             self.app.open_page("manifest", "Pod", pod.namespace, pod.name)
 
     def action_copy(self) -> None:
-        """Its name, to the clipboard."""
         pods = self.pods()
         if pods:
             self.app.copy_to_clipboard("\n".join(pod.name for pod in pods))
@@ -86,7 +82,6 @@ class PodActions(LiveScreen):
             self.notify(f"Copied {copied}.", timeout=2, markup=False)
 
     def action_shell(self) -> None:
-        """Hand the terminal to a shell in it."""
         for pod in self.living_pods()[:1]:
             self.shell(pod.namespace, pod.name, self.container)
 
@@ -96,7 +91,6 @@ class PodActions(LiveScreen):
         await open_shell(self, namespace, name, container)
 
     def action_forward(self) -> None:
-        """Ask for ports and open them."""
         for pod in self.living_pods()[:1]:
             self.forward(pod)
 
@@ -106,17 +100,14 @@ class PodActions(LiveScreen):
         await forward_pod(self, pod)
 
     def action_facts(self) -> None:
-        """What its container says of itself."""
         for pod in self.running_pods()[:1]:
             self.app.open_page("facts", pod.namespace, pod.name, self.container)
 
     def action_copy_from(self) -> None:
-        """Copy from it to this machine."""
         for pod in self.running_pods()[:1]:
             self.copy_files(pod, self.container, fetch=True)
 
     def action_copy_to(self) -> None:
-        """Copy from this machine to it."""
         for pod in self.running_pods()[:1]:
             self.copy_files(pod, self.container, fetch=False)
 
@@ -143,7 +134,6 @@ class PodActions(LiveScreen):
         await act(self, pod.namespace, pod.name, f"pod {pod.name}", container)
 
     def action_editor(self) -> None:
-        """Ask, then open an editor in it."""
         for pod in self.pods()[:1]:
             self.open_editor(pod)
 
@@ -164,7 +154,6 @@ class PodActions(LiveScreen):
             await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])
 
     def action_delete_pods(self) -> None:
-        """Ask, then delete."""
         pods = self.pods()
         if pods:
             self.delete(pods)
@@ -206,19 +195,15 @@ class RankAction:
 
     name: str
     key: str
-    title: str
-    """As the key line and the palette call it."""
+    title: str  # as the key line and the palette call it
     tooltip: str
     place: str
     """ "module:function", imported when the key is pressed; the function takes the page, the job and the rank."""
-    changes: bool = False
-    """Whether it changes the cluster: gone in read-only mode."""
+    changes: bool = False  # whether it changes the cluster: gone in read-only mode
     running: bool = True
     """Whether the rank's pod has to run; else it is told why it does not, and the function is not called."""
-    alive: bool = False
-    """Whether the pod has to be there, or still to come, and not to have ended."""
-    show: bool = True
-    """Whether the key line tells it (the palette and the help always do)."""
+    alive: bool = False  # whether the pod has to be there, or still to come, and not to have ended
+    show: bool = True  # whether the key line tells it (the palette and the help always do)
 
     @property
     def action(self) -> str:
@@ -237,7 +222,6 @@ class RankAction:
         return rank_waits(rank.number, rank.pod)
 
     async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-        """Do it."""
         module, _, function = self.place.partition(":")
         act: Act = getattr(import_module(module), function)
         await act(screen, line, rank)

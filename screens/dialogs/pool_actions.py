@@ -41,7 +41,6 @@ class NodeActions(LiveScreen):
         """Names of the nodes an action is about, at this moment."""
 
     def nodes(self) -> list[Node]:
-        """The nodes an action is about."""
         nodes = self.app.fleet.nodes
         return [nodes["", name] for name in self.node_names if ("", name) in nodes]
 
@@ -52,12 +51,10 @@ class NodeActions(LiveScreen):
         return super().check_action(action, parameters)
 
     def action_yaml(self) -> None:
-        """Open its YAML."""
         for node in self.nodes()[:1]:
             self.app.open_page("manifest", "Node", "", node.name)
 
     def action_copy(self) -> None:
-        """Its name, to the clipboard."""
         names = self.node_names
         if names:
             self.app.copy_to_clipboard("\n".join(names))
@@ -65,11 +62,9 @@ class NodeActions(LiveScreen):
             self.notify(f"Copied {copied}.", timeout=2, markup=False)
 
     def action_cordon(self) -> None:
-        """Ask, then cordon."""
         self.set_cordon([node for node in self.nodes() if not node.cordoned], on=True)
 
     def action_uncordon(self) -> None:
-        """Ask, then uncordon."""
         self.set_cordon([node for node in self.nodes() if node.cordoned], on=False)
 
     @work(group="actions")
@@ -121,13 +116,11 @@ class PoolSizes(LiveScreen):
         return super().check_action(action, parameters)
 
     def action_resize(self) -> None:
-        """Ask how many, ask whether, then do it."""
         if self.facts is not None:
             self.resize(self.facts)
 
     @work(group="actions")
     async def resize(self, facts: PoolFacts) -> None:
-        """Another number of machines."""
         name, zones = facts.pool.name, len(facts.pool.zones)
         now = facts.target if facts.target is not None else facts.nodes
         each = now // max(1, zones)
@@ -158,13 +151,11 @@ class PoolSizes(LiveScreen):
         return [f"{words}, and may change it again." if not outside else f"{words}: it would undo this."]
 
     def action_limits(self) -> None:
-        """Ask for the limits, ask whether, then set them."""
         if self.facts is not None:
             self.limits(self.facts)
 
     @work(group="actions")
     async def limits(self, facts: PoolFacts) -> None:
-        """Other limits of autoscaling."""
         name = facts.pool.name
         now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
         hint = "Two numbers, over all zones; 0 0 switches autoscaling off. Enter takes it, Esc cancels."

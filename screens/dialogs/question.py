@@ -69,7 +69,6 @@ class Confirm(Question[bool]):
         self._question, self._lines, self._verb, self._keep = title, lines, verb, keep
 
     def compose(self) -> ComposeResult:
-        """The question, what goes, and the two answers."""
         with Vertical():
             yield Static(self._question, markup=False, classes="question")
             with Vertical(classes="lines"):
@@ -84,7 +83,6 @@ class Confirm(Question[bool]):
         self.query_one("#no").focus()
 
     def action_answer(self, answer: bool) -> None:
-        """Give the answer."""
         self.dismiss(answer)
 
     @on(Button.Pressed)
@@ -109,14 +107,12 @@ class Prompt(Question[str | None]):
         self._question, self._value, self._hint = title, value, hint
 
     def compose(self) -> ComposeResult:
-        """The question, the line, the hint."""
         with Vertical():
             yield Static(self._question, markup=False)
             yield Input(self._value, compact=True)
             yield Static(self._hint, markup=False, classes="hint")
 
     def action_turn_away(self) -> None:
-        """No answer."""
         self.dismiss(None)
 
     @on(Input.Submitted)
@@ -134,8 +130,6 @@ class Choice:
 
 
 class ChoiceTable(ResourceTable[Choice]):
-    """The entries."""
-
     NOUN = "entry"
     EMPTY = Notice("Nothing to choose from.")
     COLUMNS: ClassVar = (
@@ -145,7 +139,6 @@ class ChoiceTable(ResourceTable[Choice]):
     )
 
     def row_text(self, row: Choice) -> str:
-        """Name and note."""
         return f"{row.value} {row.note}"
 
 
@@ -170,7 +163,6 @@ class Pick(Question[str | None]):
         self._question, self._choices, self._free = title, choices, free
 
     def compose(self) -> ComposeResult:
-        """A line to type in over the entries."""
         with Vertical() as box:
             box.border_title = Content(self._question)
             yield Input(placeholder="type to narrow" + (", or a name of your own" if self._free else ""), compact=True)
@@ -178,7 +170,6 @@ class Pick(Question[str | None]):
             yield Static("Enter takes it, Esc cancels.", classes="hint")
 
     def on_mount(self) -> None:
-        """Show the entries, the present one under the cursor."""
         table = self.query_one(ChoiceTable)
         table.show_rows({(each.value,): each for each in self._choices}, None)
         table.show_trouble(ChoiceTable.EMPTY)
@@ -191,7 +182,6 @@ class Pick(Question[str | None]):
         self.query_one(ChoiceTable).action_step(lines)
 
     def action_turn_away(self) -> None:
-        """No answer."""
         self.dismiss(None)
 
     @on(Input.Changed)

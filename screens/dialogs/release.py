@@ -57,7 +57,6 @@ class ChangeLook(Question[bool]):
         return not (self._change.refused or self._change.idle)
 
     def compose(self) -> ComposeResult:
-        """The sentence, the objects, the keys."""
         yes = f"y or ctrl+s: {self._verb}   " if self.can_be else ""
         with Vertical() as box:
             box.border_title = Content(self._question)
@@ -66,7 +65,6 @@ class ChangeLook(Question[bool]):
             yield Static(f"{yes}esc cancels   ↑↓ read", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Fill it."""
         self.query_one(SentenceLine).runs = tuple(change_words(self._change))
         text = self.query_one(ChangeText)
         text.show_change(self._change)
@@ -102,7 +100,6 @@ class EditValues(Question[str | None]):
         self._question, self._text, self._judge = title, text, judge
 
     def compose(self) -> ComposeResult:
-        """The text, what is wrong with it, the keys."""
         with Vertical() as box:
             box.border_title = Content(self._question)
             yield YamlEditor()
@@ -111,7 +108,6 @@ class EditValues(Question[str | None]):
                          markup=False)  # fmt: skip
 
     def on_mount(self) -> None:
-        """The text as it is."""
         editor = self.query_one(YamlEditor)
         editor.begin(self._text)
         editor.focus()
@@ -137,7 +133,6 @@ class EditValues(Question[str | None]):
             self.dismiss(self.query_one(YamlEditor).text)
 
     def action_leave(self) -> None:
-        """Nothing is changed."""
         self.dismiss(None)
 
 

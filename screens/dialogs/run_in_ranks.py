@@ -81,7 +81,6 @@ class Everywhere(Question[None]):
         self._busy = False
 
     def compose(self) -> ComposeResult:
-        """Two lines to type in, what came, the keys."""
         with Vertical() as box:
             box.border_title = Content(f"Run in pods of {self._job}")
             with Horizontal():
@@ -99,7 +98,6 @@ class Everywhere(Question[None]):
             )
 
     def on_mount(self) -> None:
-        """The command first."""
         self.command.focus()
 
     def action_page(self, way: int) -> None:
@@ -107,7 +105,6 @@ class Everywhere(Question[None]):
         self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
 
     def action_leave(self) -> None:
-        """Stop waiting for what runs, or close."""
         if self._busy:
             self.workers.cancel_group(self, "everywhere")
             self._busy = False
@@ -185,8 +182,7 @@ class QuickNccl(Question[None]):
         super().__init__()
         self._title, self._sizes, self._do = title, sizes, perform
         self._busy = False
-        self._complaint = ""
-        """What it last said beside its table."""
+        self._complaint = ""  # what it last said beside its table
 
     def compose(self) -> ComposeResult:
         """What it will do or does, the table, the keys."""
@@ -233,7 +229,6 @@ class QuickNccl(Question[None]):
         self._complaint = one_line(text.strip().rpartition("\n")[2])
 
     def action_leave(self) -> None:
-        """Stop waiting for it, or close."""
         if self._busy:
             self.workers.cancel_group(self, "quick-nccl")
             self._busy = False

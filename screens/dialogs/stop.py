@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     Key = tuple[str, str]
 
 STAYS = "Stays: what it wrote to buckets and volumes, and volume claims."
-MOST = 4
-"""Jobs of which all is said; of more, what goes with each, in a line."""
+MOST = 4  # jobs of which all is said; of more, what goes with each, in a line
 
 
 def describe(jobset: JobSet, fleet: Fleet) -> list[str]:

@@ -35,22 +35,18 @@ class EventsTab(JobTab):
     table = getters.query_one(EventTable)
 
     def compose(self) -> ComposeResult:
-        """The table."""
         yield EventTable()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """How many there are."""
         number = len(events_of(line)) if line else 0
         self.note = f"{number}" if number else ""
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """All of them."""
         if line is not None:
             self.table.show_rows(events_of(line), fleet.links.get("events"))
 
     @property
     def keys_to(self) -> Widget:
-        """The table."""
         return self.table
 
     @on(EventTable.Opened, "EventTable")

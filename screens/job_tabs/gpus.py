@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 
 BARS = "▁▂▃▄▅▆▇█"
-USUAL = 8
-"""Columns of GPUs at least: an A4 machine has eight."""
+USUAL = 8  # columns of GPUs at least: an A4 machine has eight
 _CELL = 6
 
 
@@ -48,9 +47,7 @@ class GpuRow:
     gpus: RankGpus
     metric: Metric
     middle: float | None
-    """The middle of all GPUs."""
-    odd: float
-    """How far from it a GPU stands out."""
+    odd: float  # how far from it a GPU stands out
 
     def gpu(self, index: int) -> Gpu | None:
         """The GPU in that column."""
@@ -127,11 +124,9 @@ class GpuTable(ResourceTable[GpuRow]):
             self.set_columns(columns(max(USUAL, gpus)))
 
     def on_mount(self) -> None:
-        """The usual columns."""
         self.fit_gpus(USUAL)
 
     def row_text(self, row: GpuRow) -> str:
-        """Rank, node, faults."""
         faults = " ".join(word for gpu in row.gpus.gpus for word in gpu.faults)
         return f"pod {row.gpus.rank} {row.gpus.pod} {row.gpus.node} {row.gpus.problem} {faults}"
 
@@ -175,17 +170,14 @@ class GpusTab(JobTab):
 
     @property
     def keys_to(self) -> Widget:
-        """The table."""
         return self.table
 
     def opened(self) -> None:
-        """Begin to read."""
         if not self._reading:
             self._reading = True
             self._read()
 
     def connected_anew(self) -> None:
-        """Read on."""
         if self.is_open:
             self._reading = True
             self._read()
@@ -206,7 +198,6 @@ class GpusTab(JobTab):
         self._reading = False
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Readings grow old."""
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -221,7 +212,6 @@ class GpusTab(JobTab):
         return self.live.session.gpus.exporter_of(*self.key)
 
     def action_source(self) -> None:
-        """The other one of the two."""
         self.source = SMI if self.source == DCGM else DCGM
         self.board = GpuBoard()
         self._reading = True
@@ -229,13 +219,11 @@ class GpusTab(JobTab):
         self._show()
 
     def action_metric(self, step: int) -> None:
-        """The next thing that is measured."""
         self._place = (self._place + step) % len(METRICS)
         self._show()
 
     @property
     def fault(self) -> str:
-        """The GPUs with faults."""
         return "; ".join(faults(self.board)[:2])
 
     def _show(self) -> None:

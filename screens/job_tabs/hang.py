@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from console.hang.report import HangGroup, HangReport, Traced
     from screens.widgets.table.table import RowKey
 
-FLAME = 10.0
-"""Seconds of a flame graph."""
+FLAME = 10.0  # seconds of a flame graph
 
 
 class GroupTable(ResourceTable["HangGroup"]):
@@ -107,7 +106,6 @@ class HangTab(JobTab):
 
     @property
     def keys_to(self) -> Widget:
-        """The groups."""
         return self.table
 
     @property
@@ -117,7 +115,6 @@ class HangTab(JobTab):
         return self.report.short.rstrip(".") if lives and self.report is not None and self.report.suspects else ""
 
     def opened(self) -> None:
-        """The first time it looks by itself."""
         if not self._asked:
             self._asked = True
             self.action_look()
@@ -206,7 +203,6 @@ class HangTab(JobTab):
 
     @work(group="hang-record", exclusive=True)
     async def action_record(self) -> None:
-        """A flame graph of the process under the cursor."""
         process, report = self._process(), self.report
         if process is None or report is None:
             return

@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 LOOKS = 40
 """Looks, one each `RENEW`, until the lines of all pods have come: after that nobody is taken to another pod."""
-OFFERS = 15.0
-"""Seconds for which Enter goes to an error that was found elsewhere."""
-RENEW = 0.1
-"""Seconds between two drawings while lines stream in."""
+OFFERS = 15.0  # seconds for which Enter goes to an error that was found elsewhere
+RENEW = 0.1  # seconds between two drawings while lines stream in
 MODES = ("one", "all", "agreed")
 _TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"}
 
@@ -60,10 +58,8 @@ class LogTab(JobTab):
     _renewed = -1
     given = False
     """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
-    _led_to: Alarm | None = None
-    """The alarm whose place was shown last."""
-    _offer: Line | None = None
-    """The first error of another pod, while Enter goes there."""
+    _led_to: Alarm | None = None  # the alarm whose place was shown last
+    _offer: Line | None = None  # the first error of another pod, while Enter goes there
 
     @property
     def turns_ranks(self) -> bool:
@@ -71,12 +67,10 @@ class LogTab(JobTab):
         return self.mode == "one"
 
     def compose(self) -> ComposeResult:
-        """The lines."""
         yield LogView()
 
     @property
     def keys_to(self) -> Widget:
-        """The lines."""
         return self.view.lines
 
     def come(self) -> None:
@@ -147,7 +141,6 @@ class LogTab(JobTab):
         self.refresh_bindings()
 
     def action_go_there(self) -> None:
-        """To the first error of the other pod."""
         if self._offer is not None:
             self.post_message(self.Chosen(self._offer.pod, led=True))
             self.rank = self._offer.pod
@@ -160,17 +153,14 @@ class LogTab(JobTab):
         return self._offer is not None if action == "go_there" else super().check_action(action, parameters)
 
     def connected_anew(self) -> None:
-        """Follow on."""
         if self._asked:
             self._follow()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """The note beside the title."""
         self.note = f"pod {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
         self._tell()
 
     def watch_rank(self) -> None:
-        """Another rank's log begins."""
         if self.fleet is not None:
             self.keep(self.line, self.fleet)
         if self.mode == "one":

@@ -42,12 +42,10 @@ class NcclTab(JobTab):
     _measured = ""
 
     def compose(self) -> ComposeResult:
-        """The panel."""
         yield NcclPanel()
 
     @property
     def keys_to(self) -> Widget:
-        """The table."""
         return self.panel.table
 
     def connected_anew(self) -> None:
@@ -100,7 +98,6 @@ class NcclTab(JobTab):
 
     @work(group="against")
     async def action_against(self) -> None:
-        """Choose the test to compare with."""
         panel = self.panel
         earlier = {f"{each.job or 'test'} {clock(each.at)}": each for each in panel.earlier}
         choices = [
@@ -115,7 +112,6 @@ class NcclTab(JobTab):
 
     @work(group="save")
     async def action_save(self) -> None:
-        """Write the tests to a file."""
         panel, shown = self.panel, self.panel.shown
         if shown is None:
             return

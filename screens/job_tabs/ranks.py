@@ -126,10 +126,8 @@ class RankCell:
 
     number: int
     glyph: Run
-    heard: float = 0.0
-    """When it printed its last line; 0.0 if that is not known."""
-    behind: int = 0
-    """Steps behind the foremost rank."""
+    heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
+    behind: int = 0  # steps behind the foremost rank
 
     def run(self, now: float) -> Run:
         """Its mark: the fresher its last line, the brighter; behind the others, whatever its state."""
@@ -175,7 +173,6 @@ class RankMatrix(Inked, can_focus=True):
         return min(A_LINE, 1 << (fitting.bit_length() - 1))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Lines for all ranks."""
         return -(-len(self.cells) // self.a_line(width))
 
     def watch_cells(self, before: tuple[RankCell, ...], cells: tuple[RankCell, ...]) -> None:
@@ -185,7 +182,6 @@ class RankMatrix(Inked, can_focus=True):
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
 
     def render_line(self, y: int) -> Strip:
-        """One line of cells."""
         ground, now = self.rich_style, time.time()
         count = self.a_line(self.size.width)
         first = y * count
@@ -210,7 +206,6 @@ class RankMatrix(Inked, can_focus=True):
             self.post_message(self.Opened(self.cells[self.cursor].number))
 
     def on_click(self, event: events.Click) -> None:
-        """A click points, a second one opens."""
         count = self.a_line(self.size.width)
         column = (event.x - GUTTER) // CELL
         index = event.y * count + column
@@ -222,8 +217,7 @@ class RankMatrix(Inked, can_focus=True):
                 self.action_open()
 
 
-TAIL = 3
-"""Printed lines that stay when there is room for little; the newest always does."""
+TAIL = 3  # printed lines that stay when there is room for little; the newest always does
 
 
 def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
@@ -250,14 +244,12 @@ class FailureCardView(Static):
     """
 
     card: reactive[FailureCard | None] = reactive(None, init=False)
-    room: reactive[int] = reactive(0, init=False)
-    """Lines there are for it."""
+    room: reactive[int] = reactive(0, init=False)  # lines there are for it
 
     def __init__(self) -> None:
         super().__init__(markup=False)
 
     def watch_card(self) -> None:
-        """Another card, or none."""
         self.display = self.card is not None
         self._draw()
 
@@ -266,7 +258,6 @@ class FailureCardView(Static):
         self._draw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """The head folds otherwise at another width."""
         self._draw()
 
     def _draw(self) -> None:
@@ -274,12 +265,9 @@ class FailureCardView(Static):
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
 
-EVENTS = 6
-"""Lines the latest events keep beside the card of a failure: a head, and some of them."""
-BEAT = 0.5
-"""Seconds between two looks at how fresh the ranks are."""
-FEW = 8
-"""Up to so many ranks the table alone shows them all at a glance."""
+EVENTS = 6  # lines the latest events keep beside the card of a failure: a head, and some of them
+BEAT = 0.5  # seconds between two looks at how fresh the ranks are
+FEW = 8  # up to so many ranks the table alone shows them all at a glance
 
 
 class RanksTab(JobTab):
@@ -307,7 +295,6 @@ class RanksTab(JobTab):
     _told = (0, 0)
 
     def compose(self) -> ComposeResult:
-        """Matrix, table, events."""
         yield FailureCardView()
         yield RankMatrix()
         yield RankTable()
@@ -315,11 +302,9 @@ class RanksTab(JobTab):
         yield EventTable()
 
     def on_mount(self) -> None:
-        """The caption stays as it is."""
         self.query_one("#caption", SentenceLine).runs = (Run("── ", "faint"), Run("latest events", "head"))
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """All ranks as they are."""
         if line is None:
             return
         rows: dict[RowKey, Rank] = {(str(rank.number),): rank for rank in line.ranks}
@@ -362,7 +347,6 @@ class RanksTab(JobTab):
                     await asyncio.sleep(BEAT)
 
     def connected_anew(self) -> None:
-        """Listen on."""
         if self._listening:
             self._listen()
 
@@ -397,7 +381,6 @@ class RanksTab(JobTab):
 
     @property
     def keys_to(self) -> Widget:
-        """The table."""
         return self.table
 
     @on(RankMatrix.Pointed)

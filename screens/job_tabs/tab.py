@@ -34,13 +34,10 @@ class JobTab(Vertical, metaclass=Abstract):
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
 
-    NAME: ClassVar[str]
-    """Its name in code: the widget's id, and the last part of the key's id."""
-    KEY: ClassVar[str]
-    """The key that opens it, on the whole page."""
+    NAME: ClassVar[str]  # its name in code: the widget's id, and the last part of the key's id
+    KEY: ClassVar[str]  # the key that opens it, on the whole page
     TITLE: ClassVar[str]
-    note: reactive[str] = reactive("", init=False)
-    """What stands beside the title, such as a count."""
+    note: reactive[str] = reactive("", init=False)  # what stands beside the title, such as a count
     rank: reactive[int] = reactive(0, init=False)
     """Number of the chosen rank; the page sets it, a tab asks for another one by `Chosen`."""
 
@@ -49,15 +46,12 @@ class JobTab(Vertical, metaclass=Abstract):
         """Another rank was chosen here."""
 
         rank: int
-        open: str = ""
-        """Name of the tab to open with it; empty: none."""
-        led: bool = False
-        """Whether the tab led there by itself: no person has chosen it."""
+        open: str = ""  # name of the tab to open with it; empty: none
+        led: bool = False  # whether the tab led there by itself: no person has chosen it
 
     def __init__(self, key: tuple[str, str]) -> None:
         super().__init__(id=self.NAME)
-        self.key = key
-        """Namespace and name of the JobSet."""
+        self.key = key  # namespace and name of the JobSet
         self.line: JobLine | None = None
         """The job as last seen, in the picture in which it was; None until it appears."""
         self.fleet: Fleet | None = None
@@ -133,7 +127,6 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @property
     def chosen(self) -> Rank | None:
-        """The chosen rank as last seen."""
         return self.line.ranks[self.rank] if self.line and self.rank < len(self.line.ranks) else None
 
     @property

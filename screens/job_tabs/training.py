@@ -43,29 +43,24 @@ class TrainingTab(JobTab):
     _job: JobMeasures | None = None
 
     def compose(self) -> ComposeResult:
-        """The panel."""
         yield TrainingPanel()
 
     @property
     def keys_to(self) -> Widget:
-        """The charts."""
         return self.panel.charts
 
     @property
     def fault(self) -> str:
-        """What is no number."""
         track = self._job.track if self._job else None
         return track.standing().nan_words if track is not None and track.nan else ""
 
     def come(self) -> None:
-        """From here on it is read."""
         if not self._asked:
             self._asked = True
             self._measure()
         super().come()
 
     def connected_anew(self) -> None:
-        """Read on."""
         if self._asked:
             self._measure()
 
@@ -93,7 +88,6 @@ class TrainingTab(JobTab):
             self.panel.waiting = f"The log cannot be read: {error}"
 
     def _tell(self) -> None:
-        """The note beside the title."""
         track = self._job.track if self._job else None
         if track is not None and track.last is not None:
             loss = track.latest("loss")
@@ -132,7 +126,6 @@ class TrainingTab(JobTab):
 
     @work(group="save")
     async def action_save(self) -> None:
-        """Write the runs to a file."""
         panel, shown = self.panel, self.panel.track
         if shown is None:
             return

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class YamlTab(JobTab):
-    """Its YAML."""
-
     NAME = "yaml"
     KEY = "y"
     TITLE = "YAML"
@@ -24,16 +22,13 @@ class YamlTab(JobTab):
     text = getters.query_one(YamlText)
 
     def compose(self) -> ComposeResult:
-        """The text."""
         yield YamlText()
 
     @property
     def keys_to(self) -> Widget:
-        """The text."""
         return self.text
 
     def opened(self) -> None:
-        """Read it as it is by then."""
         self._read()
 
     @work(group="yaml", exclusive=True)

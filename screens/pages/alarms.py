@@ -40,7 +40,6 @@ class AlarmTable(ResourceTable[Alarm]):
     )  # fmt: skip
 
     def row_text(self, row: Alarm) -> str:
-        """All of it."""
         return f"{row.namespace} {row.job} {row.kind} {row.words}"
 
 
@@ -58,21 +57,17 @@ class AlarmsScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return "alarms"
 
     def body(self) -> ComposeResult:
-        """The table and one alarm."""
         yield SentenceLine(id="coverage")
         yield AlarmTable()
         yield SentenceLine(id="whole")
 
     def on_mount(self) -> None:
-        """The table has the keys."""
         self.table.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """All alarms of the session."""
         found = self.session.alarms.latest if self.app.connected and self.session.heeds_alarms else []
         rows: dict[RowKey, Alarm] = {
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each

@@ -53,7 +53,6 @@ class ObjectTable(ResourceTable["StoredObject"]):
     )  # fmt: skip
 
     def row_text(self, row: StoredObject) -> str:
-        """Its name."""
         return row.title
 
 
@@ -85,12 +84,10 @@ class BucketScreen(InGoogleScreen):
     def __init__(self, place: str) -> None:
         super().__init__()
         self.place = gcs_place(place)
-        self._target = ""
-        """Where the last copy went."""
+        self._target = ""  # where the last copy went
 
     @property
     def crumb(self) -> str:
-        """The bucket."""
         return f"gs://{self.place.bucket}"
 
     def body(self) -> ComposeResult:
@@ -100,12 +97,10 @@ class BucketScreen(InGoogleScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """Look at once."""
         self.table.focus()
         self.read()
 
     def action_read(self) -> None:
-        """Now."""
         self.read()
 
     @work(group="bucket", exclusive=True)
@@ -164,7 +159,6 @@ class BucketScreen(InGoogleScreen):
         return [rows[key] for key in self.table.chosen if key in rows]
 
     def action_copy(self) -> None:
-        """Addresses."""
         found = [str(GcsPlace(self.place.bucket, each.name)) for each in self._chosen()] or [str(self.place)]
         self.app.copy_to_clipboard("\n".join(found))
         self.notify(f"Copied {found[0] if len(found) == 1 else f'{len(found)} addresses'}.", timeout=2, markup=False)
@@ -222,7 +216,6 @@ class BucketScreen(InGoogleScreen):
             self.read()
 
     def _tell(self, far: CopyProgress) -> None:
-        """How far a copy is."""
         share = f"{far.done / far.total:.0%}" if far.total else ""
         files = f"{far.files} of {wording.count(far.all_files, 'file')}"
         self.told.runs = (

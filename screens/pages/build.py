@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from console.google.builds import Build, BuildLine
     from console.kube.snapshot import Fleet
 
-AGAIN = 3.0
-"""Seconds between two looks at how far it is."""
+AGAIN = 3.0  # seconds between two looks at how far it is
 
 
 class BuildScreen(InGoogleScreen):
@@ -55,16 +54,13 @@ class BuildScreen(InGoogleScreen):
 
     @property
     def crumb(self) -> str:
-        """Its number."""
         return f"build {self._about[0][:8]}"
 
     def body(self) -> ComposeResult:
-        """The line and the log."""
         yield SummaryLine()
         yield LogView()
 
     def on_mount(self) -> None:
-        """Follow from its start."""
         self.view.lines.focus()
         self._connection = self.app.connection
         self.set_interval(AGAIN, self.look)
@@ -83,13 +79,11 @@ class BuildScreen(InGoogleScreen):
             self.read()
 
     def tick(self) -> None:
-        """Its time runs."""
         super().tick()
         self._tell()
 
     @work(group="look", exclusive=True)
     async def look(self) -> None:
-        """How far it is."""
         if self.is_current and (self.build is None or not self.build.over):
             try:
                 self.build = await self.app.google.images.look(*self._about)
@@ -149,13 +143,11 @@ class BuildScreen(InGoogleScreen):
         return super().check_action(action, parameters)
 
     def action_launch(self) -> None:
-        """The form, with the image."""
         if self.build and self.build.images:
             launch_with(self, self.build.images[0])
 
     @work(group="actions")
     async def action_cancel(self) -> None:
-        """Ask, then end it."""
         with self.report_errors("Not cancelled"):
             if self.build is not None and (ended := await cancel_one(self, self.build)):
                 self.build = ended

@@ -46,7 +46,6 @@ class ClusterRow:
 
 
 def status(row: ClusterRow) -> Cell:
-    """State with its glyph."""
     if row.cluster is None:
         return [BAD, Run(" not read", "bad")]
     glyph = _GLYPHS.get(row.cluster.status, WAITS)
@@ -95,7 +94,6 @@ class ClusterTable(ResourceTable[ClusterRow]):
     )  # fmt: skip
 
     def row_text(self, row: ClusterRow) -> str:
-        """Names and place."""
         place = f"{row.cluster.name} {row.cluster.location} {row.cluster.status}" if row.cluster else ""
         return f"{row.project} {place}"
 
@@ -121,8 +119,7 @@ def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Run]:
     return said
 
 
-AGAIN = 60.0
-"""Seconds between two looks while this is shown; each that failed doubles them."""
+AGAIN = 60.0  # seconds between two looks while this is shown; each that failed doubles them
 LONGEST = 600.0
 
 
@@ -146,7 +143,6 @@ class ClustersScreen(AskingScreen):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return "clusters"
 
     def body(self) -> ComposeResult:
@@ -156,7 +152,6 @@ class ClustersScreen(AskingScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """The keys are the table's."""
         self.table.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -178,7 +173,6 @@ class ClustersScreen(AskingScreen):
         return self._alone
 
     async def on_unmount(self) -> None:
-        """Close what was opened here."""
         if self._alone is not None:
             await self._alone.close()
 
@@ -279,7 +273,6 @@ class ClustersScreen(AskingScreen):
             self.app.notify(f"Connected to {cluster.path}; nothing was written.", timeout=4, markup=False)
 
     def action_write(self) -> None:
-        """Ask for the file, then write."""
         row = self.table.row
         if row and row.cluster:
             self.write(row.cluster)
@@ -299,7 +292,6 @@ class ClustersScreen(AskingScreen):
             self.notify(f"{cluster.context} was {verb} {file}.", timeout=5, markup=False)
 
     def action_enable(self) -> None:
-        """Ask, then enable."""
         row = self.table.row
         if row and isinstance(row.error, ApiDisabled):
             self.enable(row.project, row.error.service)

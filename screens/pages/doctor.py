@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
-Row = tuple[str, Step | None]
-"""Name of a step, and how it ended; None while it has not."""
+Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it has not
 
 
 def glyph(row: Row) -> Run:
@@ -46,8 +45,6 @@ def said(row: Row) -> Run:
 
 
 class StepTable(ResourceTable[Row]):
-    """The steps."""
-
     NOUN = "step"
     EMPTY = Notice("No steps.")
     COLUMNS: ClassVar = (
@@ -58,13 +55,10 @@ class StepTable(ResourceTable[Row]):
     )
 
     def row_text(self, row: Row) -> str:
-        """Its title and what was found."""
         return f"{STEPS[row[0]]} {row[1].found if row[1] else ''}"
 
 
 class DoctorScreen(LiveScreen):
-    """The page."""
-
     KINDS = ("pods",)
     OF_CLUSTER = True
     CSS = "DoctorScreen SentenceLine { max-height: 6; } DoctorScreen StepTable { margin-top: 1; }"
@@ -84,7 +78,6 @@ class DoctorScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Whose doctor."""
         return f"pod {self._rank} doctor"
 
     def body(self) -> ComposeResult:
@@ -94,7 +87,6 @@ class DoctorScreen(LiveScreen):
         yield StepTable()
 
     def on_mount(self) -> None:
-        """Begin."""
         self.table.focus()
         self.action_again()
 
@@ -103,7 +95,6 @@ class DoctorScreen(LiveScreen):
         self._draw()
 
     def action_again(self) -> None:
-        """All steps anew."""
         self._steps.clear()
         self._diagnose()
 

@@ -51,16 +51,13 @@ class FactsScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Whose facts they are."""
         return f"{f'pod {self._rank}' if self._rank else self.key[1]} facts"
 
     def body(self) -> ComposeResult:
-        """Whom they are of, and what was said."""
         yield SentenceLine(id="who")
         yield OutputText()
 
     def on_mount(self) -> None:
-        """Ask."""
         self.text.focus()
         self.action_ask()
 
@@ -78,14 +75,12 @@ class FactsScreen(LiveScreen):
         self.who.runs = tuple(words)
 
     def action_ask(self) -> None:
-        """Ask everything anew."""
         self._facts.clear()
         self._draw()
         self._ask()
 
     @work(group="browse", exclusive=True)
     async def action_browse(self) -> None:
-        """Ask which folder, and open it."""
         path = await self.app.push_screen_wait(Prompt("Which folder of the container?", "/"))
         if path:
             pod = self.app.fleet.pods.get(self.key)

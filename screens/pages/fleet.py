@@ -57,7 +57,6 @@ class PoolTable(ResourceTable[Pool]):
     )  # fmt: skip
 
     def row_text(self, row: Pool) -> str:
-        """Names and how it was obtained."""
         return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"
 
 
@@ -81,13 +80,11 @@ class FleetScreen(LiveScreen):
     key = getters.query_one(FloorKey)
 
     def body(self) -> ComposeResult:
-        """Pools, floor, key."""
         yield PoolTable()
         yield FloorMap()
         yield FloorKey()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Pools of that picture."""
         if self._google is None and self.app.connected and self.session.node_pools.seen is not None:
             self._google = self.session.node_pools.seen  # another screen has asked already: nothing new is loaded
             self.action_google()
@@ -105,8 +102,7 @@ class FleetScreen(LiveScreen):
 
     _google: PoolsPicture | None = None
     _asking = False
-    _offered = False
-    """Whether the key that asks was shown last time."""
+    _offered = False  # whether the key that asks was shown last time
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Google is asked where the nodes are of pools, and is not being asked."""
@@ -131,7 +127,6 @@ class FleetScreen(LiveScreen):
         self.workers.cancel_group(self, "google")
 
     def on_screen_resume(self) -> None:
-        """Somebody looks, again."""
         super().on_screen_resume()
         if self.is_mounted and self._google is not None:
             self.action_google()

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from console.attach.files.copies import ContainerCopies
     from console.attach.files.pod_files import PodFolder
 
-FULL = 0.9
-"""Share of a disk from which it is told as nearly full."""
+FULL = 0.9  # share of a disk from which it is told as nearly full
 
 LOST = ("All that is in it goes too, and cannot be brought back.", "On a shared file system it goes for every pod.")
 
@@ -55,7 +54,6 @@ class EntryTable(ResourceTable[Entry]):
     )  # fmt: skip
 
     def row_text(self, row: Entry) -> str:
-        """Its name."""
         return row.path
 
 
@@ -81,7 +79,6 @@ class FolderScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Whose files they are."""
         return f"{self._pod[1]} files"
 
     def body(self) -> ComposeResult:
@@ -90,7 +87,6 @@ class FolderScreen(LiveScreen):
         yield EntryTable()
 
     def on_mount(self) -> None:
-        """Look at once."""
         self.table.focus()
         self.read()
 
@@ -98,7 +94,6 @@ class FolderScreen(LiveScreen):
         return self.session.copies.of(*self._pod, container=self._container)
 
     def action_read(self) -> None:
-        """Now."""
         self.read()
 
     @work(group="folder", exclusive=True)
@@ -138,7 +133,6 @@ class FolderScreen(LiveScreen):
             self.read()
 
     def action_up(self) -> None:
-        """The folder above, the cursor on this one."""
         above, name = posixpath.split(self.path)
         if name:
             self.path = above
@@ -149,14 +143,12 @@ class FolderScreen(LiveScreen):
         return [posixpath.join(self.path, rows[key].path) for key in self.table.chosen if key in rows]
 
     def action_copy(self) -> None:
-        """Paths."""
         if found := self._chosen():
             self.app.copy_to_clipboard("\n".join(found))
             self.notify(f"Copied {found[0] if len(found) == 1 else f'{len(found)} paths'}.", timeout=2, markup=False)
 
     @work(group="actions")
     async def action_delete(self) -> None:
-        """Ask, naming each, then delete."""
         chosen = self._chosen()
         if not chosen:
             return

@@ -78,7 +78,6 @@ class HelpScreen(Question[None]):
         self._groups = groups
 
     def compose(self) -> ComposeResult:
-        """The groups, one under another."""
         colours = self.app.theme_variables
         with VerticalScroll() as box:
             box.border_title = "Keys that work here"
@@ -93,5 +92,4 @@ class HelpScreen(Question[None]):
                 yield Static(keys_and_verbs, classes="keys")
 
     def on_mount(self) -> None:
-        """Scrolls by the arrow keys."""
         self.query_one(VerticalScroll).focus()

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
     from console.google.builds import Build, Image
 
-SOON, LATER = 3.0, 30.0
-"""Seconds between two looks while a build is under way, and while none is."""
+SOON, LATER = 3.0, 30.0  # seconds between two looks while a build is under way, and while none is
 
 
 def status_cell(build: Build) -> Cell:
-    """Mark and word."""
     mark = GLYPHS.get(build.status, WAITS)
     return [mark, Run(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
 
@@ -63,7 +61,6 @@ class BuildTable(ResourceTable["Build"]):
     )  # fmt: skip
 
     def row_text(self, row: Build) -> str:
-        """What it makes and what became of it."""
         return f"{row.id} {' '.join(row.images)} {row.status} {row.why}"
 
 
@@ -85,7 +82,6 @@ class ImageTable(ResourceTable["Image"]):
     )  # fmt: skip
 
     def row_text(self, row: Image) -> str:
-        """Name, tags, digest, place."""
         return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"
 
 
@@ -117,11 +113,9 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return "images"
 
     def body(self) -> ComposeResult:
-        """Builds, images, a sentence."""
         yield SummaryLine(id="summary")
         yield BuildTable()
         yield SummaryLine(id="held", classes="head")
@@ -129,7 +123,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """The keys are the builds'."""
         self.builds.focus()
 
     @work(group="images", exclusive=True)
@@ -214,7 +207,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         self.refresh_bindings()
 
     def on_descendant_focus(self) -> None:
-        """The sentence is about the table with the keys."""
         self._tell()
 
     def _image(self) -> str:
@@ -250,12 +242,10 @@ class ImagesScreen(PlacedScreen, AskingScreen):
             self.action_launch()
 
     def action_launch(self) -> None:
-        """The form, with the image."""
         if image := self._image():
             launch_with(self, image)
 
     def action_copy(self) -> None:
-        """Its name."""
         if image := self._image():
             self.app.copy_to_clipboard(image)
             self.notify(f"Copied {image}.", timeout=2, markup=False)
@@ -271,7 +261,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     @work(group="actions")
     async def action_create(self) -> None:
-        """Ask for its name, then make it."""
         with self.report_errors("No repository was made"):
             images = self.app.google.images
             project, location = await images.where()
@@ -283,7 +272,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     @work(group="actions")
     async def action_cancel(self) -> None:
-        """Ask, then end it."""
         build = self.builds.row
         with self.report_errors("Not cancelled"):
             if build is not None and await cancel_one(self, build):

@@ -81,21 +81,17 @@ class JobScreen(LiveScreen):
     def __init__(self, namespace: str, name: str, tab: str = "") -> None:
         super().__init__()
         self.key = namespace, name
-        self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}
-        """By name, in their order."""
+        self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}  # by name, in their order
         self._rank: int | None = None
         self._first_tab = tab
         self._line: JobLine | None = None
-        self._watched_by: object | None = None
-        """The connection by which alarms are heard."""
+        self._watched_by: object | None = None  # the connection by which alarms are heard
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return self.key[1]
 
     def body(self) -> ComposeResult:
-        """Two sentences, the tabs, and what is in them."""
         yield SentenceLine(id="head")
         yield SentenceLine(id="told")
         yield TabStrip()
@@ -105,7 +101,6 @@ class JobScreen(LiveScreen):
             yield from self.tabs.values()
 
     def on_mount(self) -> None:
-        """The tab asked for."""
         for tab in self.tabs.values():
             self.watch(tab, "note", self._show_tabs, init=False)
         self.action_tab(self._first_tab)
@@ -167,11 +162,9 @@ class JobScreen(LiveScreen):
 
     @property
     def here(self) -> JobTab:
-        """The tab in front."""
         return self.tabs[self.switcher.current or TABS[0].NAME]
 
     def action_tab(self, name: str) -> None:
-        """Opens that tab and gives it the keys."""
         self.here.go()
         self.switcher.current = self.strip.here = name
         self.here.come()
@@ -186,7 +179,6 @@ class JobScreen(LiveScreen):
 
     @on(TabStrip.Picked)
     def pick_tab(self, event: TabStrip.Picked) -> None:
-        """A tab was clicked."""
         self.action_tab(event.name)
 
     # the chosen rank
@@ -220,11 +212,9 @@ class JobScreen(LiveScreen):
         return super().check_action(action, parameters)
 
     def action_release(self) -> None:
-        """The release it came from."""
         open_release(self, self.key)
 
     def action_on_rank(self, name: str) -> None:
-        """Does something with the chosen rank."""
         line, action = self._line, BY_NAME[name]
         rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
         if line is None or rank is None:
@@ -240,12 +230,10 @@ class JobScreen(LiveScreen):
             await action.perform(self, line, rank)
 
     def action_stop(self) -> None:
-        """Stop this job."""
         self._stop()
 
     @work(group="actions")
     async def action_again(self) -> None:
-        """The launch form with the values of this job."""
         if self._line is not None:
             await launch_like_job(self, self._line.jobset)
 

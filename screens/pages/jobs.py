@@ -51,8 +51,7 @@ TABS = (
     ("e", "events", "Events"),
 )
 """Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
-GLANCE_EVERY = 2.0
-"""Seconds between two looks for jobs whose log may be looked at again."""
+GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
 
 
 def _share_done(line: JobLine) -> float:
@@ -130,7 +129,6 @@ class JobsScreen(LiveScreen):
     reason = getters.query_one("#reason", SentenceLine)
 
     def body(self) -> ComposeResult:
-        """The table and the reason."""
         yield JobTable()
         yield SentenceLine(id="reason")
 
@@ -164,7 +162,6 @@ class JobsScreen(LiveScreen):
             await asyncio.sleep(GLANCE_EVERY)
 
     def tick(self) -> None:
-        """Alarms come between pictures."""
         super().tick()
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
             self.show_fleet(self.app.fleet)
@@ -189,12 +186,10 @@ class JobsScreen(LiveScreen):
 
     @on(ResourceTable.Opened)
     def open_job(self, event: ResourceTable.Opened) -> None:
-        """Everything about that job."""
         event.stop()
         self.app.open_page("job", *event.key)
 
     def action_log(self) -> None:
-        """The log of the job under the cursor."""
         self.action_tab("log")
 
     def action_tab(self, tab: str) -> None:
@@ -250,6 +245,5 @@ class JobsScreen(LiveScreen):
             open_release(self, self.table.row.jobset.key)
 
     def action_manifest(self) -> None:
-        """The JobSet as YAML."""
         if self.table.cursor:
             self.app.open_page("manifest", "JobSet", *self.table.cursor)

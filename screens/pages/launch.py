@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from console.scheduling.forecast import Ask
     from screens.widgets.table.table import RowKey
 
-SETTLE = 0.25
-"""Seconds without a key after which the views of a launch are made anew."""
-RELIST = 30.0
-"""Seconds after which claims, Secrets and such are listed again while a form is open."""
+SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
+RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open
 
 
 class LaunchScreen(LiveScreen):
@@ -82,23 +80,19 @@ class LaunchScreen(LiveScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.draft: LaunchDraft | None = None
-        """What the form shows."""
+        self.draft: LaunchDraft | None = None  # what the form shows
         self._drafts: dict[str, LaunchDraft] = {}
         """By recipe: what was typed is kept while other recipes are looked at."""
         self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
         self._judging = False
         self._views_due: Timer | None = None
-        self._asked: Ask | None = None
-        """What the queues' words are about."""
+        self._asked: Ask | None = None  # what the queues' words are about
         self._listed: Mapping[str, Offer] = {}
         self._listed_in = ""
         self._google = GoogleOffers()
-        self.launched: set[str] = set()
-        """Names used from here, which the picture may not show yet."""
+        self.launched: set[str] = set()  # names used from here, which the picture may not show yet
 
     def body(self) -> ComposeResult:
-        """Recipes, form, views."""
         with Horizontal():
             yield RecipeTable()
             with Vertical(id="middle"):
@@ -110,7 +104,6 @@ class LaunchScreen(LiveScreen):
             yield LaunchPane(id="pane")
 
     def on_mount(self) -> None:
-        """The recipes have the keys first."""
         self.views = LaunchViews(self, self.pane)
         self.note.cut = " … f1 tells all"
         self.recipes.focus()
@@ -171,7 +164,6 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Filled)
     def tell_filled(self, event: Form.Filled) -> None:
-        """One choice, several fields."""
         event.stop()
         fields = count(event.count, "field")
         self.notify(f"{event.name} fills {fields}; ctrl+z takes it back.", timeout=4, markup=False)
@@ -298,7 +290,6 @@ class LaunchScreen(LiveScreen):
         self.form.go(NAME)
 
     def action_search(self) -> None:
-        """The line in which the form's fields are searched."""
         self.take_recipe()
         self.form.action_search()
 
@@ -317,17 +308,14 @@ class LaunchScreen(LiveScreen):
     # the views
 
     def action_views(self) -> None:
-        """In sight, then one after the other, then away."""
         self.take_recipe()
         self.views.turn()
 
     def action_view(self, view: str) -> None:
-        """One of them, with the keys."""
         self.take_recipe()
         self.views.open(view)
 
     def action_against(self) -> None:
-        """Differences beside the last launch, or the defaults."""
         self.views.turn_against()
 
     @on(LaunchPane.Typed)
@@ -365,7 +353,6 @@ class LaunchScreen(LiveScreen):
             await paste_it(self, text or "")
 
     def action_paste(self) -> None:
-        """Asks for the text."""
         self._paste()
 
     @work(group="profile")
@@ -374,7 +361,6 @@ class LaunchScreen(LiveScreen):
 
     @work(group="actions")
     async def action_profile(self) -> None:
-        """Asks for a profile."""
         self.take_recipe()
         await pick_profile(self)
 

@@ -55,7 +55,6 @@ class LeftoversScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """What it is."""
         return "leftovers"
 
     def body(self) -> ComposeResult:
@@ -64,12 +63,10 @@ class LeftoversScreen(LiveScreen):
         yield LeftoverTable()
 
     def on_mount(self) -> None:
-        """Read it."""
         self.action_read()
 
     @work(group="read", exclusive=True)
     async def action_read(self) -> None:
-        """Read it (again)."""
         self.told.runs = (Run("◐ ", "waits"), Run("Reading the releases and what carries their labels …"))
         try:
             found, hidden = await self.session.stopping.leftovers(self.app.only_namespace)

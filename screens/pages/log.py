@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
 
-TAIL = 10_000
-"""Lines read at first."""
+TAIL = 10_000  # lines read at first
 
 
 class LogScreen(LiveScreen):
@@ -39,22 +38,18 @@ class LogScreen(LiveScreen):
         super().__init__()
         self._about = namespace, pod, container
         self._previous = False
-        self._connection: object | None = None
-        """By which it is followed."""
+        self._connection: object | None = None  # by which it is followed
         self._memory = log_memory()
 
     @property
     def crumb(self) -> str:
-        """Pod, container, and which run."""
         _, pod, container = self._about
         return f"log of {pod}" + (f"/{container}" if container else "")
 
     def body(self) -> ComposeResult:
-        """The lines."""
         yield LogView()
 
     def on_mount(self) -> None:
-        """The lines have the keys."""
         self.view.lines.focus()
         self.view.over = WAITING
 

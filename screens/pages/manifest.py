@@ -41,11 +41,9 @@ class ManifestScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Kind and name."""
         return f"{self._about[0]} {self._about[2]} YAML"
 
     def body(self) -> ComposeResult:
-        """The text."""
         with Manifest():
             yield Static("Reading …", id="yaml", markup=False)
 
@@ -53,20 +51,17 @@ class ManifestScreen(LiveScreen):
         """Does not follow the picture: text under one's eyes must not move."""
 
     def on_mount(self) -> None:
-        """Read it."""
         self.query_one(Manifest).focus()
         self.action_read()
 
     @work(group="manifest", exclusive=True)
     async def action_read(self) -> None:
-        """Read it (again)."""
         kind, namespace, name = self._about
         with self.report_errors(f"Could not read {kind} {name}"):
             self._text = await self.session.manifest(kind, namespace, name)
             self._draw()
 
     def action_copy(self) -> None:
-        """To the clipboard of the terminal."""
         self.app.copy_to_clipboard(self._text)
         self.notify("Copied.", timeout=2)
 

@@ -98,17 +98,14 @@ class NodeScreen(NodeActions, PodActions):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return self._node_name
 
     def body(self) -> ComposeResult:
-        """Facts, pods, events."""
         yield Facts()
         yield PodsHere()
         yield EventTable()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """The node as it is in that picture."""
         node = fleet.nodes.get(("", self._node_name))
         now = time.time()
         gone = (("State", Run("gone: the node was removed", "waits")),)
@@ -125,7 +122,6 @@ class NodeScreen(NodeActions, PodActions):
 
     @property
     def node_names(self) -> list[str]:
-        """This node."""
         return [self._node_name]
 
     @property
@@ -141,11 +137,9 @@ class NodeScreen(NodeActions, PodActions):
             NodeActions.action_yaml(self)
 
     def action_node_yaml(self) -> None:
-        """The node's YAML."""
         NodeActions.action_yaml(self)
 
     def action_copy(self) -> None:
-        """The name of what has the keys."""
         if self.pods() and self.pods_here.has_focus:
             PodActions.action_copy(self)
         else:

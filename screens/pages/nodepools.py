@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.session import Session
 
-LATELY = 86400.0
-"""Seconds for which an operation that failed is told of here."""
+LATELY = 86400.0  # seconds for which an operation that failed is told of here
 
 
 def state(facts: PoolFacts) -> Cell:
@@ -75,7 +74,6 @@ class NodepoolsScreen(PoolSizes):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return "node pools"
 
     def body(self) -> ComposeResult:
@@ -85,7 +83,6 @@ class NodepoolsScreen(PoolSizes):
         yield ProgressRows()
 
     def on_mount(self) -> None:
-        """The keys are the table's."""
         self.table.focus()
         self.about.runs = ASKING
 
@@ -94,18 +91,15 @@ class NodepoolsScreen(PoolSizes):
         self.workers.cancel_group(self, "google")
 
     def on_screen_resume(self) -> None:
-        """Somebody looks."""
         super().on_screen_resume()
         if self.is_mounted:
             self.action_read()
 
     @property
     def facts(self) -> PoolFacts | None:
-        """The pool under the cursor."""
         return self.table.row if self.is_mounted else None
 
     def look_again(self) -> None:
-        """Ask anew."""
         self.action_read()
 
     @on(ResourceTable.Highlighted)
@@ -114,7 +108,6 @@ class NodepoolsScreen(PoolSizes):
         self.refresh_bindings()
 
     def action_read(self) -> None:
-        """Ask from now on."""
         if self.app.connected:
             self._follow(self.session)
 
@@ -130,7 +123,6 @@ class NodepoolsScreen(PoolSizes):
             self.show_fleet(self.app.fleet)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Google's side with the nodes of now."""
         if self._picture is None or not self.app.connected:
             return
         picture = self._picture = self.session.node_pools.again(self._picture)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def container_cell(container: Container) -> Cell:
-    """Mark, state and why."""
     if container.state == "running":
         mark = OK if container.ready else WAITS
     elif container.state == "terminated":
@@ -109,17 +108,14 @@ class PodScreen(PodActions):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return self.key[1]
 
     def body(self) -> ComposeResult:
-        """Facts, containers, events."""
         yield Facts()
         yield ContainerTable()
         yield EventTable()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """The pod as it is in that picture."""
         pod = fleet.pods.get(self.key)
         if pod is None:
             self.facts.facts = (("Status", Run("gone: the pod was deleted, or never was", "waits")),)
@@ -134,7 +130,6 @@ class PodScreen(PodActions):
 
     @property
     def pod_keys(self) -> list[Key]:
-        """This pod."""
         return [self.key]
 
     @property

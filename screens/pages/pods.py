@@ -71,12 +71,10 @@ class PodsScreen(PodActions):
         self._tally = Tally()
 
     def body(self) -> ComposeResult:
-        """A line of figures and the table."""
         yield SummaryLine()
         yield AllPods()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """All pods."""
         self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"))
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs

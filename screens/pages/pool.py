@@ -36,15 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with what is on it."""
-
     node: Node
     pips: tuple[Run, ...]
     free: int
     jobs: str
     pods: int
-    measured: NodeBandwidth | None = None
-    """What it reached in the NCCL tests that were seen."""
+    measured: NodeBandwidth | None = None  # what it reached in the NCCL tests that were seen
     faults: tuple[str, ...] = ()
 
 
@@ -66,7 +63,6 @@ def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: N
 
 
 def pips_cell(row: NodeRow) -> Cell:
-    """A pip per GPU."""
     return list(row.pips)
 
 
@@ -95,7 +91,6 @@ class NodeTable(ResourceTable[NodeRow]):
     )  # fmt: skip
 
     def row_text(self, row: NodeRow) -> str:
-        """Names, place, jobs, faults."""
         node = row.node
         return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(row.faults)} {node.zone}"
 
@@ -111,8 +106,7 @@ class PoolScreen(PoolActions):
     google = getters.query_one("#of-google", SentenceLine)
     progress = getters.query_one(ProgressRows)
 
-    _picture: PoolsPicture | None = None
-    """What Google said last."""
+    _picture: PoolsPicture | None = None  # what Google said last
     _asked: Session | None = None
 
     def __init__(self, name: str) -> None:
@@ -122,11 +116,9 @@ class PoolScreen(PoolActions):
 
     @property
     def crumb(self) -> str:
-        """The pool's name."""
         return self._pool
 
     def body(self) -> ComposeResult:
-        """A line about the pool, its nodes."""
         yield SummaryLine(id="of-nodes")
         yield SentenceLine(id="of-google")
         yield ProgressRows()
@@ -162,7 +154,6 @@ class PoolScreen(PoolActions):
         self.workers.cancel_group(self, "google")
 
     def on_screen_resume(self) -> None:
-        """Somebody looks again."""
         super().on_screen_resume()
         if self.is_mounted:
             self.look_again()
@@ -192,7 +183,6 @@ class PoolScreen(PoolActions):
             self._show_google()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Its nodes in that picture."""
         pool = next((each for each in pools(fleet) if each.name == self._pool), None)
         measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
         rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]

@@ -65,8 +65,6 @@ def found_cell(check: Check) -> Run:
 
 
 class CheckTable(ResourceTable["Check"]):
-    """The checks."""
-
     NOUN = "check"
     EMPTY = Notice("No checks.")
     COLUMNS: ClassVar = (
@@ -82,7 +80,6 @@ class CheckTable(ResourceTable["Check"]):
     )  # fmt: skip
 
     def row_text(self, row: Check) -> str:
-        """Everything that is said of it."""
         return f"{row.id} {row.title} {row.area} {row.result} {row.evidence} {row.reason} {row.fix}"
 
 
@@ -120,7 +117,6 @@ class PreflightScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Of what."""
         return f"preflight {self.plan.name}" if self.plan else "preflight"
 
     def body(self) -> ComposeResult:
@@ -131,7 +127,6 @@ class PreflightScreen(LiveScreen):
         yield SentenceLine(id="said")
 
     def on_mount(self) -> None:
-        """Look."""
         self.table.focus()
         self.action_all_again()
 
@@ -151,7 +146,6 @@ class PreflightScreen(LiveScreen):
         return super().check_action(action, parameters)
 
     def action_again(self) -> None:
-        """Look at the chosen ones anew."""
         self._look(tuple(key[0] for key in self.table.chosen))
 
     def action_all_again(self) -> None:
@@ -161,18 +155,15 @@ class PreflightScreen(LiveScreen):
             self._look(())
 
     def action_looks(self) -> None:
-        """Show or hide what was asked."""
         self.toggle_class("-looks")
 
     def action_copy(self) -> None:
-        """The command."""
         if self.table.row and self.table.row.command:
             self.app.copy_to_clipboard(self.table.row.command)
             self.notify(f"Copied {self.table.row.command}", timeout=2, markup=False)
 
     @work(group="actions")
     async def action_fix(self) -> None:
-        """Ask, mend, look again."""
         check = self.table.row
         if check is None or check.repair is None:
             return
@@ -222,7 +213,6 @@ class PreflightScreen(LiveScreen):
 
 
 def _sentence(check: Check) -> list[Run]:
-    """The whole of it."""
     runs = [Run(f"{check.id} {check.title} ", "strong"), Run(f"{check.evidence} ")]
     if check.reason:
         runs.append(Run(f"{check.reason} ", INKS.get(check.result, "waits") or "dim"))

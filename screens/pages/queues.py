@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from screens.wording import Cell
 
 
-ROOMY = 130
-"""Screen columns from which bars are long."""
+ROOMY = 130  # screen columns from which bars are long
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +61,12 @@ class WorkloadLine:
     """A workload, where it stands, and the picture its reason is worked out from when it is drawn."""
 
     workload: Workload
-    position: int
-    """1 is tried first; 0: it holds quota."""
-    queue: str
-    """ClusterQueue."""
+    position: int  # 1 is tried first; 0: it holds quota
+    queue: str  # ClusterQueue
     owner: str
     fleet: Fleet
-    health: Health | None = None
-    """How its job is; None: it stands for none that is seen."""
-    whose: str = ""
-    """Its owner, "you" for whoever looks."""
+    health: Health | None = None  # how its job is; None: it stands for none that is seen
+    whose: str = ""  # its owner, "you" for whoever looks
 
     @property
     def gpus(self) -> int:
@@ -239,7 +234,6 @@ class QueuesScreen(LiveScreen):
     """Queue whose workloads are shown: ("a4",) a ClusterQueue, ("ns", "door") a LocalQueue; None: all."""
 
     def body(self) -> ComposeResult:
-        """Three tables and the reason."""
         yield ClusterQueueTable()
         yield LocalQueueTable()
         yield SentenceLine(id="of-queue")
@@ -251,7 +245,6 @@ class QueuesScreen(LiveScreen):
         self.workloads.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Draw that picture."""
         lines = [
             QueueLine(queue, queue_account(fleet, queue.name)) for _, queue in sorted(fleet.cluster_queues.items())
         ]
@@ -355,7 +348,6 @@ class QueuesScreen(LiveScreen):
         show_whole(self, self.reason)
 
     def action_manifest(self) -> None:
-        """The object under the cursor as YAML."""
         table = self.focused
         if table is self.cluster_queues and self.cluster_queues.cursor:
             self.app.open_page("manifest", "ClusterQueue", "", *self.cluster_queues.cursor)
@@ -365,7 +357,6 @@ class QueuesScreen(LiveScreen):
             self.app.open_page("manifest", "Workload", *self.workloads.cursor)
 
     def action_launch(self) -> None:
-        """To the launch screen."""
         self.app.switch_mode("launch")
 
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from console.launch.recipes import Release
     from screens.widgets.table.table import RowKey
 
-TALLEST = 12
-"""Lines of the table of revisions, its titles too."""
+TALLEST = 12  # lines of the table of revisions, its titles too
 _GLYPHS = {"deployed": Run("● ", "ok"), "failed": Run("✗ ", "bad"), "superseded": Run("○ ", "dim")}
 
 
@@ -95,11 +94,9 @@ class ReleaseScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """What it is."""
         return f"release {self.key[1]}"
 
     def body(self) -> ComposeResult:
-        """A sentence, the revisions, the difference."""
         yield SentenceLine(id="head")
         yield RevisionTable()
         yield SentenceLine(id="said")
@@ -111,7 +108,6 @@ class ReleaseScreen(LiveScreen):
             self.action_read()
 
     def on_mount(self) -> None:
-        """The revisions have the keys."""
         self.table.focus()
         self.action_read()
 
@@ -186,13 +182,11 @@ class ReleaseScreen(LiveScreen):
 
     @work(group="actions")
     async def action_change(self) -> None:
-        """Other values."""
         with self.report_errors(f"The values of {self.key[1]} cannot be changed"):
             if await change_values(self, *self.key):
                 self.action_read()
 
     @work(group="actions")
     async def action_back_to(self) -> None:
-        """Back to the revision under the cursor."""
         if await roll_back(self, *self.key, self.older):
             self.action_read()

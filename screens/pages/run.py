@@ -121,7 +121,6 @@ class RunScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return self.run.name if self.run is not None else f"run {self._number}"
 
     def body(self) -> ComposeResult:
@@ -149,7 +148,6 @@ class RunScreen(LiveScreen):
 
     @work(group="memory", exclusive=True)
     async def read(self) -> None:
-        """Show what is remembered now."""
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The run could not be read"):
@@ -203,7 +201,6 @@ class RunScreen(LiveScreen):
         self.set_class(event.size.height < 34, "-low")
 
     def action_log(self) -> None:
-        """The lines alone, or the whole page."""
         self.toggle_class("-log")
         self.set_focus(self.log_view.lines if self.has_class("-log") else self.values)
 
@@ -236,12 +233,10 @@ class RunScreen(LiveScreen):
         self.table.show_rows(rows)
 
     def action_again(self) -> None:
-        """The launch form with its values."""
         if self.run is not None:
             launch_like(self, self.run, self.other)
 
     def action_job(self) -> None:
-        """Its job."""
         if self.run is not None:
             open_job(self, self.run)
 
@@ -251,7 +246,6 @@ class RunScreen(LiveScreen):
             open_job(self, self.run, "release")
 
     def action_copy(self) -> None:
-        """To the clipboard of the terminal."""
         self.app.copy_to_clipboard(self._yaml)
         self.notify("Copied.", timeout=2)
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from screens.widgets.table.table import RowKey
 
 
-ON_RUNS = frozenset({"again", "difference", "job", "forget"})
-"""Actions that need a run."""
+ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
 
 
 class RunTable(ResourceTable["RunRecord"]):
@@ -59,7 +58,6 @@ class RunTable(ResourceTable["RunRecord"]):
     )  # fmt: skip
 
     def row_text(self, row: RunRecord) -> str:
-        """Names, outcome, and the values that were typed."""
         typed = " ".join(f"{each.path}={each.after}" for each in differences(replace(row, values={}), row))
         return f"{row.number} {row.recipe} {row.name} {row.outcome} {row.queue} {row.context} {row.namespace} {typed}"
 
@@ -86,7 +84,6 @@ class RunsScreen(LiveScreen):
     told = getters.query_one("#told", SentenceLine)
 
     def body(self) -> ComposeResult:
-        """The table and the sentence."""
         yield RunTable()
         yield SentenceLine(id="told")
 
@@ -100,7 +97,6 @@ class RunsScreen(LiveScreen):
 
     @work(group="memory", exclusive=True)
     async def read(self) -> None:
-        """Show what is remembered now."""
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The runs could not be read"):
@@ -126,7 +122,6 @@ class RunsScreen(LiveScreen):
 
     @on(ResourceTable.Opened)
     def open_run(self, event: ResourceTable.Opened) -> None:
-        """Everything about that run."""
         event.stop()
         self.app.open_page("run", *event.key)
 
@@ -145,7 +140,6 @@ class RunsScreen(LiveScreen):
             self.app.open_page("run", *map(str, chosen))
 
     def action_job(self) -> None:
-        """The job of the run under the cursor."""
         run = self.table.row
         if run is not None:
             open_job(self, run)
@@ -172,7 +166,6 @@ class RunsScreen(LiveScreen):
             self.read()
 
     def action_leftovers(self) -> None:
-        """What releases that are gone left behind."""
         self.app.open_page("leftovers")
 
     def on_resize(self, event: events.Resize) -> None:

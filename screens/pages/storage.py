@@ -39,29 +39,23 @@ class Place:
     kind: str
     name: str
     location: str
-    match: str
-    """How it lies to the cluster; empty where that is unknown."""
+    match: str  # how it lies to the cluster; empty where that is unknown
     near: bool
-    state: str
-    """"": it is simply there."""
+    state: str  # "": it is simply there
     size: str
-    address: str
-    """Mount point, share, or class."""
-    values: Mapping[str, Value]
-    """What mounts it; empty while it cannot be mounted."""
+    address: str  # mount point, share, or class
+    values: Mapping[str, Value]  # what mounts it; empty while it cannot be mounted
     created: float = 0.0
     error: ConsoleError | None = None
 
 
 def of_bucket(found: Bucket, region: str) -> Place:
-    """A bucket."""
     match = found.match(region) if region else ""
     return Place(BUCKET, found.name, found.location, match, found.near(region), "", "",
                  found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
 
 
 def of_lustre(found: LustreInstance, region: str) -> Place:
-    """An instance of Lustre."""
     near = found.location.startswith(f"{region}-")
     ready = found.state == "ACTIVE"
     return Place(LUSTRE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
@@ -69,7 +63,6 @@ def of_lustre(found: LustreInstance, region: str) -> Place:
 
 
 def of_filestore(found: FilestoreInstance, region: str) -> Place:
-    """A share of Filestore."""
     near = found.location == region or found.location.startswith(f"{region}-")
     ready = found.state == "READY" and found.address
     address = f"{found.address}:/{found.share}" if found.address else found.why
@@ -89,7 +82,6 @@ def match_cell(place: Place) -> Cell:
 
 
 def state_cell(place: Place) -> Cell:
-    """Mark and word."""
     if place.error is not None:
         return [BAD, Run(" not read", "bad")]
     if not place.state:
@@ -106,8 +98,6 @@ def address_cell(place: Place) -> Cell:
 
 
 class PlaceTable(ResourceTable[Place]):
-    """All of them."""
-
     NOUN = "place"
     EMPTY = Notice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
     COLUMNS: ClassVar = (
@@ -122,7 +112,6 @@ class PlaceTable(ResourceTable[Place]):
     )  # fmt: skip
 
     def row_text(self, row: Place) -> str:
-        """Kind, name, place."""
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
 
 
@@ -142,7 +131,6 @@ class StorageScreen(PlacedScreen, AskingScreen):
 
     @property
     def crumb(self) -> str:
-        """Its name."""
         return "storage"
 
     def body(self) -> ComposeResult:
@@ -152,7 +140,6 @@ class StorageScreen(PlacedScreen, AskingScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """The keys are the table's."""
         self.table.focus()
 
     @work(group="storage", exclusive=True)
@@ -207,7 +194,6 @@ class StorageScreen(PlacedScreen, AskingScreen):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Launch with what can be mounted."""
         place = self.table.row if self.is_mounted else None
         if action in {"launch", "copy"} and (place is None or not place.values):
             return False
@@ -223,14 +209,12 @@ class StorageScreen(PlacedScreen, AskingScreen):
             self.action_launch()
 
     def action_launch(self) -> None:
-        """The form, with its fields filled."""
         place = self.table.row
         if place is not None and place.values:
             said = f"{place.kind} {place.name} is in the form, under Storage."
             self.app.open_launch(LaunchWish("", place.values, said=said, over=True))
 
     def action_copy(self) -> None:
-        """Its address."""
         place = self.table.row
         if place is not None and place.values:
             address = f"gs://{place.name}" if place.kind == BUCKET else place.address

@@ -26,15 +26,12 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from screens.widgets.table.table import RowKey
 
-AGAIN = 1.0
-"""Seconds between two looks: bytes run while one watches."""
-ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})
-"""Actions that need a tunnel."""
+AGAIN = 1.0  # seconds between two looks: bytes run while one watches
+ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})  # actions that need a tunnel
 GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
 
 
 def state_cell(tunnel: Tunnel) -> Cell:
-    """Mark and word."""
     mark = GLYPHS.get(tunnel.state, WAITS)
     return [mark, Run(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
 
@@ -58,7 +55,6 @@ def received(tunnel: Tunnel) -> int:
 
 
 def open_now(tunnel: Tunnel) -> int:
-    """Connections that stand."""
     return sum(each.open for each in tunnel.listeners)
 
 
@@ -68,7 +64,6 @@ def bytes_cell(amount: int) -> Cell:
 
 
 def connections_cell(tunnel: Tunnel) -> Cell:
-    """Now, and so far."""
     so_far = sum(each.connections for each in tunnel.listeners)
     return [Run(f"{open_now(tunnel)}"), Run(f" of {so_far}", "dim")]
 
@@ -96,7 +91,6 @@ class TunnelTable(ResourceTable["Tunnel"]):
     )  # fmt: skip
 
     def row_text(self, row: Tunnel) -> str:
-        """Names, ports, state and why."""
         return (
             f"{row.name} {row.address} {ports_cell(row)} {row.state} {row.pod} {row.context} {row.words} {row.last_end}"
         )
@@ -121,7 +115,6 @@ class TunnelsScreen(LiveScreen):
     told = getters.query_one("#told", SentenceLine)
 
     def body(self) -> ComposeResult:
-        """The table and the sentence."""
         yield TunnelTable()
         yield SentenceLine(id="told")
 
@@ -131,12 +124,10 @@ class TunnelsScreen(LiveScreen):
         self.set_interval(AGAIN, self.read)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """The tunnels of now."""
         self.read()
 
     @work(group="tunnels", exclusive=True)
     async def read(self) -> None:
-        """Ask every tunnel how it is."""
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The tunnels could not be read"):
@@ -166,7 +157,6 @@ class TunnelsScreen(LiveScreen):
         self.action_job()
 
     def action_job(self) -> None:
-        """Open the page of what it leads to."""
         for tunnel in self._chosen()[:1]:
             if self._elsewhere(tunnel):
                 return
@@ -183,7 +173,6 @@ class TunnelsScreen(LiveScreen):
         return other
 
     def action_copy(self) -> None:
-        """Its addresses, to the clipboard."""
         found = [f"http://127.0.0.1:{each.local}" for tunnel in self._chosen() for each in tunnel.listeners]
         if found:
             self.app.copy_to_clipboard("\n".join(found))
@@ -192,7 +181,6 @@ class TunnelsScreen(LiveScreen):
 
     @work(group="actions")
     async def action_stop(self) -> None:
-        """Ask, then close the ports."""
         chosen = self._chosen()
         lines = [
             f"{each.address}: {ports_cell(each)}"
@@ -211,7 +199,6 @@ class TunnelsScreen(LiveScreen):
 
     @work(group="actions")
     async def action_keep(self) -> None:
-        """Hand its ports to a process of their own."""
         for tunnel in self._chosen()[:1]:
             if tunnel.kept or tunnel.state == "ended":
                 words = "It has ended." if tunnel.state == "ended" else "It goes on by itself already."
@@ -232,7 +219,6 @@ class TunnelsScreen(LiveScreen):
 
     @work(group="actions")
     async def action_save(self) -> None:
-        """Ask for a name, then save it."""
         for tunnel in self._chosen()[:1]:
             name = await self.app.push_screen_wait(Prompt("Save it as a profile under which name?", tunnel.name))
             if name:

@@ -22,8 +22,7 @@ from screens.wording import count, size
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-LOOK = 1.0
-"""Seconds between two looks whether the file has grown."""
+LOOK = 1.0  # seconds between two looks whether the file has grown
 
 
 class ViewApp(OrderedApp):
@@ -50,7 +49,6 @@ class ViewApp(OrderedApp):
         return DARK.variables
 
     def compose(self) -> ComposeResult:
-        """The name, the lines, the keys."""
         yield Static(id="head", markup=False)
         yield LogView()
         yield Static("/ find  n N next  F filter  L level  E first error  M NCCL  W wrap  g G ends  S save  q quit",
@@ -78,7 +76,6 @@ class ViewApp(OrderedApp):
         self.query_one("#head", Static).update(told)
 
     def action_theme(self) -> None:
-        """Dark to light and back."""
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     @on(LogView.Saved)

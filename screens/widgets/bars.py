@@ -54,6 +54,5 @@ class SummaryLine(Inked):
     runs: reactive[tuple[Run, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
-        """The line."""
         back = self.rich_style.background_style
         return Strip(fit_runs([Run("  "), *self.runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -49,5 +49,4 @@ class ChangeText(YamlText):
         return [Run(text, ink)] if ink else yaml_runs(text)
 
     def show_change(self, change: ReleaseChange) -> None:
-        """Only what is different."""
         self.show("\n".join(change_lines(change)))

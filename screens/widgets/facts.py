@@ -38,8 +38,7 @@ def _width(fact: Fact) -> int:
     return NAME + cell_width(fact[1])
 
 
-NAME = 14
-"""Columns of a fact's name."""
+NAME = 14  # columns of a fact's name
 
 
 class Facts(Inked):
@@ -55,7 +54,6 @@ class Facts(Inked):
         return len(arrange(self.facts, width - 4))
 
     def render_line(self, y: int) -> Strip:
-        """One line of facts."""
         width = self.size.width
         lines = arrange(self.facts, width - 4)
         back = self.rich_style.background_style

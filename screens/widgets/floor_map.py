@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from console.scheduling.topology import Floor, Holder, Host, Pip
 
 
-LABEL = 6
-"""Most columns of a host's short name."""
-PLACE = 10
-"""Most columns of a block's or subblock's name."""
+LABEL = 6  # most columns of a host's short name
+PLACE = 10  # most columns of a block's or subblock's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +144,12 @@ def stretch_words(floor: Floor) -> list[Run]:
 
 
 class FloorKey(Inked):
-    """Two lines."""
-
     DEFAULT_CSS = """
     FloorKey { height: 2; }
     """
     lines: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
-        """One of them."""
         back = self.rich_style.background_style
         runs = self.lines[y] if y < len(self.lines) else ()
         return Strip(fit_runs([Run("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))
@@ -310,7 +305,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     # drawing
 
     def on_resize(self) -> None:
-        """As many hosts to a line as fit."""
         self._arrange()
         self.refresh()
 
@@ -320,11 +314,9 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved(self.host))
 
     def on_blur(self) -> None:
-        """The cursor goes."""
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line of hosts."""
         strip = self._painted[y] = self._line(y)
         return strip
 
@@ -349,7 +341,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         return strip
 
     def notify_style_update(self) -> None:
-        """Textual's call after a change of theme or class."""
         super().notify_style_update()
         self.__dict__["_drawn"] = {}
 
@@ -384,13 +375,11 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     # moving
 
     def action_step(self, hosts: int) -> None:
-        """To the next host."""
         index = self._index()
         if index is not None:
             self._point(max(0, min(len(self._spots) - 1, index + hosts)))
 
     def action_line(self, lines: int) -> None:
-        """To the host above or below."""
         index = self._index()
         if index is None:
             return
@@ -400,7 +389,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._point(min((abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == y)[1])
 
     def action_open(self) -> None:
-        """Tell that the host was opened."""
         if self._cursor:
             self.post_message(self.Opened(self._cursor))
 

@@ -40,24 +40,16 @@ class JobLine:
 
     jobset: JobSet
     fleet: Fleet
-    glance: Glance | None = None
-    """What its log said last; None: nothing is known."""
-    alarms: tuple[Alarm, ...] = ()
-    """What is wrong with it now, if it is watched."""
-    late: str = ""
-    """That its next step is late, if somebody hears its steps."""
-    heard: bool = False
-    """Whether somebody does."""
-    faults: tuple[str, ...] = ()
-    """What the tabs of its page found wrong with it."""
-    owner: str = ""
-    """Who launched it; "you" for whoever looks."""
-    outside: str = ""
-    """Its namespace, where commands have to name it."""
+    glance: Glance | None = None  # what its log said last; None: nothing is known
+    alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
+    late: str = ""  # that its next step is late, if somebody hears its steps
+    heard: bool = False  # whether somebody does
+    faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
+    owner: str = ""  # who launched it; "you" for whoever looks
+    outside: str = ""  # its namespace, where commands have to name it
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
-        """All its ranks."""
         return ranks(self.jobset, self.fleet)
 
     @cached_property
@@ -80,7 +72,6 @@ class JobLine:
 
     @property
     def ink(self) -> str:
-        """Finished jobs are dimmer."""
         return "dim" if self.jobset.finished else ""
 
 
@@ -100,7 +91,6 @@ def health_runs(health: Health, ink: str = "") -> list[Run]:
 
 
 def ranks_cell(line: JobLine) -> Cell:
-    """Ranks that are up, of all."""
     total = line.jobset.ranks
     if line.jobset.finished or line.jobset.state is JobState.PENDING:
         return Run(f"{total}", "dim")
@@ -230,8 +220,7 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool 
     return runs
 
 
-TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")
-"""Names of recipes that print training steps."""
+TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")  # names of recipes that print training steps
 
 
 def tab_of(recipe: str) -> str:

@@ -29,8 +29,7 @@ class KeyHint(NamedTuple):
     key: str
     verb: str
     action: str
-    last: bool = False
-    """Stands at the right end and stays when the others no longer fit."""
+    last: bool = False  # stands at the right end and stays when the others no longer fit
 
 
 class KeyBar(Inked):
@@ -49,7 +48,6 @@ class KeyBar(Inked):
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
-        """As many hints as fit."""
         bar = self.ground("bar")
         key, verb = bar + self.ink("key"), bar + self.ink("dim")
         segments: list[Segment] = []

@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from console.scheduling.pools import Pool
 
 
-FALLEN = 0.1
-"""A bandwidth that fell by more than this share is bad."""
+FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
 
 
 def maintenance_words(at: float, now: float, *, active: bool) -> str:
-    """When maintenance begins."""
     if active:
         return "maintenance under way"
     return f"maintenance in {duration(at - now)}" if at > now else "maintenance due"

@@ -65,13 +65,10 @@ def _words(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
 
 
 class SentenceLine(Inked):
-    """The sentence."""
-
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
     runs: reactive[tuple[Run, ...]] = reactive(())
-    cut = " …"
-    """Stands at the end of what there is no room for."""
+    cut = " …"  # stands at the end of what there is no room for
     _high = -1
 
     def watch_runs(self, runs: tuple[Run, ...]) -> None:
@@ -80,7 +77,6 @@ class SentenceLine(Inked):
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as the sentence folds into."""
         self._high = self.lines_at(width)
         return self._high
 
@@ -89,7 +85,6 @@ class SentenceLine(Inked):
         return len(folded_runs(self.runs, width))
 
     def render_line(self, y: int) -> Strip:
-        """One line of it."""
         width = self.size.width
         lines = folded_runs(self.runs, width)
         if y >= len(lines):

@@ -60,7 +60,6 @@ class TabStrip(Inked):
         return [(tab.name, _pieces(tab.key, title, note)) for tab, title, note in fitting]
 
     def render_line(self, y: int) -> Strip:
-        """The tabs, the open one on another ground."""
         segments: list[Segment] = []
         for name, pieces in self._parts():
             here = name == self.here
@@ -70,7 +69,6 @@ class TabStrip(Inked):
         return Strip(segments).adjust_cell_length(self.size.width, self.ground("bar"))
 
     def on_click(self, event: events.Click) -> None:
-        """Says which tab is under the mouse."""
         left = 0
         for name, pieces in self._parts():
             left += sum(len(text) for text, _ in pieces) + 1

@@ -79,20 +79,15 @@ def _names(links: Sequence[Link]) -> str:
 class Title:
     """What the line says."""
 
-    tabs: tuple[tuple[str, str, str], ...] = ()
-    """Mode, key and name of each main screen."""
-    here: str = ""
-    """Mode of the main screen that is open."""
-    trail: tuple[str, ...] = ()
-    """Names of the pages opened from it, outermost first."""
+    tabs: tuple[tuple[str, str, str], ...] = ()  # mode, key and name of each main screen
+    here: str = ""  # mode of the main screen that is open
+    trail: tuple[str, ...] = ()  # names of the pages opened from it, outermost first
     cluster: str = ""
-    namespace: str = ""
-    """Namespace that lists are narrowed to, or the words that they are not."""
+    namespace: str = ""  # namespace that lists are narrowed to, or the words that they are not
     narrowed: bool = False
     practice: bool = False
     read_only: bool = False
-    unverified: bool = False
-    """Whether the API server's certificate is not checked."""
+    unverified: bool = False  # whether the API server's certificate is not checked
     links: tuple[Link, ...] = ()
     trouble: str = ""
 
@@ -161,10 +156,8 @@ class TitleBar(Inked):
 
     _names = True
     """Whether tabs that are not open tell their names; the keys that open them they tell as long as there is room."""
-    _alone = False
-    """Only the open tab is told."""
-    _short = False
-    """Only the end of the trail is told: where one is matters more than the way there."""
+    _alone = False  # only the open tab is told
+    _short = False  # only the end of the trail is told: where one is matters more than the way there
 
     def _tab(self, mode: str, key: str, name: str) -> str:
         if mode != self.title.here:
@@ -228,5 +221,4 @@ class TitleBar(Inked):
 
 
 def _cells(runs: Iterable[Run]) -> int:
-    """How wide they are."""
     return sum(cell_len(run.text) for run in runs)

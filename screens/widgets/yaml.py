@@ -64,7 +64,6 @@ class YamlText(LogLines, Steady):
             self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
 
     def paint(self, text: str, whole: str) -> list[Run]:
-        """YAML has inks of its own."""
         return yaml_runs(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

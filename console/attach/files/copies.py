@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 
 Listener = Callable[[CopyProgress], None]
-TRIES = 5
-"""Attempts without a byte of progress after which a copy gives up."""
-_PAUSE = 0.5
-"""Seconds before the second attempt; doubled each time."""
+TRIES = 5  # attempts without a byte of progress after which a copy gives up
+_PAUSE = 0.5  # seconds before the second attempt; doubled each time
 AGAIN = "Run the same command again: it goes on where this one ended."
 
 
@@ -41,8 +39,7 @@ class Meter:
         self._listener = listener
         self._pause = pause
         self.done = 0
-        self.landed = 0
-        """The same, as far as it is known to have arrived."""
+        self.landed = 0  # the same, as far as it is known to have arrived
         self.total = 0
         self.files = 0
         self.all_files = 0
@@ -177,7 +174,6 @@ class ContainerCopies:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[PodFiles]:
-        """The container's files."""
         from console.attach.files.entries import Way
         from console.attach.files.pod_files import PodFiles, SftpFiles
         from console.kube.exec import started

@@ -10,20 +10,16 @@ _JOB = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
 _REMOTE = re.compile(
     rf"(?:(?P<pod>pod/{_JOB})|(?P<job>{_JOB}):(?P<rank>(?:{_JOB}/)?\d{{1,6}}|all|\*)):(?P<path>.*)", re.DOTALL
 )
-ALL = "all"
-"""Instead of a rank: each of them."""
+ALL = "all"  # instead of a rank: each of them
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePlace:
     """A path in a rank of a job, written `JOB:RANK:PATH`, or in a pod, `pod/NAME:PATH`."""
 
-    job: str
-    """Or pod/NAME."""
-    rank: str
-    """A number, REPLICATED/INDEX, `ALL`, or empty for a pod."""
-    path: str
-    """Relative paths begin where the container's programs begin; empty is that folder itself."""
+    job: str  # or pod/NAME
+    rank: str  # a number, REPLICATED/INDEX, `ALL`, or empty for a pod
+    path: str  # relative paths begin where the container's programs begin; empty is that folder itself
 
     @property
     def everywhere(self) -> bool:
@@ -46,29 +42,22 @@ class EntryKind(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
-    OTHER = "other"
-    """A device, socket or pipe: it has no content to copy."""
+    OTHER = "other"  # a device, socket or pipe: it has no content to copy
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing in a tree that is copied."""
 
-    path: str
-    """Relative to the top of the tree, with slashes; empty for the top itself."""
+    path: str  # relative to the top of the tree, with slashes; empty for the top itself
     kind: EntryKind
-    size: int = 0
-    """Bytes; 0 unless it is a file."""
-    mode: int = 0o644
-    """Permission bits."""
-    modified: int = 0
-    """Seconds since the epoch."""
-    target: str = ""
-    """What a link points to, as written in it."""
+    size: int = 0  # bytes; 0 unless it is a file
+    mode: int = 0o644  # Permission bits
+    modified: int = 0  # seconds since the epoch
+    target: str = ""  # what a link points to, as written in it
 
     @property
     def file(self) -> bool:
-        """Whether it has content."""
         return self.kind is EntryKind.FILE
 
     def same(self, other: Entry | None) -> bool:
@@ -84,32 +73,24 @@ class Way(StrEnum):
     """How the bytes travel."""
 
     SFTP = "sftp"
-    EXEC = "exec"
-    """`tar`, `head` and `tail` in the container."""
+    EXEC = "exec"  # `tar`, `head` and `tail` in the container
 
 
 class Proof(StrEnum):
     """How the copy was compared with the original."""
 
     SHA256 = "sha256"
-    SIZE = "size and time"
-    """The container has no `sha256sum`."""
+    SIZE = "size and time"  # the container has no `sha256sum`
 
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How far a copy is."""
-
-    done: int = 0
-    """Bytes that are there, those from before included."""
+    done: int = 0  # bytes that are there, those from before included
     total: int = 0
     files: int = 0
-    """Files that are there."""
     all_files: int = 0
-    now: str = ""
-    """What is under way: a path, or what is done to all of them."""
-    resumed: int = 0
-    """Bytes of `done` that were there when it began."""
+    now: str = ""  # what is under way: a path, or what is done to all of them
+    resumed: int = 0  # bytes of `done` that were there when it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +98,7 @@ class CopyProblem:
     """One thing that was left out."""
 
     path: str
-    why: str
-    """A sentence."""
+    why: str  # a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +108,10 @@ class CopyReport:
     source: str
     target: str
     files: int
-    """Files that are there now."""
-    bytes: int
-    """Of those files."""
-    resumed: int
-    """Bytes that had been there before."""
+    bytes: int  # of those files
+    resumed: int  # bytes that had been there before
     seconds: float
     way: Way
     proof: Proof
-    note: str = ""
-    """Why it did not go the better way; empty if it did."""
+    note: str = ""  # why it did not go the better way; empty if it did
     problems: tuple[CopyProblem, ...] = ()

@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-SUFFIX = ".a4-part"
-"""End of the names of what is not whole yet."""
+SUFFIX = ".a4-part"  # end of the names of what is not whole yet
 _BLOCK = 1 << 20
-_KEPT_BYTES = 80
-"""Bytes of a file's name that its part's name repeats, so that a person knows it."""
+_KEPT_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
 
 
 def part_name(name: str, entry: Entry) -> str:
@@ -108,7 +106,6 @@ def _unreadable(error: OSError) -> CopyProblem:
 
 
 def sha256(path: Path) -> str:
-    """Sum of a file."""
     with told(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -260,13 +257,11 @@ class Part:
                 file.write(waiting)
 
     def drop(self) -> None:
-        """Forget it."""
         with self._writing, told(self.path):
             self.path.unlink(missing_ok=True)
             self._waiting = bytearray()
 
     def finish(self) -> None:
-        """Make it the file."""
         finish(self.path, self.final, self.entry)
 
 
@@ -275,8 +270,7 @@ _PIECE = 1 << 18
 _NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _REFUSED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
 _LONGEST_NAME = 1 << 16
-_WAITING = 64
-"""Pieces that may wait for the disk."""
+_WAITING = 64  # pieces that may wait for the disk
 _TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
 
 
@@ -337,7 +331,6 @@ class _Pipe(io.RawIOBase):
         self._pieces.put(data)
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: Buffer) -> int:
@@ -372,10 +365,8 @@ class Unpacking:
 
     def __init__(self, top: Path, wanted: Mapping[str, Entry], wrote: Callable[[str, int], None], *, most: int) -> None:
         self._top, self._wanted, self._wrote = top, wanted, wrote
-        self._most = most
-        """Bytes of the stream after which it is given up."""
-        self.made: set[str] = set()
-        """Files that are whole."""
+        self._most = most  # bytes of the stream after which it is given up
+        self.made: set[str] = set()  # files that are whole
         self.problems: list[CopyProblem] = []
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:

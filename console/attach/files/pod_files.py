@@ -31,17 +31,13 @@ if TYPE_CHECKING:
 _LONGEST_COMPLAINT = 4000
 MOST_COMPLAINTS = 4 << 20
 """Bytes of complaints that a command may print, of which the first few are kept; more ends it."""
-QUICK = 30.0
-"""Seconds for what looks at one path or makes one folder."""
-FLOW = 6.0
-"""Seconds from the first byte of such an answer to its last."""
-LISTING = 60.0
-"""Seconds for what is in one folder."""
+QUICK = 30.0  # seconds for what looks at one path or makes one folder
+FLOW = 6.0  # seconds from the first byte of such an answer to its last
+LISTING = 60.0  # seconds for what is in one folder
 MOST_ANSWER = 32 << 20
 """Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
 _SUM_DIGITS = 64
-_KILLED = (129, 130, 137, 143)
-"""Exit codes of a program that was ended from outside, as when its pod goes."""
+_KILLED = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
 _PARTLY = (1, 2, 123)
 """Exit codes of `tar` and `xargs` that did what they could; what is missing is noticed and asked for by itself."""
 
@@ -64,19 +60,15 @@ Start = Callable[..., AbstractAsyncContextManager[Running]]
 class Spot:
     """What is at a path of a container."""
 
-    path: str
-    """Absolute, links resolved."""
-    kind: EntryKind | None
-    """None: nothing yet, but its folder is there."""
+    path: str  # absolute, links resolved
+    kind: EntryKind | None  # None: nothing yet, but its folder is there
     size: int = 0
     mode: int = 0o644
     modified: int = 0
-    free: int | None = None
-    """Free bytes of that file system; None when nobody could say."""
+    free: int | None = None  # free bytes of that file system; None when nobody could say
 
     @property
     def folder(self) -> bool:
-        """Whether it is one."""
         return self.kind is EntryKind.FOLDER
 
 
@@ -97,12 +89,9 @@ class PodFiles:
     def __init__(self, start: Start, where: str) -> None:
         self._start = start
         self.way = Way.EXEC
-        self.note = ""
-        """Why it did not go a better way; empty if it did."""
-        self.together = True
-        """Whether small files are copied in one stream."""
-        self.where = where
-        """How errors call the container: `rank 3 of llama-70b`."""
+        self.note = ""  # why it did not go a better way; empty if it did
+        self.together = True  # whether small files are copied in one stream
+        self.where = where  # how errors call the container: `rank 3 of llama-70b`
 
     async def _run(
         self,
@@ -353,8 +342,7 @@ def failure(what: str, complaint: str, code: int) -> ConsoleError:
     return CopyFailed(f"{what}: {why.rstrip('.')}.", hint, code=code)
 
 
-FROM = 32 << 20
-"""Bytes from which a file is worth a connection to sshd, which takes half a second."""
+FROM = 32 << 20  # bytes from which a file is worth a connection to sshd, which takes half a second
 
 
 class SftpFiles(PodFiles):
@@ -411,14 +399,12 @@ class SftpFiles(PodFiles):
 class PodFolder:
     """What is in it, folders first; amounts are bytes, of the file system it lies on, None where nobody could say."""
 
-    path: str
-    """Absolute, links resolved."""
+    path: str  # absolute, links resolved
     entries: tuple[Entry, ...]
     total: int | None = None
     used: int | None = None
     free: int | None = None
-    complaints: tuple[str, ...] = ()
-    """What could not be seen."""
+    complaints: tuple[str, ...] = ()  # what could not be seen
 
 
 class PodFolders(PodFiles):

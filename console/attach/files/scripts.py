@@ -13,10 +13,8 @@ import re
 from console.attach.files.entries import Entry, EntryKind
 from console.errors import Unreadable
 
-MISSING, FORBIDDEN = 44, 45
-"""Exit codes of a script that found nothing there, or may not look."""
-NOT_GNU = 46
-"""Exit code of a script that needs GNU's programs and found others."""
+MISSING, FORBIDDEN = 44, 45  # exit codes of a script that found nothing there, or may not look
+NOT_GNU = 46  # exit code of a script that needs GNU's programs and found others
 
 _PATH = """p=$1
 case $p in "~") p=$HOME ;; "~/"*) p=$HOME/${p#"~/"} ;; "") p=. ;; esac
@@ -79,8 +77,7 @@ fi
 """A folder's own path, KiB of its file system (all, used, free), and what is in it as TREE has it; of a file: of the
 folder it lies in."""
 
-MOUNTED = 47
-"""Exit code of DELETE where another file system begins."""
+MOUNTED = 47  # exit code of DELETE where another file system begins
 DELETE = """
 [ -e "$1" ] || [ -L "$1" ] || exit 44
 if [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c %d "$1")" != "$(stat -c %d "$1/..")" ]; then exit 47; fi
@@ -155,8 +152,7 @@ _SUM = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
 
 
-_LATEST = 1 << 33
-"""Seconds since the epoch that this machine's file systems take (year 2242)."""
+_LATEST = 1 << 33  # seconds since the epoch that this machine's file systems take (year 2242)
 _LONGEST_NUMBER = 20
 
 

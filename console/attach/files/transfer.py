@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 BIG = 32 << 20
 """Bytes from which a file of a folder is copied by itself, so that it can be gone on with; smaller ones go together."""
-_HEADERS = 4096
-"""Bytes that a tar has at most for each file beside its content, as a rule."""
-_BATCH = 256
-"""Files whose sums are asked for at a time."""
+_HEADERS = 4096  # bytes that a tar has at most for each file beside its content, as a rule
+_BATCH = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:

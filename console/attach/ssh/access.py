@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from console.attach.tunnel.engine import Reach
     from console.kube.watched_cluster import WatchedCluster
 
-WAIT = 60.0
-"""Seconds for which a pod that is being replaced is waited for."""
-TIDY = 20.0
-"""Seconds between two looks for hosts of jobs that have ended."""
+WAIT = 60.0  # seconds for which a pod that is being replaced is waited for
+TIDY = 20.0  # seconds between two looks for hosts of jobs that have ended
 
 
 class Attach:

@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 # What fails is raised; paramiko's own account of it would go to the terminal that the console draws on.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-ANSWER = 10.0
-"""Seconds for each answer of an SSH server."""
-TRIES = 5
-"""Keys that are offered: an OpenSSH server hangs up after six."""
+ANSWER = 10.0  # seconds for each answer of an SSH server
+TRIES = 5  # keys that are offered: an OpenSSH server hangs up after six
 _RSA = ("rsa-sha2-512", "rsa-sha2-256")
 
 
@@ -195,12 +193,9 @@ def _words(error: BaseException) -> str:
     return (str(error).strip() or "the connection ended").rstrip(".")
 
 
-_REQUEST = 1 << 15
-"""Bytes of one answer; servers need not give more."""
-_BLOCK = 64 * _REQUEST
-"""Bytes that are asked for at a time."""
-_LONGEST_PACKET = 1 << 20
-"""Bytes; servers answer with a quarter of it at most."""
+_REQUEST = 1 << 15  # bytes of one answer; servers need not give more
+_BLOCK = 64 * _REQUEST  # bytes that are asked for at a time
+_LONGEST_PACKET = 1 << 20  # bytes; servers answer with a quarter of it at most
 _PATIENCE = 2.0
 """Seconds for which a block that is no longer wanted is waited for: a connection closed below it would complain."""
 

@@ -142,39 +142,28 @@ class PodKeys(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One job."""
 
-    name: str
-    """HostKeyAlias in known_hosts, and name of the file."""
-    suffix: str = ""
-    """What follows the rank in a host's name, where another job of this name was first."""
-    kubeconfig: str = ""
-    """Empty: the pod's own account."""
-    many: bool = False
-    """Whether `kubeconfig` is a list of files, as in the variable KUBECONFIG."""
+    name: str  # HostKeyAlias in known_hosts, and name of the file
+    suffix: str = ""  # what follows the rank in a host's name, where another job of this name was first
+    kubeconfig: str = ""  # empty: the pod's own account
+    many: bool = False  # whether `kubeconfig` is a list of files, as in the variable KUBECONFIG
     context: str
     namespace: str
     job: str
     jobset_uid: str = ""
     ranks: int = 1
-    program: tuple[str, ...] = ("a4",)
-    """How a4 is started, by its whole path."""
-    path: str = ""
-    """Folders that a4 needs in PATH to log in, before the others."""
+    program: tuple[str, ...] = ("a4",)  # how a4 is started, by its whole path
+    path: str = ""  # folders that a4 needs in PATH to log in, before the others
     user: str = "root"
-    folder: str = ""
-    """Where the work is, as seen in the pod."""
+    folder: str = ""  # where the work is, as seen in the pod
     identity: str = ""
     """File that names the person's key: a private one, or the public one of a key that the agent holds."""
-    public_key: str = ""
-    """Its public half, "type base64 comment"."""
-    install: bool = False
-    """Whether the person agreed that pods of this job which lack the key get it."""
-    share: bool = False
-    """Whether connections are shared (ControlMaster)."""
+    public_key: str = ""  # its public half, "type base64 comment"
+    install: bool = False  # whether the person agreed that pods of this job which lack the key get it
+    share: bool = False  # whether connections are shared (ControlMaster)
     practice: bool = False
     release_keys: tuple[str, ...] = ()
     """Host keys that the release's Secret names for all its pods, "type base64"."""
-    pods: dict[str, PodKeys] = msgspec.field(default_factory=dict)
-    """By rank."""
+    pods: dict[str, PodKeys] = msgspec.field(default_factory=dict)  # by rank
 
     def host(self, rank: int) -> str:
         """Name of a rank for ssh."""
@@ -186,7 +175,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.kubeconfig) and not self.many and not Path(self.kubeconfig).exists()
 
     def belongs_to(self, kubeconfig: str, context: str, namespace: str, job: str) -> bool:
-        """Whether it is about that job."""
         mine = (self.kubeconfig, self.context, self.namespace, self.job)
         return mine == (kubeconfig, context, namespace, job)
 
@@ -208,7 +196,6 @@ def load(places: Places, name: str) -> Entry | None:
 
 
 def load_all(places: Places) -> list[Entry]:
-    """All, by name."""
     found = (load(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
     return [each for each in found if each is not None]
 

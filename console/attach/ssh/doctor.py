@@ -29,16 +29,12 @@ if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.rank_address import Address, LivePod
 
-BANNER = 10.0
-"""Seconds an SSH server has to say its first line."""
-REFUSAL = 2.0
-"""Seconds for which a refusal by the pod is waited for; a server speaks sooner."""
+BANNER = 10.0  # seconds an SSH server has to say its first line
+REFUSAL = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
 POD = 5.0
 """Seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it."""
-ROOM = 1.0
-"""GB that the server of an editor with its extensions takes."""
-GLIBC = (2, 28)
-"""What the server of VS Code needs, as do those made from it."""
+ROOM = 1.0  # GB that the server of an editor with its extensions takes
+GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from it
 LOOK = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
 getconf GNU_LIBC_VERSION 2>/dev/null || echo none
 for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
@@ -85,7 +81,6 @@ class Patient:
         return f"{self.address.job} {self.address.rank_text}".strip()
 
     async def close(self) -> None:
-        """Close what was opened."""
         if self._first is not None:
             self._first.cancel()
             await asyncio.gather(self._first, return_exceptions=True)
@@ -196,7 +191,6 @@ class Patient:
         return f"As {self._probed.user}, with {used.told}."
 
     async def sftp(self) -> str:
-        """Files can be copied."""
         await asyncio.to_thread(ssh.list_home, self.transport)
         return "Works."
 

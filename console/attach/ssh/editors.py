@@ -29,25 +29,16 @@ class SshPlan:
     rank: int
     ranks: int
     pod: str
-    host: str
-    """Name for ssh, such as "a4-train-1-0"."""
+    host: str  # name for ssh, such as "a4-train-1-0"
     user: str
-    folder: str
-    """Where the work is in the pod."""
-    key: str
-    """The person's key in words."""
-    makes_key: bool
-    """Whether a key pair is made, for there is none that can be used."""
-    adds_key: bool
-    """Whether the pod lacks the key and gets it: this is what the person has to agree to."""
-    config: str
-    """The person's ssh config."""
-    adds_line: bool
-    """Whether that file gets the one line that names our hosts."""
+    folder: str  # where the work is in the pod
+    key: str  # the person's key in words
+    makes_key: bool  # whether a key pair is made, for there is none that can be used
+    adds_key: bool  # whether the pod lacks the key and gets it: this is what the person has to agree to
+    config: str  # the person's ssh config
+    adds_line: bool  # whether that file gets the one line that names our hosts
     line: str
-    """That line."""
-    other: str = ""
-    """The job that has the short name already, where this one therefore has a longer name."""
+    other: str = ""  # the job that has the short name already, where this one therefore has a longer name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +51,21 @@ class SshHost:
     host: str
     user: str
     folder: str
-    command: tuple[str, ...]
-    """How ssh is called: with -F where the person's config could not be changed."""
-    fingerprints: tuple[str, ...] = ()
-    """Of the host keys that hold."""
-    notes: tuple[str, ...] = ()
-    """What was set up or could not be, a sentence each."""
+    command: tuple[str, ...]  # how ssh is called: with -F where the person's config could not be changed
+    fingerprints: tuple[str, ...] = ()  # of the host keys that hold
+    notes: tuple[str, ...] = ()  # what was set up or could not be, a sentence each
 
 
 @dataclass(frozen=True, slots=True)
 class Editor:
     """An editor that can work in the pod."""
 
-    name: str
-    """Word on the command line: code, cursor, …"""
+    name: str  # word on the command line: code, cursor, …
     title: str
-    program: str = ""
-    """Its program on this machine; empty if it is not in PATH."""
-    command: tuple[str, ...] = ()
-    """What is run, where the program is there."""
-    link: str = ""
-    """What opens it from a browser or a terminal; empty if there is no such link."""
-    steps: tuple[str, ...] = ()
-    """What to do by hand."""
+    program: str = ""  # its program on this machine; empty if it is not in PATH
+    command: tuple[str, ...] = ()  # what is run, where the program is there
+    link: str = ""  # what opens it from a browser or a terminal; empty if there is no such link
+    steps: tuple[str, ...] = ()  # what to do by hand
 
 
 class StepState(StrEnum):
@@ -91,8 +74,7 @@ class StepState(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
-    SKIPPED = "skipped"
-    """Not tried, because a step before it failed."""
+    SKIPPED = "skipped"  # not tried, because a step before it failed
 
 
 STEPS = {
@@ -117,16 +99,13 @@ class Step:
     name: str
     state: StepState
     seconds: float = 0.0
-    found: str = ""
-    """What was found or went wrong, one sentence."""
-    fix: str = ""
-    """What to do, one sentence; empty if nothing."""
+    found: str = ""  # what was found or went wrong, one sentence
+    fix: str = ""  # what to do, one sentence; empty if nothing
     exit_code: int = 0
     """Of a command that ends with this step: 3 not allowed, 4 not reached, 1 for other failures."""
 
     @property
     def title(self) -> str:
-        """Its title."""
         return STEPS[self.name]
 
 
@@ -138,8 +117,7 @@ OF_VSCODE = {
     "windsurf": ("Windsurf", "windsurf"),
 }
 """Program, title and the scheme of its links."""
-ANSWER = 30.0
-"""Seconds an editor's launcher may take; it returns at once and leaves the editor running."""
+ANSWER = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
 _EXTENSION = {
     "code": "Remote - SSH",
     "code-insiders": "Remote - SSH",

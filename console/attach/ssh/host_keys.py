@@ -26,14 +26,11 @@ class Told:
 
     facts: PodFacts
     release: tuple[str, ...] = ()
-    served: tuple[str, ...] = ()
-    """Shown by its sshd inside the pod."""
-    kept: tuple[str, ...] = ()
-    """In its files."""
+    served: tuple[str, ...] = ()  # shown by its sshd inside the pod
+    kept: tuple[str, ...] = ()  # in its files
 
     @property
     def pod(self) -> tuple[str, ...]:
-        """Keys of the pod."""
         return self.served or self.kept
 
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 USUAL = ("id_ed25519", "id_ecdsa", "id_rsa", "google_compute_engine")
 """Key files in the order in which they are preferred; the last is gcloud's."""
-ANSWER = 10.0
-"""Seconds ssh's programs may take."""
+ANSWER = 10.0  # seconds ssh's programs may take
 NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 
 
@@ -47,14 +46,11 @@ NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 class Identity:
     """A key pair of the person's, by its public half."""
 
-    public: str
-    """"type base64"."""
+    public: str  # "type base64"
     comment: str
-    path: str
-    """What IdentityFile names: the private file, or a public one that stands for a key of the agent."""
+    path: str  # what IdentityFile names: the private file, or a public one that stands for a key of the agent
     agent: bool = False
-    own: bool = False
-    """Whether a4 made it."""
+    own: bool = False  # whether a4 made it
 
     @property
     def fingerprint(self) -> str:
@@ -63,12 +59,10 @@ class Identity:
 
     @property
     def line(self) -> str:
-        """What authorized_keys gets."""
         return f"{self.public} {self.comment}".strip()
 
     @property
     def told(self) -> str:
-        """The key in words."""
         name = Path(self.path).name
         if self.own:
             return f"a4's own key ({self.fingerprint})"

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-ELSEWHERE = "A4_SSH_FOLDER"
-"""Environment variable that names a folder to use instead of ~/.ssh."""
+ELSEWHERE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,7 @@ class Places:
 
     user: Path
     own: Path
-    usual: bool = True
-    """Whether `user` is the folder in which ssh looks by itself."""
+    usual: bool = True  # whether `user` is the folder in which ssh looks by itself
 
     @classmethod
     def find(cls) -> Places:
@@ -52,12 +50,10 @@ class Places:
 
     @property
     def user_config(self) -> Path:
-        """The person's own config."""
         return self.user / "config"
 
     @property
     def config(self) -> Path:
-        """Our hosts."""
         return self.own / "config"
 
     @property

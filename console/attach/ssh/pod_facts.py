@@ -115,10 +115,8 @@ class PodFacts:
     uid: str
     jobset_uid: str
     restarts: int
-    secret: str
-    """The Secret with the keys of its release; empty if it has none."""
-    public_key: str
-    """The key that was given at launch (SSH_PUBLIC_KEY), "type base64"; empty if none was."""
+    secret: str  # the Secret with the keys of its release; empty if it has none
+    public_key: str  # the key that was given at launch (SSH_PUBLIC_KEY), "type base64"; empty if none was
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +125,11 @@ class Probe:
 
     user: str
     home: str
-    folder: str
-    """Working directory of its image."""
+    folder: str  # Working directory of its image
     authorized: tuple[str, ...]
-    served: tuple[str, ...]
-    """Host keys that its sshd shows."""
-    kept: tuple[str, ...]
-    """Host keys in its files, looked for where none are shown."""
-    added: bool
-    """Whether the key was missing and has been added."""
+    served: tuple[str, ...]  # host keys that its sshd shows
+    kept: tuple[str, ...]  # host keys in its files, looked for where none are shown
+    added: bool  # whether the key was missing and has been added
 
 
 async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:

@@ -138,7 +138,6 @@ class Look:
         return entry, done, undone
 
     def host(self, entry: Entry, notes: tuple[str, ...]) -> SshHost:
-        """What came of it."""
         return host_of(self._places, entry, self._rank, notes)
 
 

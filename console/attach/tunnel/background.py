@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from console.attach.tunnel.model import Tunnel
     from console.kube.login import Login
 
-START = 30.0
-"""Seconds a process has to open its ports."""
+START = 30.0  # seconds a process has to open its ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +36,10 @@ class Order:
     rank: str
     ports: tuple[str, ...]
     context: str = ""
-    kubeconfig: str = ""
-    """Empty: as the environment says."""
+    kubeconfig: str = ""  # empty: as the environment says
 
     @property
     def address(self) -> Address:
-        """Where it leads."""
         return Address.of(self.namespace, self.job, self.rank)
 
 
@@ -57,7 +54,6 @@ class Running:
 
     @property
     def tunnel(self) -> Tunnel:
-        """How it is now."""
         return replace(self.forwarding.tunnel, kept=self._kept)
 
     async def open(self) -> None:
@@ -66,7 +62,6 @@ class Running:
         await self._published.open()
 
     def stop(self) -> None:
-        """Ask it to end."""
         self._stopped.set()
 
     async def over(self) -> bool:
@@ -80,7 +75,6 @@ class Running:
         return not self._stopped.is_set()
 
     async def close(self) -> None:
-        """Give the ports back."""
         await self.forwarding.close()
         ended = self.forwarding.ended.is_set() and not self._stopped.is_set()
         await self._published.close(last_words=ended and self._kept)

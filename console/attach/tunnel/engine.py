@@ -43,8 +43,7 @@ LOOKS_WAITING = 3.0
 SLEPT = 15.0
 """Seconds by which the clock runs ahead of the time that was awake, after which the machine is taken to have slept."""
 TICK = 5.0
-_PAUSE = 1.0
-"""Seconds between two looks, however many connections break."""
+_PAUSE = 1.0  # seconds between two looks, however many connections break
 
 
 @dataclass(slots=True)
@@ -65,7 +64,6 @@ class _Door:
         self.received += received
 
     def picture(self) -> Listener:
-        """As it is."""
         return Listener(self.local, self.remote, self.open, self.connections, self.sent, self.received)
 
 
@@ -82,12 +80,9 @@ class Forwarding:
         self._tasks: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
         self._uid = ""
-        self.ended = asyncio.Event()
-        """Set when its job is over for good."""
-        self.tell: Callable[[Tunnel], None] = lambda tunnel: None
-        """Called at each change of its state."""
-        self.notes: list[str] = []
-        """What was done otherwise than asked: other local ports."""
+        self.ended = asyncio.Event()  # set when its job is over for good
+        self.tell: Callable[[Tunnel], None] = lambda tunnel: None  # Called at each change of its state
+        self.notes: list[str] = []  # what was done otherwise than asked: other local ports
         self._tunnel = Tunnel(
             name=name, namespace=address.namespace, job=address.job_text, rank=address.rank_text, context=context,
             server=reach.login.server, state="waiting", since=clock(), pid=os.getpid(),
@@ -95,7 +90,6 @@ class Forwarding:
 
     @property
     def tunnel(self) -> Tunnel:
-        """How it is now."""
         return replace(self._tunnel, listeners=tuple(door.picture() for door in self._doors))
 
     async def open(self) -> None:
@@ -236,7 +230,6 @@ class Forwarding:
         self.ended.set()
 
     async def _see(self) -> None:
-        """Look at the pod."""
         found = await self._reach.look(self._address)
         if isinstance(found, Waiting):
             if self._tunnel.state == "ready":
@@ -286,10 +279,8 @@ def _taken(error: OSError) -> str:
     return f"cannot be used ({error.strerror})"
 
 
-LIMIT = 60.0
-"""Seconds a connection waits for the pod that replaces another."""
-LOOK_AGAIN = (0.25, 2.0)
-"""Seconds between two looks at a pod that is not there yet: at first, and at most."""
+LIMIT = 60.0  # seconds a connection waits for the pod that replaces another
+LOOK_AGAIN = (0.25, 2.0)  # seconds between two looks at a pod that is not there yet: at first, and at most
 
 T = TypeVar("T")
 

@@ -17,14 +17,10 @@ class Listener:
 
     local: int
     remote: int
-    open: int = 0
-    """Connections now."""
+    open: int = 0  # connections now
     connections: int = 0
-    """Connections so far."""
-    sent: int = 0
-    """Bytes to the pod."""
-    received: int = 0
-    """Bytes from the pod."""
+    sent: int = 0  # bytes to the pod
+    received: int = 0  # bytes from the pod
 
     def __str__(self) -> str:
         return f"127.0.0.1:{self.local} leads to port {self.remote}"
@@ -36,31 +32,24 @@ class Tunnel:
 
     name: str
     namespace: str
-    job: str
-    """JOB, or pod/NAME."""
+    job: str  # JOB, or pod/NAME
     rank: str
     context: str
     server: str
     state: str
     """ready: the pod runs; waiting: it does not; ended: for good; lost: the API server cannot be reached."""
-    words: str = ""
-    """Why it waits or has ended."""
+    words: str = ""  # why it waits or has ended
     pod: str = ""
     listeners: tuple[Listener, ...] = ()
-    last_end: str = ""
-    """Why the last connection that broke did."""
+    last_end: str = ""  # why the last connection that broke did
     last_end_at: float = 0.0
-    reconnections: int = 0
-    """How often another pod took the last one's place."""
-    since: float = 0.0
-    """When it was opened (Unix time)."""
+    reconnections: int = 0  # how often another pod took the last one's place
+    since: float = 0.0  # when it was opened (Unix time)
     pid: int = 0
-    kept: bool = False
-    """Whether it goes on by itself, without a terminal or a console."""
+    kept: bool = False  # whether it goes on by itself, without a terminal or a console
 
     @property
     def address(self) -> Address:
-        """Where it leads."""
         return Address.of(self.namespace, self.job, self.rank)
 
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from console.kube.rank_address import Address
 
 
-_MOST = 500
-"""Ports remembered; the oldest are forgotten."""
+_MOST = 500  # ports remembered; the oldest are forgotten
 
 
 def state_folder() -> Path:
@@ -123,12 +122,9 @@ def forget_profile(name: str) -> None:
     write_json(_config(), held)
 
 
-ANSWER = 2.0
-"""Seconds a process has to answer."""
-REMEMBERED = 86_400.0
-"""Seconds for which a tunnel that has ended is listed, with why."""
-_LONGEST = 100
-"""Characters a socket's path may have (the system takes 107)."""
+ANSWER = 2.0  # seconds a process has to answer
+REMEMBERED = 86_400.0  # seconds for which a tunnel that has ended is listed, with why
+_LONGEST = 100  # characters a socket's path may have (the system takes 107)
 
 
 def _sockets() -> Path:
@@ -169,7 +165,6 @@ class Published:
         self._closed = asyncio.Event()
 
     async def open(self) -> None:
-        """Begin to answer."""
         name = self._picture().name
         self._path = await asyncio.to_thread(_socket, name)
         await asyncio.to_thread(self._path.unlink, missing_ok=True)

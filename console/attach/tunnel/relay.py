@@ -31,8 +31,7 @@ LINGER = 10.0
 
 Protocol v4 cannot pass that on, and of SPDY's way to say it not every kubelet tells the pod.
 """
-HELD = 1 << 18
-"""Bytes kept for a reader that awaits them, and for a local connection that is slow."""
+HELD = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
 
 
 def _nothing(sent: int, received: int) -> None:
@@ -49,12 +48,9 @@ class Splice:
         self._sink: asyncio.WriteTransport | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._finished = False
-        self.why = ""
-        """Why the pod's side ended, in words; empty when it just closed the connection."""
-        self.by_pod = False
-        """Whether it was the pod's side that ended."""
-        self.ended = asyncio.get_running_loop().create_future()
-        """Done when all is over."""
+        self.why = ""  # why the pod's side ended, in words; empty when it just closed the connection
+        self.by_pod = False  # whether it was the pod's side that ended
+        self.ended = asyncio.get_running_loop().create_future()  # done when all is over
 
     def source(self, transport: asyncio.ReadTransport) -> None:
         """What is read here goes to the pod; it waits until there is a pipe."""
@@ -67,7 +63,6 @@ class Splice:
         transport.set_write_buffer_limits(high=HELD)
 
     def attach(self, pipe: Pipe) -> None:
-        """Begin."""
         self._pipe = pipe
         pipe.attach(self)
         if self._source and not pipe.closed:
@@ -154,7 +149,6 @@ class Source(asyncio.Protocol):
         self._splice = splice
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
         assert isinstance(transport, asyncio.ReadTransport)
         self._splice.source(transport)
 
@@ -175,7 +169,6 @@ class Sink(asyncio.BaseProtocol):
         self._splice = splice
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._splice.sink(transport)
 
@@ -184,11 +177,9 @@ class Sink(asyncio.BaseProtocol):
         self._splice.slow(True)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
         self._splice.slow(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed."""
         self._splice.lost()
 
 
@@ -196,7 +187,6 @@ class Local(Source, Sink):
     """A connection that came in."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Both ways."""
         Source.connection_made(self, transport)
         Sink.connection_made(self, transport)
 
@@ -320,7 +310,6 @@ class _File(asyncio.WriteTransport):
         self._closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of it."""
         left = memoryview(data)
         while left:
             left = left[os.write(self._descriptor, left) :]
@@ -329,11 +318,9 @@ class _File(asyncio.WriteTransport):
         """Nothing is kept."""
 
     def is_closing(self) -> bool:
-        """Whether it is over."""
         return self._closed
 
     def close(self) -> None:
-        """The end."""
         if not self._closed:
             self._closed = True
             asyncio.get_running_loop().call_soon(self._splice.lost)
@@ -370,11 +357,9 @@ class _Thread(asyncio.ReadTransport):
         self._go.clear()
 
     def resume_reading(self) -> None:
-        """Read on."""
         self._go.set()
 
     def is_closing(self) -> bool:
-        """Whether it is over."""
         return self._closed
 
     def close(self) -> None:

@@ -58,7 +58,6 @@ class Tunnels:
         return await published.stop(name)
 
     async def profiles(self) -> tuple[Profile, ...]:
-        """What was saved."""
         return await asyncio.to_thread(memory.profiles)
 
     async def save(self, profile: Profile) -> None:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from console.google.api.endpoints import Reach
 
 PATIENCE = 30.0
-CREATING = 120.0
-"""Seconds that making a repository may take."""
+CREATING = 120.0  # seconds that making a repository may take
 
 
 class Registries:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 30.0
-_OWN_KEYS = {"timeout", "source"}
-"""Of a build description: what the form says instead."""
+_OWN_KEYS = {"timeout", "source"}  # of a build description: what the form says instead
 _MODES = api.BuildOptions.LoggingMode
 _IN_LOGGING_ONLY = {_MODES.CLOUD_LOGGING_ONLY, _MODES.STACKDRIVER_ONLY, _MODES.NONE}
 _NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
@@ -125,8 +124,7 @@ def _moment(value: Any) -> float:
     return value.timestamp() if value else 0.0
 
 
-PAGE = 1000
-"""Entries in one answer: the service allows sixty answers a minute."""
+PAGE = 1000  # entries in one answer: the service allows sixty answers a minute
 
 
 class BuildEntries:

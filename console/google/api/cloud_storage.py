@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from console.google.api.endpoints import Reach
 
 
-PATIENCE = 30.0
-"""Seconds of silence that one request may last."""
+PATIENCE = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)
-PAGE = 1000
-"""Objects in one answer."""
+PAGE = 1000  # objects in one answer
 AnswerT = TypeVar("AnswerT")
 
 
@@ -67,7 +65,6 @@ class Buckets:
             return await asyncio.to_thread(lambda: call(self.client()))
 
     async def close(self) -> None:
-        """End its connections."""
         made, self._made = self._made, None
         if made is not None:
             await asyncio.to_thread(made.close)
@@ -234,8 +231,7 @@ def _object(found: Any) -> StoredObject:
     )
 
 
-PIECE = 16 * 1024 * 1024
-"""Bytes that one request brings."""
+PIECE = 16 * 1024 * 1024  # bytes that one request brings
 
 
 async def fetch(

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 PATIENCE = 15.0
 _REAL = "https://compute.googleapis.com"
 _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound}
-_PAGES = 20
-"""Pages of one list, 500 each; nobody has more routers or rules."""
+_PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
 async def nats(reach: Reach, project: str, region: str) -> tuple[Nat, ...]:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from console.google.api.endpoints import Reach
 
-PATIENCE = 30.0
-"""Seconds for one call, retries of the library within."""
+PATIENCE = 30.0  # seconds for one call, retries of the library within
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
     "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
     "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
@@ -41,7 +40,6 @@ class Gke:
         self._client = reach.client(api.ClusterManagerAsyncClient)
 
     async def clusters_of(self, project: str) -> Clusters:
-        """All clusters of a project."""
         try:
             async with within(f"list the clusters of {project}", PATIENCE):
                 answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)

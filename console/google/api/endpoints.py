@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LOG_IN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
-RENEWING = 20.0
-"""Seconds that a renewal may take."""
-RENEW_BEFORE = 300.0
-"""Seconds before its end at which a token is renewed."""
+RENEWING = 20.0  # seconds that a renewal may take
+RENEW_BEFORE = 300.0  # seconds before its end at which a token is renewed
 
 ClientT = TypeVar("ClientT")
 
@@ -31,10 +29,8 @@ ClientT = TypeVar("ClientT")
 class Reach:
     """One login, and the clients made with it; `project` is the login's own, "" if it names none."""
 
-    practice_grpc: str = ""
-    """Address of the practice services, "127.0.0.1:4000"; "": the real ones."""
-    practice_http: str = ""
-    """The same for services without gRPC: "http://127.0.0.1:4001"."""
+    practice_grpc: str = ""  # address of the practice services, "127.0.0.1:4000"; "": the real ones
+    practice_http: str = ""  # the same for services without gRPC: "http://127.0.0.1:4001"
     practice_token: str = field(default="", repr=False)
     """Lets one into the practice cluster, and to its Google."""
     project: str = ""
@@ -97,7 +93,6 @@ class Reach:
             raise Unreachable(words, "Check the network.") from error
 
     async def close(self) -> None:
-        """End all connections."""
         clients, self._clients = list(self._clients.values()), {}
         if self._channel is not None:
             await self._channel.close()

@@ -14,7 +14,6 @@ class _Bearer(aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc is
         self._header = ("authorization", f"Bearer {token}")
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Ask with the token."""
         sent = [each for each in client_call_details.metadata or () if each[0] != "authorization"]
         details = aio.ClientCallDetails(
             client_call_details.method, client_call_details.timeout, aio.Metadata(*sent, self._header),

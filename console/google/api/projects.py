@@ -59,10 +59,8 @@ async def permissions(reach: Reach, project: str, wanted: Sequence[str]) -> froz
     return frozenset(answer.permissions)
 
 
-ENABLING = 300.0
-"""Seconds that enabling a service may take."""
-_AT_ONCE = 30
-"""Services that Google tells of in one answer."""
+ENABLING = 300.0  # seconds that enabling a service may take
+_AT_ONCE = 30  # services that Google tells of in one answer
 
 
 async def enabled(reach: Reach, project: str, services: Collection[str]) -> frozenset[str]:

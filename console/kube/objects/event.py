@@ -17,12 +17,10 @@ class Event:
     namespace: str
     name: str
     uid: str = ""
-    kind: str = ""
-    """Kind, name and uid of the object it is about."""
+    kind: str = ""  # kind, name and uid of the object it is about
     object_name: str = ""
     object_uid: str = ""
-    type: str = "Normal"
-    """Normal or Warning."""
+    type: str = "Normal"  # Normal or Warning
     reason: str = ""
     message: str = ""
     count: int = 1
@@ -53,8 +51,6 @@ class SeriesWire(Wire):
 
 
 class EventWire(ObjectWire):
-    """An Event."""
-
     involved_object: ReferenceWire | None = None
     type: str | None = None
     reason: str | None = None

@@ -12,8 +12,6 @@ from console.kube.objects.queue import AdmissionCheck, ResourceFlavor
 
 
 class TolerationWire(Wire):
-    """A toleration."""
-
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -53,20 +51,14 @@ def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
 
 
 class AdmissionCheckSpecWire(Wire):
-    """spec of an AdmissionCheck."""
-
     controller_name: str | None = None
 
 
 class AdmissionCheckStatusWire(Wire):
-    """Status of an AdmissionCheck."""
-
     conditions: list[ConditionWire] | None = None
 
 
 class AdmissionCheckWire(ObjectWire):
-    """An AdmissionCheck."""
-
     spec: AdmissionCheckSpecWire | None = None
     status: AdmissionCheckStatusWire | None = None
 

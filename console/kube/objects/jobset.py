@@ -35,8 +35,7 @@ from console.kube.objects.pod import TemplateWire, gpus_of
 class JobState(StrEnum):
     """Where a JobSet is in its life."""
 
-    PENDING = "pending"
-    """Suspended: its Workload waits for quota."""
+    PENDING = "pending"  # suspended: its Workload waits for quota
     STARTING = "starting"
     RUNNING = "running"
     RESTARTING = "restarting"
@@ -73,8 +72,7 @@ class ReplicatedJob:
     """One group of equal Jobs in a JobSet: what it asks for, and how far it is."""
 
     name: str
-    replicas: int = 1
-    """Jobs in this group."""
+    replicas: int = 1  # jobs in this group
     pods_per_job: int = 1
     gpus_per_pod: int = 0
     ready: int = 0
@@ -97,13 +95,10 @@ class JobSet:
     name: str
     uid: str = ""
     created: float = 0.0
-    queue: str = ""
-    """LocalQueue it was submitted to; empty if Kueue does not manage it."""
+    queue: str = ""  # LocalQueue it was submitted to; empty if Kueue does not manage it
     recipe: str = ""
-    release: str = ""
-    """Helm release that made it; empty if none did."""
-    owner: str = ""
-    """Who launched it, as a short name; empty where nothing on it tells."""
+    release: str = ""  # Helm release that made it; empty if none did
+    owner: str = ""  # who launched it, as a short name; empty where nothing on it tells
     priority_class: str = ""
     suspended: bool = False
     deleting_since: float = 0.0
@@ -179,8 +174,6 @@ class JobSpecWire(Wire):
 
 
 class JobStatusWire(Wire):
-    """Status of a Job."""
-
     active: int | None = None
     ready: int | None = None
     succeeded: int | None = None
@@ -189,8 +182,6 @@ class JobStatusWire(Wire):
 
 
 class JobWire(ObjectWire):
-    """A Job."""
-
     spec: JobSpecWire | None = None
     status: JobStatusWire | None = None
 

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-NAME_LABEL = "kubernetes.io/metadata.name"
-"""The one label that every namespace has."""
+NAME_LABEL = "kubernetes.io/metadata.name"  # the one label that every namespace has
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-_PASSING = "node.kubernetes.io/"
-"""Taints of a node's present state, which come and go."""
+_PASSING = "node.kubernetes.io/"  # taints of a node's present state, which come and go
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +21,11 @@ class Requirement:
     """One demand of a label selector."""
 
     key: str
-    operator: str = "In"
-    """In, NotIn, Exists or DoesNotExist."""
+    operator: str = "In"  # in, NotIn, Exists or DoesNotExist
     values: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        """As people write it."""
         listed = "|".join(self.values)
         return {
             "In": f"{self.key}={listed}",
@@ -55,7 +51,6 @@ class Toleration:
     effect: str = ""
 
     def covers(self, taint: str) -> bool:
-        """Whether it is about that taint."""
         marked, _, effect = taint.rpartition(":")
         key, _, value = marked.partition("=")
         if self.effect not in {"", effect} or self.key not in {"", key}:

@@ -32,8 +32,7 @@ class Condition:
     """One condition of an object."""
 
     type: str
-    status: str
-    """"True", "False" or "Unknown"."""
+    status: str  # "True", "False" or "Unknown"
     reason: str = ""
     message: str = ""
     since: float = 0.0
@@ -55,14 +54,11 @@ def holds(conditions: Iterable[Condition], type_: str) -> bool:
     return found is not None and found.is_true
 
 
-OWNER = "a4.console/owner"
-"""Label with the short name of who launched it, and annotation with the whole one."""
-YOU = "you"
-"""Stands for the name of whoever looks."""
+OWNER = "a4.console/owner"  # label with the short name of who launched it, and annotation with the whole one
+YOU = "you"  # stands for the name of whoever looks
 _TELLING = ("owner", "user", "username", "creator", "created-by", "submitted-by", "launched-by")
 """Last part of labels and annotations in which other tools say who launched something."""
-_TOOLS = frozenset({"app.kubernetes.io/created-by"})
-"""A key of that kind that names programs, not people."""
+_TOOLS = frozenset({"app.kubernetes.io/created-by"})  # a key of that kind that names programs, not people
 _LONGEST = 63
 _ELSE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -105,8 +101,7 @@ def format_time(moment: float) -> str:
 GPU = "nvidia.com/gpu"
 
 
-JOBSET = "jobset.sigs.k8s.io/"
-"""Prefix of the labels that JobSet puts on Jobs and pods."""
+JOBSET = "jobset.sigs.k8s.io/"  # prefix of the labels that JobSet puts on Jobs and pods
 KUEUE = "kueue.x-k8s.io/"
 OURS = "a4.console/"
 

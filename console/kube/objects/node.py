@@ -42,12 +42,10 @@ class Provisioning(StrEnum):
     ON_DEMAND = "on demand"
 
 
-YOUNG = 900.0
-"""Seconds after it was made in which a machine that was never ready is starting."""
+YOUNG = 900.0  # seconds after it was made in which a machine that was never ready is starting
 NOT_REPORTED = "the node has not reported yet"
 """Why a node is not ready of which no kubelet has said anything."""
-_FIRST_WORD = 120.0
-"""Seconds in which a new kubelet says for the first time that it is not ready."""
+_FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time that it is not ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +53,8 @@ class NodeFault:
     """One thing that is wrong with a node."""
 
     words: str
-    by: str = ""
-    """Who reported it."""
-    since: float = 0.0
-    """Since when; 0.0: not known."""
+    by: str = ""  # who reported it
+    since: float = 0.0  # since when; 0.0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +64,7 @@ class Node:
     name: str
     uid: str = ""
     created: float = 0.0
-    pool: str = ""
-    """Label cloud.google.com/gke-nodepool; empty on clusters that have no pools."""
+    pool: str = ""  # label cloud.google.com/gke-nodepool; empty on clusters that have no pools
     machine_type: str = ""
     zone: str = ""
     accelerator: str = ""
@@ -82,30 +77,21 @@ class Node:
     """Allocatable nvidia.com/gpu; says nothing of GPUs in use, which come from the requests of pods."""
     gpu_capacity: int = 0
     ready: bool = False
-    not_ready_reason: str = ""
-    """Reason and message of the Ready condition while it is not true."""
-    not_ready_since: float = 0.0
-    """When it became so; 0.0: it is ready, or has not reported yet."""
+    not_ready_reason: str = ""  # reason and message of the Ready condition while it is not true
+    not_ready_since: float = 0.0  # when it became so; 0.0: it is ready, or has not reported yet
     cordoned: bool = False
-    taints: tuple[str, ...] = ()
-    """key=value:effect, or key:effect."""
-    maintenance_at: float = 0.0
-    """When maintenance is scheduled to start; 0.0 if none is."""
+    taints: tuple[str, ...] = ()  # key=value:effect, or key:effect
+    maintenance_at: float = 0.0  # when maintenance is scheduled to start; 0.0 if none is
     maintenance_active: bool = False
-    terminating: bool = False
-    """GCE has announced the end of this machine (impending-node-termination)."""
-    fault: str = ""
-    """Label cloud.google.com/fault-behavior: the host was reported as faulty."""
-    fault_by: str = ""
-    """The program that set that label, as the API server noted it."""
-    fault_since: float = 0.0
-    """When it did."""
+    terminating: bool = False  # GCE has announced the end of this machine (impending-node-termination)
+    fault: str = ""  # label cloud.google.com/fault-behavior: the host was reported as faulty
+    fault_by: str = ""  # the program that set that label, as the API server noted it
+    fault_since: float = 0.0  # when it did
     repair: str = ""
     """Label cloud.google.com/report-and-replace-status: how far the repair of a reported host is."""
     last_busbw: float | None = None
     """GB/s, from the health scanner's label (aiinfra/nccl-healthcheck-bandwidth)."""
-    scan_result: str = ""
-    """The health scanner's verdict on NCCL: "pass", "fail", … ."""
+    scan_result: str = ""  # the health scanner's verdict on NCCL: "pass", "fail", …
     version: str = ""
     internal_ip: str = ""
 
@@ -152,22 +138,17 @@ class Node:
         return self.ready and not self.cordoned and not self.terminating and not self.maintenance_active
 
 
-GKE = "cloud.google.com/"
-"""Prefix of most of GKE's labels and taints."""
+GKE = "cloud.google.com/"  # prefix of most of GKE's labels and taints
 _SCAN = "aiinfra/nccl-healthcheck-"
 
 
 class TaintWire(Wire):
-    """A taint."""
-
     key: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
 class NodeSpecWire(Wire):
-    """spec of a node."""
-
     unschedulable: bool | None = None
     taints: list[TaintWire] | None = None
 
@@ -186,8 +167,6 @@ class NodeInfoWire(Wire):
 
 
 class NodeStatusWire(Wire):
-    """Status of a node."""
-
     capacity: Amounts | None = None
     allocatable: Amounts | None = None
     conditions: list[ConditionWire] | None = None
@@ -204,14 +183,10 @@ class ManagedWire(Wire):
 
 
 class NodeMeta(Meta):
-    """metadata of a node."""
-
     managed_fields: list[ManagedWire] | None = None
 
 
 class NodeWire(ObjectWire):
-    """A Node."""
-
     metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
     spec: NodeSpecWire | None = None
     status: NodeStatusWire | None = None

@@ -42,8 +42,6 @@ class PodWire(Wire):
 
 
 class PodObjectWire(ObjectWire):
-    """A pod."""
-
     spec: PodWire | None = None
 
 
@@ -76,12 +74,10 @@ class AgentWire(ObjectWire):
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.metadata.name or ""
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Images of its containers."""
         pod = self.spec.template.spec if self.spec and self.spec.template else None
         return tuple(each.image for each in (pod.containers if pod else None) or () if each.image)
 

@@ -43,19 +43,16 @@ class Container:
     """One container's state."""
 
     name: str
-    state: str = "waiting"
-    """waiting, running or terminated."""
+    state: str = "waiting"  # waiting, running or terminated
     reason: str = ""
     message: str = ""
-    exit_code: int | None = None
-    """None until it has ended."""
+    exit_code: int | None = None  # None until it has ended
     ready: bool = False
     restarts: int = 0
     started: float = 0.0
     finished: float = 0.0
     init: bool = False
-    last_exit_code: int | None = None
-    """How the run before a restart ended."""
+    last_exit_code: int | None = None  # how the run before a restart ended
     last_reason: str = ""
 
 
@@ -72,30 +69,24 @@ class Pod:
     message: str = ""
     node: str = ""
     ip: str = ""
-    gpus: int = 0
-    """nvidia.com/gpu requested by its containers."""
+    gpus: int = 0  # nvidia.com/gpu requested by its containers
     containers: tuple[Container, ...] = ()
     started: float = 0.0
-    deleting_since: float = 0.0
-    """When deletion was asked for; 0.0 while nobody did."""
-    gated: tuple[str, ...] = ()
-    """Scheduling gates that still hold it back."""
+    deleting_since: float = 0.0  # when deletion was asked for; 0.0 while nobody did
+    gated: tuple[str, ...] = ()  # scheduling gates that still hold it back
     disruption: str = ""
     """Why somebody takes it away that is none of its own, such as EvictionByEvictionAPI; empty: nobody does."""
     disruption_message: str = ""
     disrupted_at: float = 0.0
-    unschedulable: str = ""
-    """The scheduler's message while it finds no node."""
+    unschedulable: str = ""  # the scheduler's message while it finds no node
     ready: bool = False
     job: str = ""
     jobset: str = ""
     jobset_uid: str = ""
     replicated_job: str = ""
     job_index: int = -1
-    completion_index: int = -1
-    """Node rank inside its Job."""
-    attempt: int = 0
-    """JobSet restart attempt this pod belongs to."""
+    completion_index: int = -1  # Node rank inside its Job
+    attempt: int = 0  # JobSet restart attempt this pod belongs to
     workload: str = ""
     owner_kind: str = ""
     owner_name: str = ""
@@ -268,8 +259,6 @@ class ContainerStatusWire(Wire):
 
 
 class PodStatusWire(Wire):
-    """Status of a pod."""
-
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -281,8 +270,6 @@ class PodStatusWire(Wire):
 
 
 class PodWire(ObjectWire):
-    """A Pod."""
-
     spec: PodSpecWire | None = None
     status: PodStatusWire | None = None
 

@@ -40,10 +40,8 @@ class Quota:
     flavor: str
     resource: str
     nominal: int = 0
-    borrowing_limit: int | None = None
-    """None: may borrow all that the cohort has."""
-    lending_limit: int | None = None
-    """None: lends all that it does not use."""
+    borrowing_limit: int | None = None  # None: may borrow all that the cohort has
+    lending_limit: int | None = None  # None: lends all that it does not use
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +75,12 @@ class ClusterQueue:
     stop_policy: str = "None"
     preemption: Preemption = Preemption()
     quotas: tuple[Quota, ...] = ()
-    reserved: tuple[Usage, ...] = ()
-    """Quota held by workloads with a reservation (flavorsReservation)."""
-    used: tuple[Usage, ...] = ()
-    """Quota held by admitted workloads (flavorsUsage)."""
+    reserved: tuple[Usage, ...] = ()  # quota held by workloads with a reservation (flavorsReservation)
+    used: tuple[Usage, ...] = ()  # quota held by admitted workloads (flavorsUsage)
     pending: int = 0
     reserving: int = 0
     admitted: int = 0
-    checks: tuple[str, ...] = ()
-    """AdmissionChecks every workload has to pass."""
+    checks: tuple[str, ...] = ()  # AdmissionChecks every workload has to pass
     namespaces: tuple[Requirement, ...] | None = ()
     """Labels of the namespaces whose workloads it takes; empty: of all; None: of none."""
     conditions: tuple[Condition, ...] = ()
@@ -153,8 +148,7 @@ class ResourceFlavor:
     topology: str = ""
     taints: tuple[str, ...] = ()
     """key=value:effect, or key:effect: pods that do not put up with them do not get this flavor."""
-    tolerations: tuple[Toleration, ...] = ()
-    """What pods put up with once they have this flavor."""
+    tolerations: tuple[Toleration, ...] = ()  # what pods put up with once they have this flavor
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +196,6 @@ class QuotaWire(Wire):
 
 
 class FlavorQuotasWire(Wire):
-    """A flavor with its quotas."""
-
     name: str | None = None
     resources: list[QuotaWire] | None = None
 
@@ -223,8 +215,6 @@ class ResourceUsageWire(Wire):
 
 
 class FlavorUsageWire(Wire):
-    """A flavor with its usage."""
-
     name: str | None = None
     resources: list[ResourceUsageWire] | None = None
 
@@ -250,7 +240,6 @@ def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
 
 
 def usages_of(flavors: list[FlavorUsageWire] | None) -> tuple[Usage, ...]:
-    """Usage over all flavors."""
     return tuple(
         Usage(
             flavor=shared(flavor.name),
@@ -313,8 +302,6 @@ class ClusterQueueSpecWire(Wire):
 
 
 class ClusterQueueStatusWire(Wire):
-    """Status of a ClusterQueue."""
-
     flavors_reservation: list[FlavorUsageWire] | None = None
     flavors_usage: list[FlavorUsageWire] | None = None
     pending_workloads: int | None = None
@@ -324,8 +311,6 @@ class ClusterQueueStatusWire(Wire):
 
 
 class ClusterQueueWire(ObjectWire):
-    """A ClusterQueue."""
-
     spec: ClusterQueueSpecWire | None = None
     status: ClusterQueueStatusWire | None = None
 
@@ -380,8 +365,6 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
 
 
 class LocalQueueSpecWire(Wire):
-    """spec of a LocalQueue."""
-
     cluster_queue: str | None = None
     stop_policy: str | None = None
 
@@ -399,8 +382,6 @@ class LocalQueueStatusWire(Wire):
 
 
 class LocalQueueWire(ObjectWire):
-    """A LocalQueue."""
-
     spec: LocalQueueSpecWire | None = None
     status: LocalQueueStatusWire | None = None
 
@@ -433,8 +414,6 @@ class CohortSpecWire(Wire):
 
 
 class CohortWire(ObjectWire):
-    """A Cohort."""
-
     spec: CohortSpecWire | None = None
 
 

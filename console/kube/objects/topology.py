@@ -24,14 +24,10 @@ class LevelWire(Wire):
 
 
 class TopologySpecWire(Wire):
-    """spec of a Topology."""
-
     levels: list[LevelWire] | None = None
 
 
 class TopologyWire(ObjectWire):
-    """A Topology."""
-
     spec: TopologySpecWire | None = None
 
 

@@ -31,11 +31,9 @@ class WorkloadState(StrEnum):
     """Where a Workload is between submission and end."""
 
     PENDING = "pending"
-    RESERVED = "reserved"
-    """Has quota, still waits for its admission checks."""
+    RESERVED = "reserved"  # has quota, still waits for its admission checks
     ADMITTED = "admitted"
-    EVICTED = "evicted"
-    """Lost its quota and waits to be queued again."""
+    EVICTED = "evicted"  # lost its quota and waits to be queued again
     DEACTIVATED = "deactivated"
     FINISHED = "finished"
 
@@ -46,14 +44,11 @@ class PodSet:
 
     name: str
     count: int = 1
-    requests: tuple[tuple[str, int], ...] = ()
-    """Resource -> amount per pod."""
-    required_topology: str = ""
-    """Node label whose single value all pods must share."""
+    requests: tuple[tuple[str, int], ...] = ()  # resource -> amount per pod
+    required_topology: str = ""  # Node label whose single value all pods must share
     preferred_topology: str = ""
     unconstrained_topology: bool = False
-    flavors: tuple[tuple[str, str], ...] = ()
-    """Resource -> flavor, once quota is reserved."""
+    flavors: tuple[tuple[str, str], ...] = ()  # resource -> flavor, once quota is reserved
     topology_levels: tuple[str, ...] = ()
     domains: tuple[TopologyDomain, ...] = ()
 
@@ -81,8 +76,7 @@ class Workload:
     uid: str = ""
     created: float = 0.0
     queue: str = ""
-    cluster_queue: str = ""
-    """Set once quota is reserved; a pending Workload's comes from its LocalQueue."""
+    cluster_queue: str = ""  # set once quota is reserved; a pending Workload's comes from its LocalQueue
     priority: int = 0
     priority_class: str = ""
     active: bool = True
@@ -94,8 +88,7 @@ class Workload:
     checks: tuple[CheckState, ...] = ()
     requeue_at: float = 0.0
     requeue_count: int = 0
-    evictions: tuple[tuple[str, int], ...] = ()
-    """Reason -> how often."""
+    evictions: tuple[tuple[str, int], ...] = ()  # reason -> how often
 
     @property
     def key(self) -> tuple[str, str]:
@@ -208,8 +201,6 @@ class SchedulingStatsWire(Wire):
 
 
 class WorkloadStatusWire(Wire):
-    """Status of a Workload."""
-
     conditions: list[ConditionWire] | None = None
     admission: AdmissionWire | None = None
     requeue_state: RequeueStateWire | None = None
@@ -218,8 +209,6 @@ class WorkloadStatusWire(Wire):
 
 
 class WorkloadWire(ObjectWire):
-    """A Workload."""
-
     spec: WorkloadSpecWire | None = None
     status: WorkloadStatusWire | None = None
 

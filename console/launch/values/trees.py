@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from console.launch.helm_command import Way
 
-MISSING = object()
-"""Nothing stands there, not even null."""
+MISSING = object()  # nothing stands there, not even null
 
 
 def lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:

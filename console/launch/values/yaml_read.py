@@ -31,10 +31,8 @@ _TRUE = {"true", "yes", "on"}
 _FALSE = {"false", "no", "off"}
 _INTEGER = re.compile(r"[-+]?(0|[1-9][\d_]*)|0x[\da-fA-F_]+|0o?[0-7_]+")
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][-+]?\d+)?")
-_LONGEST = 40
-"""Characters of a number; longer ones are text."""
-_OWN = ("launchers",)
-"""What the console passes by itself; values read back from a release hold it."""
+_LONGEST = 40  # characters of a number; longer ones are text
+_OWN = ("launchers",)  # what the console passes by itself; values read back from a release hold it
 
 
 @dataclass(slots=True)
@@ -42,8 +40,7 @@ class Readout:
     """What a text gives, with everything to say of it."""
 
     values: dict[str, Value] = field(default_factory=dict)
-    lines: dict[Keys, int] = field(default_factory=dict)
-    """Where each value stands, by the way to it."""
+    lines: dict[Keys, int] = field(default_factory=dict)  # where each value stands, by the way to it
     recipe: str = ""
     problems: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
@@ -183,10 +180,8 @@ def _integer(word: str) -> int:
     return int(plain)
 
 
-LONGEST = 1 << 20
-"""Characters of a text; the values of a launch are a few thousand at most."""
-DEEPEST = 20
-"""Levels of lists and maps within each other."""
+LONGEST = 1 << 20  # characters of a text; the values of a launch are a few thousand at most
+DEEPEST = 20  # levels of lists and maps within each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,19 +190,13 @@ class Node:
 
     start: int
     end: int
-    line: int
-    """Counted from 1."""
+    line: int  # counted from 1
     column: int
-    text: str = ""
-    """Of a single value, as it is spelled."""
-    plain: bool = False
-    """A single value without quotes."""
-    flow: bool = False
-    """A list or map in brackets."""
-    entries: tuple[Entry, ...] | None = None
-    """Of a map."""
-    items: tuple[Node, ...] | None = None
-    """Of a list."""
+    text: str = ""  # of a single value, as it is spelled
+    plain: bool = False  # a single value without quotes
+    flow: bool = False  # a list or map in brackets
+    entries: tuple[Entry, ...] | None = None  # of a map
+    items: tuple[Node, ...] | None = None  # of a list
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    Same = Callable[[tuple[str, ...], Node, Value], bool]
-    """Whether a node of the text says that value."""
+    Same = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
     Spare = Callable[[tuple[str, ...], Node], bool]
     """Whether a node may stay although the values have nothing there: it says what is so anyway."""
 

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-ENOUGH = 2
-"""Earlier tests from which one can say what is usual."""
-STEADY = 0.03
-"""A change by less than this share is none."""
+ENOUGH = 2  # earlier tests from which one can say what is usual
+STEADY = 0.03  # a change by less than this share is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +39,12 @@ class MeasuredTest:
     uid: str = ""
     recipe: str = ""
     attempt: int = 0
-    rank: int = 0
-    """Rank of the job whose log it stands in."""
-    index: int = 0
-    """Place among the tests of that log."""
-    at: float = 0.0
-    """When its last line was printed, seconds since the epoch."""
+    rank: int = 0  # rank of the job whose log it stands in
+    index: int = 0  # place among the tests of that log
+    at: float = 0.0  # when its last line was printed, seconds since the epoch
     nodes: tuple[str, ...] = ()
-    accelerator: str = ""
-    """Label of its nodes."""
-    server: str = ""
-    """Address of the cluster's API server."""
+    accelerator: str = ""  # label of its nodes
+    server: str = ""  # address of the cluster's API server
 
     @property
     def name(self) -> tuple[str, int, int, int]:
@@ -147,13 +140,11 @@ class NodeBandwidth:
 
     values: tuple[float, ...]
     at: float
-    gpus: int | None = None
-    """Ranks of the last test."""
+    gpus: int | None = None  # ranks of the last test
     job: str = ""
 
     @property
     def last(self) -> float:
-        """Of the last test."""
         return self.values[-1]
 
     @property
@@ -186,10 +177,8 @@ def by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
     return found
 
 
-MOST = 2000
-"""Tests that are kept; of more the oldest go."""
-LARGE = 24 << 20
-"""Bytes from which the file is looked through for what may go."""
+MOST = 2000  # tests that are kept; of more the oldest go
+LARGE = 24 << 20  # bytes from which the file is looked through for what may go
 
 
 def usual_place() -> Path:
@@ -204,11 +193,9 @@ class KeptTests:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.note = ""
-        """What is wrong with the file; empty: nothing."""
+        self.note = ""  # what is wrong with the file; empty: nothing
         self._known: dict[tuple[str, int, int, int], MeasuredTest] = {}
-        self._stamp: tuple[int, int] | None = None
-        """Size and time of the file as last read."""
+        self._stamp: tuple[int, int] | None = None  # size and time of the file as last read
         self._nodes: dict[str, NodeBandwidth] = {}
 
     @property

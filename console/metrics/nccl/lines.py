@@ -49,8 +49,7 @@ class Units:
     """How a table's column header says its values are to be read."""
 
     milliseconds: bool = False
-    relative_error: bool = False
-    """The fourth column is an error, not a count."""
+    relative_error: bool = False  # the fourth column is an error, not a count
 
 
 @dataclass(frozen=True, slots=True)

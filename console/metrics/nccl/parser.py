@@ -46,8 +46,7 @@ _RANK = re.compile(
 )
 """The second way: its "#" was taken for a heading by whoever kept the log."""
 _HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
-_ERRORS = ("error", "res")
-"""With one of these as its last column."""
+_ERRORS = ("error", "res")  # with one of these as its last column
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
 _ENDED = re.compile(r"Collective test concluded(?:: *([\w.-]+))?")
@@ -64,10 +63,8 @@ def fails(text: str) -> re.Match[str] | None:
 class Run:
     """One test while it grows."""
 
-    said: dict[str, str] = field(default_factory=dict)
-    """What was announced: version, program, settings."""
-    command: str | None = None
-    """Program named by a line before it."""
+    said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
+    command: str | None = None  # program named by a line before it
     ranks: set[int] = field(default_factory=set)
     units: Units = field(default_factory=Units)
     headed: bool = False
@@ -78,15 +75,11 @@ class Run:
     finished: bool = False
     concluded: bool = False
     error: str | None = None
-    wrong: bool = False
-    """Whether a row has wrong elements."""
-    unread: bool = False
-    """Whether a row of it could not be read."""
-    place: int = 0
-    """How many tests of the log began before it."""
+    wrong: bool = False  # whether a row has wrong elements
+    unread: bool = False  # whether a row of it could not be read
+    place: int = 0  # how many tests of the log began before it
 
     def add(self, row: Row) -> None:
-        """A row that came."""
         self.rows.append(row)
         self.wrong = self.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
 
@@ -117,7 +110,6 @@ class Stream:
         self._command: str | None = None
         self.torn: Torn | None = None
         self.rows = 0
-        """Rows so far."""
 
     def line(self, text: str, failure: re.Match[str] | None) -> Run | None:
         """The run that changed by this line; `failure`: how it says that a test has failed."""
@@ -187,7 +179,6 @@ class Stream:
         return only if only and self.torn is None and only.units == _TODAYS else None
 
     def take(self, run: Run, rows: PackedRows) -> None:
-        """Rows of that test."""
         run.rows.extend(rows)
         run.wrong = run.wrong or rows.wrong
         self.rows += len(rows)
@@ -295,18 +286,15 @@ class Stream:
         return run
 
 
-LONGEST = 1 << 12
-"""Bytes of a line that are kept; the rest of a longer one is dropped."""
-_REST_WITHIN = 4096
-"""Lines after a torn row among which the rest of it is looked for."""
+LONGEST = 1 << 12  # bytes of a line that are kept; the rest of a longer one is dropped
+_REST_WITHIN = 4096  # lines after a torn row among which the rest of it is looked for
 _LEAST, _MOST = 1 << 8, 1 << 15
 """Bytes that are searched at once: few where a table begins or ends, as other words are searched for after it."""
 _FAR = 64
 """Rows of a table after which it is tried again to read those that follow together, where they do not."""
 _MARK = ord("#")
 """It begins a line that is no row: tables have many of these, one after another."""
-_WHOLE = 12
-"""Words of a whole row."""
+_WHOLE = 12  # words of a whole row
 _ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
 """What looks like a row: two whole numbers, a type, and figures."""
 
@@ -326,10 +314,8 @@ class NcclParser:
         self._runs: list[Run] = []
         self._streams: dict[str, Stream] = {}
         self._blocks = Blocks(LONGEST)
-        self._look = 0
-        """Lines among which the rest of a row is still looked for."""
-        self._busy = False
-        """Whether a table is open."""
+        self._look = 0  # lines among which the rest of a row is still looked for
+        self._busy = False  # whether a table is open
         self._reach, self._patience = _LEAST, 1
         self._puzzle = Puzzle()
 

@@ -31,8 +31,7 @@ REFERENCE_RANKS = 16
 """GPUs of that curve, on two machines; within one machine NVLink alone decides, and the curve says nothing."""
 PASS_LINE = 250.0
 """GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect."""
-GOOD, FAIR = 0.9, 0.7
-"""Shares of the reference from which a row is good, or fair."""
+GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fair
 
 
 class Word(StrEnum):
@@ -41,10 +40,8 @@ class Word(StrEnum):
     GOOD = "good"
     FAIR = "fair"
     BELOW = "below"
-    WRONG = "wrong"
-    """The result was wrong, so its speed does not matter."""
-    NONE = ""
-    """No reference for this size, or nothing measured."""
+    WRONG = "wrong"  # the result was wrong, so its speed does not matter
+    NONE = ""  # no reference for this size, or nothing measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +49,8 @@ class Verdict:
     """How one row compares with the reference."""
 
     word: Word
-    ratio: float | None = None
-    """The better half's bandwidth as a share of the reference."""
-    reference: float | None = None
-    """GB/s."""
+    ratio: float | None = None  # the better half's bandwidth as a share of the reference
+    reference: float | None = None  # GB/s
 
 
 def expected_busbw(size: int) -> float | None:

@@ -24,23 +24,17 @@ if TYPE_CHECKING:
 class Half(msgspec.Struct, frozen=True):
     """One half (out-of-place or in-place) of a row."""
 
-    time_us: float | None
-    """Microseconds."""
-    algbw: float | None
-    """GB/s."""
-    busbw: float | None
-    """GB/s: algbw times the factor of the collective, comparable over rank counts."""
-    wrong: int | None
-    """Wrong elements; None where the test does not check."""
+    time_us: float | None  # microseconds
+    algbw: float | None  # GB/s
+    busbw: float | None  # GB/s: algbw times the factor of the collective, comparable over rank counts
+    wrong: int | None  # wrong elements; None where the test does not check
 
 
 class Row(msgspec.Struct, frozen=True):
     """One message size of a test; a log may hold a million of them, and these are made four times as fast."""
 
-    size: int
-    """Bytes."""
-    count: int
-    """Elements."""
+    size: int  # bytes
+    count: int  # Elements
     type: str
     redop: str | None = None
     root: int | None = None
@@ -64,10 +58,8 @@ class NcclTest:
     rows: tuple[Row, ...] = ()
     avg_busbw: float | None = None
     """GB/s, the footer's mean over all rows and both halves; None until it is printed."""
-    out_of_bounds: int | None = None
-    """Failed checks summed over processes; None until the footer is printed."""
-    ok: bool | None = None
-    """None: not checked, or rows were not read, so that nothing can be said of it."""
+    out_of_bounds: int | None = None  # failed checks summed over processes; None until the footer is printed
+    ok: bool | None = None  # None: not checked, or rows were not read, so that nothing can be said of it
     finished: bool = False
     error: str | None = None
 
@@ -79,8 +71,7 @@ class NcclTest:
 
 HALVES = ("out_of_place", "in_place")
 _FIELDS = ("time_us", "algbw", "busbw", "wrong")
-BAND = (0.9, 1.1)
-"""What counts as reaching the reference, as a share of it."""
+BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
 
 
 def number(value: float | None) -> float | str | None:
@@ -91,7 +82,6 @@ def number(value: float | None) -> float | str | None:
 
 
 def nccl_json(test: NcclTest) -> dict[str, Any]:
-    """All of a test."""
     return {
         "program": test.program,
         "version": test.version,
@@ -106,7 +96,6 @@ def nccl_json(test: NcclTest) -> dict[str, Any]:
 
 
 def row_json(row: Row) -> dict[str, Any]:
-    """One size."""
     return {
         "size": row.size,
         "count": row.count,

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-_BUSBW, _BUSBW_IN = 2, 5
-"""Places of the bus bandwidths among the figures."""
+_BUSBW, _BUSBW_IN = 2, 5  # places of the bus bandwidths among the figures
 
 
 class PackedRows:
@@ -82,10 +81,8 @@ class Rows(Sequence[Row]):
     __slots__ = ("_chunks", "_starts", "_tail")
 
     def __init__(self) -> None:
-        self._chunks: list[PackedRows | list[Row]] = []
-        """None of them changes."""
-        self._starts: list[int] = [0]
-        """Place of the first row of each chunk, and of the tail."""
+        self._chunks: list[PackedRows | list[Row]] = []  # None of them changes
+        self._starts: list[int] = [0]  # place of the first row of each chunk, and of the tail
         self._tail: list[Row] = []
 
     def __len__(self) -> int:
@@ -117,11 +114,9 @@ class Rows(Sequence[Row]):
                 yield piece
 
     def append(self, row: Row) -> None:
-        """One more."""
         self._tail.append(row)
 
     def extend(self, more: PackedRows) -> None:
-        """Many more."""
         if self._tail:
             self._add(self._tail)
             self._tail = []
@@ -132,8 +127,7 @@ class Rows(Sequence[Row]):
         self._starts.append(self._starts[-1] + len(chunk))
 
 
-_PIECE = 1 << 14
-"""Bytes that are tried at once."""
+_PIECE = 1 << 14  # bytes that are tried at once
 _TYPES = {
     word.encode(): word
     for word in (
@@ -148,15 +142,12 @@ _ROW = re.compile(
     rb"(sum|prod|max|min|avg|none)"
     rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
 )
-_NO_ROW = re.compile(rb"\n(?![ \t]*\d+[ \t]+\d+[ \t]+[a-z])")
-"""Before a line that cannot be one."""
-_END = b"|"
-"""What is put at the end of each row, to see that all have as many words."""
+_NO_ROW = re.compile(rb"\n(?![ \t]*\d+[ \t]+\d+[ \t]+[a-z])")  # before a line that cannot be one
+_END = b"|"  # what is put at the end of each row, to see that all have as many words
 _WIDTH = 14
 _COUNTS, _FIGURE_COLUMNS, _WRONG = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
 _WORDED = (2, 3, 4, *_WRONG)
-_UNLETTERED = b"0123456789. \t\n"
-"""What numbers and the blanks between them consist of."""
+_UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
 
 
 def rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from console.metrics.training.run import Track
     from console.metrics.training.steps import Step
 
-POINTS = 1500
-"""Places of an exported curve; each shows its lowest and highest value."""
+POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
 _WARM: dict[bool, dict[str, Any]] = {True: {"warm_up": True}, False: {}}
 
 
@@ -29,7 +28,6 @@ def run_json(name: str, steps: Sequence[Step]) -> dict[str, Any]:
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    """One step."""
     numbers = {
         "loss": step.loss,
         "grad_norm": step.grad_norm,

@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
 _LONGEST = 2000
 """Letters of a line of which a layout is made: with other numbers it stays below what is read of any line."""
-_MOST = 48
-"""Numbers of such a line."""
+_MOST = 48  # numbers of such a line
 _NUMBER = re.compile(
     r"(?:(?<=[\s=:|,'\"(\[])-)?[0-9]{1,15}(?:,[0-9]{3}){0,4}(?:\.[0-9]{1,20})?(?:(?<=[0-9.])[eE][-+]?[0-9]{1,2})?(?![0-9])"
 )
 _BLANKS = re.compile(r" {2,}| (?=[0-9-])")
-_SIGNED = re.compile(r"[\s=:|'\"(]")
-"""What stands before a number that may be negative."""
+_SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
 _ZERO, _NEGATIVE = "0", "-7.25"
 
 
@@ -67,19 +65,16 @@ _RULES: dict[str, Callable[[float], object]] = {
 }
 """What a field may be of its number."""
 
-Read = Callable[[str], "tuple[Found, str] | None"]
-"""What a line says, and who printed it."""
+Read = Callable[[str], "tuple[Found, str] | None"]  # what a line says, and who printed it
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One number of a line."""
 
-    name: str
-    """The field of `Step`, or the name under which it stands among the others; empty: neither."""
+    name: str  # the field of `Step`, or the name under which it stands among the others; empty: neither
     rule: str
-    positive: bool
-    """Whether only numbers above 0 mean what they seem to."""
+    positive: bool  # whether only numbers above 0 mean what they seem to
     pattern: str
 
 
@@ -88,15 +83,11 @@ class Layout:
     """What the lines of one kind look like, and which field each of their numbers is."""
 
     format: str
-    label: str
-    """Who prints them."""
-    pattern: re.Pattern[bytes]
-    """One line with its end."""
-    many: re.Pattern[bytes]
-    """As many of them as follow each other."""
+    label: str  # who prints them
+    pattern: re.Pattern[bytes]  # one line with its end
+    many: re.Pattern[bytes]  # as many of them as follow each other
     slots: tuple[Slot, ...]
-    like: Step
-    """One of them; what no slot says is the same in all."""
+    like: Step  # one of them; what no slot says is the same in all
 
     @property
     def numbered(self) -> bool:

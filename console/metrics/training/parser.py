@@ -53,8 +53,7 @@ def half_step(text: str) -> bool:
     return bool(_STEP.search(text) and _LOSS.search(text)) and not _OTHER.search(text)
 
 
-_PIECE = 1 << 13
-"""Bytes that are tried at once."""
+_PIECE = 1 << 13  # bytes that are tried at once
 _WORTH = 8
 """The part of a piece that has to be such lines: else each odd line between them would cost the search of a piece."""
 
@@ -97,14 +96,12 @@ def rows(
     return (taken, run) if followed else (0, None)
 
 
-LONGEST = 1 << 14
-"""Bytes of a line that are kept; the rest of a longer one is dropped."""
+LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
 WORDS = Words(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
 """A line without any of these says nothing of training."""
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})
 """Lines read by themselves after which the layout is looked for again."""
-_JOINED = 60
-"""Lines of which one report may consist."""
+_JOINED = 60  # lines of which one report may consist
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = re.compile(r"""\s*['"}]""")
 _EPOCH = re.compile(r"(?:\[rank\d{1,6}\]: ?)?Epoch (\d{1,9})/\d{1,9}\s*")
@@ -128,19 +125,14 @@ class TrainingParser:
         self._skipped = 0.0
         self._epochs = Epochs()
         self._timed: Step | None = None
-        self._epoch: int | None = None
-        """The one that Keras said has begun."""
-        self._parts: list[str] = []
-        """Lines of a dictionary that is not closed yet."""
-        self._metrics: tuple[int, list[str]] | None = None
-        """Step of verl and its lines, while more may come."""
+        self._epoch: int | None = None  # the one that Keras said has begun
+        self._parts: list[str] = []  # lines of a dictionary that is not closed yet
+        self._metrics: tuple[int, list[str]] | None = None  # step of verl and its lines, while more may come
         self._block: Block | Table | None = None
         """A report of several lines, or a table, of which more may come."""
-        self._wrapped: list[str] = []
-        """A line of pairs that goes on in the next ones."""
+        self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
         self._puzzle = Puzzle()
-        self._layout: Layout | None = None
-        """What the lines look like, once that is known."""
+        self._layout: Layout | None = None  # what the lines look like, once that is known
         self._alone, self._unlike, self._looked = 0, 0, 0
         """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
 

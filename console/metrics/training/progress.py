@@ -13,8 +13,7 @@ from typing import NamedTuple
 from console.metrics.training.formats.known import known
 from console.metrics.training.reader import drawn_bar
 
-LONGEST = 2000
-"""Characters of a line that are looked at."""
+LONGEST = 2000  # characters of a line that are looked at
 _WORDS = ("iter", "step", "%|", "Iter", "Step", "STEP", "DLLL")
 _PLAIN = re.compile(
     r"(?i)\b(?:iter(?:ation)?s?|(?:global_?)?step(?:/max_steps)?)[\s:=#\"']{0,8}(\d{1,12})(?![\d.]*\s*(?:ms|s\b))"
@@ -34,8 +33,7 @@ def step_in(line: str) -> tuple[int, int] | None:
     return (int(plain[1]), 0) if plain else None
 
 
-WORDS = (b"checkpoint",)
-"""A line without it says nothing of a checkpoint."""
+WORDS = (b"checkpoint",)  # a line without it says nothing of a checkpoint
 _SAVED = (
     re.compile(r"successfully saved checkpoint (?:from|at) (?:iteration|step)\s+(\d{1,12})", re.IGNORECASE),
     re.compile(r"Saving model checkpoint to \S{0,400}?checkpoint-(\d{1,12})\b"),
@@ -48,8 +46,7 @@ _SOMEWHERE = re.compile(r"(?i)finished saving the checkpoint|saved checkpoint (?
 class Saved(NamedTuple):
     """A checkpoint that was saved."""
 
-    step: int | None
-    """None: the line does not say of which step; it is the last one."""
+    step: int | None  # None: the line does not say of which step; it is the last one
 
 
 def checkpoint(text: str) -> Saved | None:

@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from console.metrics.training.values import Found
 
 
-WARM_UP = 5
-"""Steps after a start whose speed says nothing."""
-_JITTER = 2
-"""Steps that several reporters without labels may be apart."""
-_DRAWN = 0.5
-"""Seconds a step from which every step has its bar, with a good margin."""
+WARM_UP = 5  # steps after a start whose speed says nothing
+_JITTER = 2  # steps that several reporters without labels may be apart
+_DRAWN = 0.5  # seconds a step from which every step has its bar, with a good margin
 BESIDE = frozenset({"deepspeed", "key-value"})
 """Formats whose lines stand beside those of another program that reports the same steps."""
 _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
@@ -40,22 +37,17 @@ class Growing:
     steps: Steps = field(default_factory=Steps)
     rewinds: list[Rewind] = field(default_factory=list)
     finished: bool = False
-    _latest: dict[str, int] = field(default_factory=dict)
-    """Last step of each reporter."""
+    _latest: dict[str, int] = field(default_factory=dict)  # last step of each reporter
     _warm_from: int | None = None
-    _several: bool = False
-    """Several reporters that no label tells apart."""
+    _several: bool = False  # several reporters that no label tells apart
     _guessed: Bar | None = None
     """The bar before the last step, while the next bar may still say better which step it was."""
     _guessing: bool = False
-    _number_before: int | None = None
-    """The one known before the guess."""
-    number: int | None = None
-    """The last one known of a step."""
+    _number_before: int | None = None  # the one known before the guess
+    number: int | None = None  # the last one known of a step
     _an_epoch: tuple[float, float] = (0.0, math.inf)
     """Steps in an epoch, at least and at most, by the bars so far."""
-    _in_phase: bool = True
-    """Whether bars tell which step a report is of."""
+    _in_phase: bool = True  # whether bars tell which step a report is of
 
     def run(self) -> TrainingRun:
         """What is known of it now."""

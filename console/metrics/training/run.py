@@ -24,18 +24,13 @@ if TYPE_CHECKING:
     from console.scheduling.failure import Ending
 
 
-SETTLED = 10
-"""Finite losses after which a spike can be told from the beginning."""
+SETTLED = 10  # finite losses after which a spike can be told from the beginning
 SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15
 """A spike is so many times the usual spread, and such a share of the loss, above what came before."""
-NEW_LEVEL = 60
-"""Steps after which a loss that stays up is no spike any more, but where it is now."""
-_PACE = 0.1
-"""Weight of the newest loss in the running mean."""
-PLATEAU_LEAST = 200
-"""Steps that a plateau has at least, twice over."""
-PLATEAU_SHARE = 0.002
-"""The loss falls by less than this share from one half of a plateau to the other."""
+NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
+_PACE = 0.1  # Weight of the newest loss in the running mean
+PLATEAU_LEAST = 200  # steps that a plateau has at least, twice over
+PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of a plateau to the other
 PLATEAU_EVERY = 25
 
 
@@ -56,10 +51,8 @@ class Mark(NamedTuple):
     """One event on the axis of a run."""
 
     kind: MarkKind
-    step: float | None
-    """Where on the axis of steps; None: only its time is known."""
-    time: float
-    """Seconds since the epoch."""
+    step: float | None  # where on the axis of steps; None: only its time is known
+    time: float  # seconds since the epoch
     words: str
 
 
@@ -70,12 +63,10 @@ class MarkFinder:
         self.marks: list[Mark] = []
         self._mean = self._spread = 0.0
         self._seen = 0
-        self._up = 0
-        """Steps for which the loss has been up."""
+        self._up = 0  # steps for which the loss has been up
         self._peak = 0.0
         self._bad = False
-        self._flat_since = 0
-        """Place at which the last plateau began; 0: the loss is falling."""
+        self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
 
     def add(self, step: Step, number: float, time: float) -> None:
         """A step that is new."""
@@ -151,14 +142,11 @@ PEAK_TFLOPS = {
     "nvidia-tesla-a100": 312.0,
 }
 """Dense BF16 TFLOP/s of a GPU, by the beginning of its node's accelerator label."""
-MOST_MFU = 2.0
-"""Times the BF16 peak; eight-bit numbers reach so much at most."""
-RECENT = 20
-"""Latest steps by which the pace is judged."""
+MOST_MFU = 2.0  # times the BF16 peak; eight-bit numbers reach so much at most
+RECENT = 20  # latest steps by which the pace is judged
 GROSS = 2.0
 """Times by which the printed step time may be longer than the time between lines, and is still believed."""
-BURST = 1.0
-"""Seconds in which lines come that were printed long before."""
+BURST = 1.0  # seconds in which lines come that were printed long before
 
 
 def peak_of(accelerator: str) -> float | None:
@@ -173,15 +161,12 @@ class Track:
         self.format = format_
         self.series = Series()
         self.finished = False
-        self.goes_on = True
-        """Whether its job runs."""
+        self.goes_on = True  # whether its job runs
         self.checkpoints: list[Mark] = []
         self.restarts: list[Mark] = []
-        self.endings: tuple[Mark, ...] = ()
-        """Evictions, preemptions and failures, by their time."""
+        self.endings: tuple[Mark, ...] = ()  # evictions, preemptions and failures, by their time
         self._finder = MarkFinder()
-        self._seen = 0
-        """Steps that the finder has looked at."""
+        self._seen = 0  # steps that the finder has looked at
         self._looked = 0
         self._pauses = Pauses()
         self._paced_from = ENOUGH

@@ -19,19 +19,16 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 NAN = math.nan
-_LOOK_BACK = 8
-"""Latest steps of which a late report may still add to one."""
+_LOOK_BACK = 8  # latest steps of which a late report may still add to one
 
 
 class Metric(NamedTuple):
     """One figure of a step."""
 
-    name: str
-    """Name of the field of `Step`."""
+    name: str  # name of the field of `Step`
     title: str
     unit: str = ""
-    speed: bool = False
-    """A speed: what it is in the first steps after a start says nothing, and is left out."""
+    speed: bool = False  # a speed: what it is in the first steps after a start says nothing, and is left out
 
 
 METRICS = (
@@ -48,8 +45,7 @@ METRICS = (
 class Stretch(NamedTuple):
     """What one column of a picture shows of a metric: all values from one step to before another."""
 
-    at: int
-    """Number of the column."""
+    at: int  # number of the column
     low: float
     high: float
     first: float
@@ -64,8 +60,7 @@ class Column:
         self._lows: array[float] = array("d")
         self._highs: array[float] = array("d")
         self._low_lows: array[float] = array("d")
-        self._high_highs: array[float] = array("d")
-        """The same of every 64 of these."""
+        self._high_highs: array[float] = array("d")  # the same of every 64 of these
         self._sums: array[float] = array("d", (0.0,))
         self._counts: array[int] = array("q", (0,))
 
@@ -78,7 +73,6 @@ class Column:
         return self._counts[-1]
 
     def append(self, value: float | None) -> None:
-        """The next value."""
         finite = value is not None and math.isfinite(value)
         number = value if value is not None and finite else NAN
         self.values.append(number)
@@ -186,8 +180,7 @@ class Series:
         self.steps: list[Step] = []
         self.numbers: array[float] = array("d")
         """The number of each step, or its place where the program gives none; never falls."""
-        self.times: array[float] = array("d")
-        """When each was printed, seconds since the epoch; never falls."""
+        self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
         self.columns: dict[str, Column] = {}
         self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
         """Latest answers of `edges`: charts of one width ask the same."""
@@ -238,7 +231,6 @@ class Series:
             column.append(value)
 
     def axis(self, *, by_time: bool) -> array[float]:
-        """Where each step lies."""
         return self.times if by_time else self.numbers
 
     def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:

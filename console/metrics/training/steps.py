@@ -18,26 +18,19 @@ from typing import Any, NamedTuple, overload
 class Step(NamedTuple):
     """What a log says of one step; None where it says nothing. A tuple, because a log may hold a million of them."""
 
-    step: int | None = None
-    """As the program counts, from 0 or from 1; None where the log gives no number."""
-    total: int | None = None
-    """Steps of the whole run."""
+    step: int | None = None  # as the program counts, from 0 or from 1; None where the log gives no number
+    total: int | None = None  # steps of the whole run
     loss: float | None = None
     """Training loss, averaged over the interval between two lines; may be nan or inf."""
     grad_norm: float | None = None
     lr: float | None = None
-    step_time_s: float | None = None
-    """Seconds for one step."""
-    tflops_per_gpu: float | None = None
-    """TFLOP/s of one GPU, as the program computes it."""
+    step_time_s: float | None = None  # seconds for one step
+    tflops_per_gpu: float | None = None  # TFLOP/s of one GPU, as the program computes it
     tokens_per_s: float | None = None
     """Tokens a second as printed: of one GPU in torchtitan, MaxText and verl, of all elsewhere."""
-    skipped: int | None = None
-    """Steps since the last line whose update was left out (overflow)."""
-    nan: bool = False
-    """Loss or gradients are not numbers, or the loss is missing where it has to be."""
-    warm_up: bool = False
-    """One of the first steps after a start: compilation, caches; its speed says nothing."""
+    skipped: int | None = None  # steps since the last line whose update was left out (overflow)
+    nan: bool = False  # loss or gradients are not numbers, or the loss is missing where it has to be
+    warm_up: bool = False  # one of the first steps after a start: compilation, caches; its speed says nothing
     extra: dict[str, float] = {}  # noqa: RUF012  # a default of a tuple's field; nobody writes to it
     """Whatever else is printed as a number, under its own name and in its own unit."""
 
@@ -48,12 +41,10 @@ class Standing(NamedTuple):
     step: int | None = None
     loss: float | None = None
     loss_step: int | None = None
-    nan: bool = False
-    """Whether the last step is an alarm."""
+    nan: bool = False  # whether the last step is an alarm
     nan_from: int | None = None
     """The first step of the unbroken row of alarms at the end; None too where it began before what was read."""
-    what: str = ""
-    """What is no number, if the last step is an alarm."""
+    what: str = ""  # what is no number, if the last step is an alarm
 
     @property
     def nan_words(self) -> str:
@@ -102,10 +93,8 @@ def _has_loss(step: Step) -> bool:
 class Rewind:
     """The run went back to an earlier checkpoint: what came after it is done again."""
 
-    last: int
-    """Last step before."""
-    first: int
-    """First step after."""
+    last: int  # last step before
+    first: int  # first step after
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +111,10 @@ class Bar:
 class TrainingRun:
     """One training run, as far as its log has been read."""
 
-    format: str
-    """Which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ..."""
-    steps: Sequence[Step] = ()
-    """In their order, each once; of steps done again the later value."""
+    format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
+    steps: Sequence[Step] = ()  # in their order, each once; of steps done again the later value
     rewinds: tuple[Rewind, ...] = ()
-    finished: bool = False
-    """The program said that training is over."""
+    finished: bool = False  # the program said that training is over
     unsettled: bool = False
     """The progress bar that comes next, in a moment, may still say better which step the last one was."""
 
@@ -198,7 +184,6 @@ class Packed:
         return [None if each == missing else each for each in values] if missing in values else values
 
     def place(self, number: int) -> int | None:
-        """Where that step stands."""
         numbers = self.columns.get("step")
         try:
             return numbers.index(number) if numbers is not None else None
@@ -241,8 +226,7 @@ class Steps(Sequence[Step]):
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._chunks: list[Packed | list[Step]] = []
         """None of them changes: one whose step changes is replaced."""
-        self._starts: list[int] = [0]
-        """Place of the first step of each chunk, and of the tail."""
+        self._starts: list[int] = [0]  # place of the first step of each chunk, and of the tail
         self._firsts: list[int] = []
         """First number in each chunk, or in the chunks before it; numbers grow, where there are any."""
         self._tail: list[Step] = []
@@ -250,7 +234,6 @@ class Steps(Sequence[Step]):
             self.append(step)
 
     def copy(self) -> Steps:
-        """As they are now."""
         other = Steps()
         other._chunks, other._starts = self._chunks.copy(), self._starts.copy()
         other._firsts, other._tail = self._firsts.copy(), self._tail.copy()
@@ -315,7 +298,6 @@ class Steps(Sequence[Step]):
     # it grows
 
     def append(self, step: Step) -> None:
-        """One more."""
         self._tail.append(step)
         if len(self._tail) >= 2 * _PACKED:
             self._add(_pack(self._tail[:_PACKED]))

@@ -29,8 +29,7 @@ NUMBER = (
 _SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 _COUNT = re.compile(r"[0-9]{1,15}")
 _DURATION = re.compile(r"[0-9]{1,9}")
-ENDLESS = 10_000_000
-"""A total above this is a stand-in for "no end"."""
+ENDLESS = 10_000_000  # a total above this is a stand-in for "no end"
 
 
 @dataclass(slots=True)
@@ -39,8 +38,7 @@ class Found:
 
     format: str
     step: Step
-    at: int = 0
-    """Where in its line it begins: in front of it stand the labels of who printed it."""
+    at: int = 0  # where in its line it begins: in front of it stand the labels of who printed it
 
 
 def number(text: str) -> float | None:
@@ -129,8 +127,7 @@ _UNITLESS = re.compile(
     r"(?i)(?:.*[_/])?(?:loss|norm|gnorm|grad|lr|rate|step|steps|iteration|iter|it|update|num_updates|batch|epoch)"
 )
 
-Source = re.Match[str] | str | None
-"""A number before its unit, the key of a pair, or nothing that is known."""
+Source = re.Match[str] | str | None  # a number before its unit, the key of a pair, or nothing that is known
 
 
 def tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
@@ -160,7 +157,6 @@ def per_second(source: re.Match[str] | str) -> bool:
 
 
 def milli(source: re.Match[str]) -> bool:
-    """Whether that is in milliseconds."""
     return source.re is _BARE_TIME or (source.re is _RATE and source.group(3) == "ms")
 
 
@@ -219,8 +215,7 @@ _ROLES = {
     for rank, name in enumerate(names)
 }  # fmt: skip
 """Name to the field it is of, and how much other names of that field go before it."""
-TAKEN = frozenset({*_ROLES, *UNITS})
-"""Names of what stands in fields of a step, or would."""
+TAKEN = frozenset({*_ROLES, *UNITS})  # names of what stands in fields of a step, or would
 _NO_STEP = re.compile(
     r"(?:.*_)?(?:per|max|min|total|num|warmup|warm|every|each|last|of|until|remaining|skipped|saved?|checkpoint|best|next"
     r"|actor|rollout|env|sampling|decode|prefill|micro|inner|accumulation|tokens?|samples?|val\w*|eval\w*|test)_"

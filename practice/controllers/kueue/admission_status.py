@@ -87,7 +87,6 @@ def requeued(workload: Object, reason: str, message: str, status: bool, now: flo
 
 
 def finish(workload: Object, reason: str, message: str, now: float) -> None:
-    """Declare a Workload finished."""
     mark(workload, "Finished", True, reason, message, now)
 
 

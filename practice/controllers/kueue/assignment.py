@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
     from practice.controllers.objects import Object
 
-Place = tuple[tuple[str, ...], int]
-"""The values of each level, and the pods there."""
+Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
 
 
 def encode(levels: Sequence[str], places: Sequence[Place]) -> Object:

@@ -53,8 +53,7 @@ class PodSetChoice:
     error: str = ""
     attempts: list[Attempt] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
-    tree: str = ""
-    """The flavor whose topology places the pods, empty when none does."""
+    tree: str = ""  # the flavor whose topology places the pods, empty when none does
 
 
 @dataclass
@@ -62,8 +61,7 @@ class Choice:
     """The outcome for a whole Workload."""
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)
-    borrowing: int = 0
-    """0 is none, else how high in the cohort tree it has to borrow."""
+    borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow
 
     @property
     def mode(self) -> Mode:

@@ -60,8 +60,7 @@ class Admission(Controller):
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self.queues = Queues(self.storage, self.clock)
-        self._moved = False
-        """Whether this cycle admitted or evicted anybody."""
+        self._moved = False  # whether this cycle admitted or evicted anybody
         self.storage.subscribe(self._notice)
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -69,7 +68,6 @@ class Admission(Controller):
         return {}
 
     def reconcile(self, key: Key) -> None:
-        """Run one cycle."""
         heads = self.queues.heads()
         if not heads:
             return

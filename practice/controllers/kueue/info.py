@@ -13,10 +13,8 @@ from practice.controllers.quantity import Amounts, amounts, pod_requests
 if TYPE_CHECKING:
     from practice.controllers.objects import Key, Object
 
-FlavorResource = tuple[str, str]
-"""Flavor and resource name."""
-Quantities = dict[FlavorResource, int]
-"""Milli-units by flavor and resource."""
+FlavorResource = tuple[str, str]  # flavor and resource name
+Quantities = dict[FlavorResource, int]  # Milli-units by flavor and resource
 
 
 @dataclass(slots=True)
@@ -28,8 +26,7 @@ class PodSetInfo:
     requests: Amounts
     single: Amounts
     pod_set: Object
-    flavors: dict[str, str] = field(default_factory=dict)
-    """Resource -> flavor, once admitted."""
+    flavors: dict[str, str] = field(default_factory=dict)  # resource -> flavor, once admitted
 
 
 @dataclass(slots=True)

@@ -57,7 +57,6 @@ class ManagedJobs(Controller):
         return {self.resource: lambda obj: [key_of(obj)], WORKLOADS: lambda obj: owner_key(obj, self.resource)}
 
     def reconcile(self, key: Key) -> None:
-        """Look at one job."""
         job = self.storage.find(self.resource, *key)
         if job is None or deleting(job):
             self._finalize(key)

@@ -36,11 +36,9 @@ class Target:
 @dataclass(frozen=True)
 class _Candidate:
     workload: WorkloadInfo
-    top: QuotaNode | None
-    """The lowest cohort that holds both queues; None in the same queue."""
+    top: QuotaNode | None  # the lowest cohort that holds both queues; None in the same queue
     hierarchical: bool
-    while_borrowing: bool
-    """May be evicted even when the preemptor then borrows."""
+    while_borrowing: bool  # may be evicted even when the preemptor then borrows
 
     @property
     def reason(self) -> str:

@@ -22,17 +22,13 @@ class Queues:
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
-        self._resting: dict[Key, str] = {}
-        """Key -> what it looked like when it was tried in vain."""
+        self._resting: dict[Key, str] = {}  # key -> what it looked like when it was tried in vain
         self._hopeless: dict[str, set[str]] = {}
         """ClusterQueue -> shapes that do not fit; the same shape is not tried again."""
-        self._blocked: set[str] = set()
-        """ClusterQueues whose head must come first and cannot yet."""
-        self._sticky: set[Key] = set()
-        """Workloads that wait for the Workloads they evict: they stay first."""
+        self._blocked: set[str] = set()  # ClusterQueues whose head must come first and cannot yet
+        self._sticky: set[Key] = set()  # workloads that wait for the Workloads they evict: they stay first
 
     def wake(self) -> None:
-        """Try everything again."""
         self._resting.clear()
         self._hopeless.clear()
         self._blocked.clear()

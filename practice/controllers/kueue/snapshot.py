@@ -37,8 +37,7 @@ class QuotaNode:
     parent: QuotaNode | None = None
     quotas: dict[FlavorResource, Quota] = field(default_factory=dict)
     children: list[QuotaNode] = field(default_factory=list)
-    subtree: Quantities = field(default_factory=dict)
-    """Quota of the node and what its children lend to it."""
+    subtree: Quantities = field(default_factory=dict)  # quota of the node and what its children lend to it
     used: Quantities = field(default_factory=dict)
 
     def local(self, at: FlavorResource) -> int:
@@ -82,7 +81,6 @@ class QuotaNode:
             self.parent.add(at, value - free)
 
     def take(self, at: FlavorResource, value: int) -> None:
-        """Use less."""
         above = self.used.get(at, 0) - self.local(at)
         self.used[at] = self.used.get(at, 0) - value
         if above > 0 and self.parent is not None:
@@ -121,7 +119,6 @@ class QueueNode(QuotaNode):
 
     @property
     def active(self) -> bool:
-        """Whether it admits anything."""
         return is_true(self.obj, "Active")
 
     @property
@@ -135,13 +132,11 @@ class QueueNode(QuotaNode):
         return str((self.obj["spec"].get("preemption") or {}).get(name, "Never"))
 
     def hold(self, workload: WorkloadInfo) -> None:
-        """Count a Workload in."""
         self.workloads[workload.key] = workload
         for at, value in workload.usage().items():
             self.add(at, value)
 
     def release(self, workload: WorkloadInfo) -> None:
-        """Count a Workload out."""
         self.workloads.pop(workload.key, None)
         for at, value in workload.usage().items():
             self.take(at, value)
@@ -180,7 +175,6 @@ class Snapshot:
             self.topology.count(workload, 1)
 
     def release(self, workload: WorkloadInfo) -> None:
-        """Count a Workload out."""
         if workload.cluster_queue in self.queues:
             self.queues[workload.cluster_queue].release(workload)
         if self.topology is not None:

@@ -25,11 +25,9 @@ class Domain:
     values: tuple[str, ...]
     children: list[Domain] = field(default_factory=list)
     nodes: list[Object] = field(default_factory=list)
-    free: Amounts = field(default_factory=dict)
-    """What pods placed by topology may use in all (leaves only)."""
+    free: Amounts = field(default_factory=dict)  # what pods placed by topology may use in all (leaves only)
     used: Amounts = field(default_factory=dict)
-    state: int = 0
-    """Pods that fit, then pods that are placed."""
+    state: int = 0  # pods that fit, then pods that are placed
     slices: int = 0
 
 

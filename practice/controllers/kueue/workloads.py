@@ -37,7 +37,6 @@ class Workloads(Controller):
         return [key_of(obj) for obj in items if local_queue_of(obj) == name]
 
     def reconcile(self, key: Key) -> None:
-        """Look at one Workload."""
         workload = self.storage.find(WORKLOADS, *key)
         if workload is None:
             return

@@ -226,14 +226,12 @@ class Curve(Inked):
     points: reactive[tuple[Point, ...]] = reactive(())
     band: reactive[tuple[Band, ...]] = reactive(())
     overlays: reactive[tuple[Overlay, ...]] = reactive(())
-    marked: reactive[int | None] = reactive(None)
-    """Message size to point out, bytes."""
+    marked: reactive[int | None] = reactive(None)  # message size to point out, bytes
 
     _rows: list[Strip] | None = None
     _drawn_at: tuple[int, int] = (0, 0)
 
     def watch_points(self) -> None:
-        """New points are a new picture."""
         self._rows = None
 
     watch_band = watch_points
@@ -241,7 +239,6 @@ class Curve(Inked):
     watch_marked = watch_points
 
     def notify_style_update(self) -> None:
-        """Textual's call after styles changed."""
         super().notify_style_update()
         self._rows = None
 
@@ -270,8 +267,7 @@ _PASSED = {
     Passing.UNJUDGED: Run("○ not judged", "dim"),
     Passing.RUNNING: Run("● runs", "ok"),
 }
-NOTABLE = 0.02
-"""A difference by a smaller share is none."""
+NOTABLE = 0.02  # a difference by a smaller share is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +275,9 @@ class Line:
     """One row of the table, and what it is held against."""
 
     row: Row
-    compared: bool
-    """Whether the A4 reference speaks of its test."""
-    usual: float | None = None
-    """GB/s: the median of the person's own tests at this size."""
-    other: float | None = None
-    """GB/s of the test it is compared with."""
+    compared: bool  # whether the A4 reference speaks of its test
+    usual: float | None = None  # GB/s: the median of the person's own tests at this size
+    other: float | None = None  # GB/s of the test it is compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +304,6 @@ def wrong_so_far(test: NcclTest) -> int:
 
 
 def halves(row: Row) -> list[Half]:
-    """Those it has."""
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
 
@@ -439,10 +431,8 @@ def other_cell(line: Line) -> Cell:
 
 
 def out_of_place(row: Row) -> Half | None:
-    """That half."""
     return row.out_of_place
 
 
 def in_place(row: Row) -> Half | None:
-    """That half."""
     return row.in_place

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.results import Half, NcclTest
     from screens.widgets.table.table import RowKey
 
-_READ = Link("tests", LinkState.LIVE)
-"""The table's rows come from a log, not from a watch."""
+_READ = Link("tests", LinkState.LIVE)  # the table's rows come from a log, not from a watch
 
 
 _OF_A4, _USUAL, _OTHER = "OF A4", "USUAL", "△"
@@ -110,14 +109,11 @@ class NcclPanel(Container):
     table = query_one(NcclTable)
     sentence = query_one(SentenceLine)
     measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
-    kept: reactive[tuple[MeasuredTest, ...]] = reactive(())
-    """Tests that were measured before."""
+    kept: reactive[tuple[MeasuredTest, ...]] = reactive(())  # tests that were measured before
     waiting: reactive[str] = reactive("No NCCL test has printed a table in this job.")
     """What stands there before the first table."""
-    chosen: reactive[int | None] = reactive(None)
-    """Which test is shown; None: the last."""
-    against: reactive[MeasuredTest | None] = reactive(None)
-    """The test it is compared with."""
+    chosen: reactive[int | None] = reactive(None)  # which test is shown; None: the last
+    against: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
     pass_line: reactive[float] = reactive(PASS_LINE)
     unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
 
@@ -130,7 +126,6 @@ class NcclPanel(Container):
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
-        """The tests alone."""
         return tuple(each.test for each in self.measured)
 
     @tests.setter
@@ -139,14 +134,12 @@ class NcclPanel(Container):
 
     @property
     def shown(self) -> MeasuredTest | None:
-        """The test shown, and where it was measured."""
         if not self.measured:
             return None
         return self.measured[-1 if self.chosen is None else min(self.chosen, len(self.measured) - 1)]
 
     @property
     def test(self) -> NcclTest | None:
-        """The test shown."""
         return self.shown.test if self.shown else None
 
     @property

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 
 BAR = 14
-TOLD = 4
-"""Kinds of marks that are told of."""
+TOLD = 4  # kinds of marks that are told of
 
 
 def summary(track: Track, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Run]:
@@ -145,11 +144,9 @@ def chart_title(metric: Metric, value: float | None, extra: str = "") -> str:
     return f"{metric.title} {value_words(value)}{unit}{f'  {extra}' if extra else ''}"
 
 
-NARROWEST = 1 / 4096
-"""The smallest share of the axis that may fill the chart."""
+NARROWEST = 1 / 4096  # the smallest share of the axis that may fill the chart
 _ZOOM = 2.0
-_SCROLL = 0.25
-"""Share of what is in sight by which it is moved."""
+_SCROLL = 0.25  # share of what is in sight by which it is moved
 _SMALL_HIGH, _SMALL_WIDE = 6, 26
 
 
@@ -235,8 +232,7 @@ class TrainingCharts(Inked, can_focus=True):
 
     picture: reactive[Picture | None] = reactive(None, always_update=True)
     view: reactive[View] = reactive(View())
-    chosen: reactive[str] = reactive("loss")
-    """Name of the metric that is large."""
+    chosen: reactive[str] = reactive("loss")  # name of the metric that is large
     alone: reactive[bool] = reactive(False)
     _rows: list[Strip] | None = None
     _drawn_at: tuple[int, int] = (0, 0)
@@ -250,7 +246,6 @@ class TrainingCharts(Inked, can_focus=True):
     watch_alone = watch_picture
 
     def notify_style_update(self) -> None:
-        """Textual's call after styles changed."""
         super().notify_style_update()
         self._rows = None
 
@@ -262,7 +257,6 @@ class TrainingCharts(Inked, can_focus=True):
         return sorted(told, key=lambda metric: metric.name != self.chosen)
 
     def render_line(self, y: int) -> Strip:
-        """One line of the picture."""
         size = self.size.width, self.size.height
         if self._rows is None or self._drawn_at != size:
             self._rows, self._drawn_at = self._draw(*size), size
@@ -278,7 +272,6 @@ class TrainingCharts(Inked, can_focus=True):
     # keys
 
     def action_choose(self, step: int) -> None:
-        """Another metric is the large one."""
         told = sorted(self.metrics, key=METRICS.index)
         at = next((at for at, metric in enumerate(told) if metric.name == self.metrics[0].name), 0)
         self.chosen = told[(at + step) % len(told)].name
@@ -295,32 +288,26 @@ class TrainingCharts(Inked, can_focus=True):
         self.view = replace(view, span=span, end=min(1.0, max(span, end)))
 
     def action_scroll_by(self, step: int) -> None:
-        """Earlier or later."""
         view = self.view
         end = view.end + step * _SCROLL * view.span
         self.view = replace(view, end=min(1.0, max(view.span, end)))
 
     def action_whole(self) -> None:
-        """The whole run."""
         self.view = replace(self.view, span=1.0, end=1.0, cursor=None)
 
     def action_latest(self) -> None:
-        """The latest steps, and on with them."""
         self.view = replace(self.view, end=1.0, cursor=None)
 
     def action_point(self, step: int) -> None:
-        """The place that is pointed at, by a column."""
         old = self.view.cursor
         large = boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)[0]
         at = (1.0 if step < 0 else 0.0) if old is None else old + step / max(1, large.width - 8)
         self.view = replace(self.view, cursor=min(1.0, max(0.0, at)))
 
     def action_axis(self) -> None:
-        """Steps or time."""
         self.view = replace(self.view, by_time=not self.view.by_time)
 
     def action_log(self) -> None:
-        """Logarithmic or linear."""
         self.view = replace(self.view, log=not self.view.log)
 
     def action_smooth(self) -> None:
@@ -328,7 +315,6 @@ class TrainingCharts(Inked, can_focus=True):
         self.view = replace(self.view, smooth=not self.view.smooth)
 
     def action_alone(self) -> None:
-        """The large chart alone."""
         self.alone = not self.alone
 
     def on_click(self, event: events.Click) -> None:
@@ -363,12 +349,9 @@ class TrainingPanel(Container):
     happened = query_one("#happened", SentenceLine)
     waiting: reactive[str] = reactive("No training step has been printed in this job.")
     """What stands there before the first step."""
-    chosen: reactive[int | None] = reactive(None)
-    """Which run is shown; None: the last."""
-    gpu: reactive[str] = reactive("")
-    """Label of the GPUs, for the MFU."""
-    late: reactive[str] = reactive("")
-    """That the next step is late, in words; empty: it is not."""
+    chosen: reactive[int | None] = reactive(None)  # which run is shown; None: the last
+    gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
+    late: reactive[str] = reactive("")  # that the next step is late, in words; empty: it is not
     unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
 
     def __init__(self) -> None:
@@ -378,20 +361,17 @@ class TrainingPanel(Container):
         """Runs of the same recipe that are laid under it, with the names of their jobs."""
 
     def compose(self) -> ComposeResult:
-        """Two sentences, the charts."""
         yield SentenceLine(id="far")
         yield SentenceLine(id="happened")
         yield TrainingCharts()
 
     @property
     def track(self) -> Track | None:
-        """The run shown."""
         if not self.tracks:
             return None
         return self.tracks[-1 if self.chosen is None else min(self.chosen, len(self.tracks) - 1)]
 
     def show(self, tracks: tuple[Track, ...]) -> None:
-        """These runs, as they are."""
         self.tracks = tracks
         self.redraw()
 
@@ -405,17 +385,14 @@ class TrainingPanel(Container):
             self.redraw()
 
     def watch_late(self) -> None:
-        """A step is late, or has come."""
         if self.is_mounted:
             self.redraw()
 
     def watch_chosen(self) -> None:
-        """Another run."""
         if self.is_mounted:
             self.redraw()
 
     def redraw(self) -> None:
-        """All of it."""
         if not self.children:
             return  # the page is being closed, and its session with it
         track = self.track

@@ -79,8 +79,7 @@ SIGNS = {
 _WEIGHT = {kind: at for at, kind in enumerate(SIGNS)}
 _LINES = frozenset({MarkKind.NAN, MarkKind.RESTART, MarkKind.EVICTION, MarkKind.PREEMPTION, MarkKind.FAILURE})
 """Kinds that get a line down through the chart."""
-SMOOTHED = 40
-"""The smoothed value is the mean of this fraction of the steps in sight."""
+SMOOTHED = 40  # the smoothed value is the mean of this fraction of the steps in sight
 LETTERS = "abc"
 EARLIER_INKS = ("job-1", "job-3", "job-5")
 
@@ -98,15 +97,13 @@ class Box(NamedTuple):
 class View:
     """What part of a run is shown, and how."""
 
-    span: float = 1.0
-    """Share of the whole axis that is in sight."""
+    span: float = 1.0  # share of the whole axis that is in sight
     end: float = 1.0
     """Where it ends, as a share of the whole axis; 1: at the latest step, and it goes on with it."""
     by_time: bool = False
     log: bool = False
     smooth: bool = True
-    cursor: float | None = None
-    """A place that is pointed at, as a share of what is in sight."""
+    cursor: float | None = None  # a place that is pointed at, as a share of what is in sight
 
 
 class Reach(NamedTuple):

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from console.launch.recipes import Field
 
 
-TALLEST = 8
-"""Names in view at once."""
+TALLEST = 8  # names in view at once
 
 
 class ChoiceList(Inked):
@@ -57,7 +56,6 @@ class ChoiceList(Inked):
         return self._names[self._at] if self._names else ""
 
     def lines_in(self, width: int) -> int:
-        """How high it is."""
         return min(TALLEST, len(self._names) or len(self._why(width)))
 
     def _why(self, width: int) -> list[str]:
@@ -89,7 +87,6 @@ class ChoiceList(Inked):
             self._keep_in_view()
 
     def close(self) -> None:
-        """Out of sight."""
         self.display = False
 
     def move(self, step: int) -> None:
@@ -103,7 +100,6 @@ class ChoiceList(Inked):
         self._top = min(max(self._top, self._at - TALLEST + 1), self._at)
 
     def render_line(self, y: int) -> Strip:
-        """One name and what is known of it."""
         width, ground = self.size.width, self.rich_style
         if not self._names or self._offer is None:
             lines = self._why(width)
@@ -124,15 +120,13 @@ class ChoiceList(Inked):
         ).adjust_cell_length(width, ground)
 
     def on_click(self, event: events.Click) -> None:
-        """Takes the name under the mouse."""
         event.stop()
         at = self._top + event.y
         if at < len(self._names):
             self.post_message(self.Picked(self._names[at]))
 
 
-BUCKET_AT = "/gcs"
-"""Where a bucket is mounted unless somebody says otherwise."""
+BUCKET_AT = "/gcs"  # where a bucket is mounted unless somebody says otherwise
 
 
 def part_typed(field: Field, text: str) -> str:

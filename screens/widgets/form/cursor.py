@@ -76,7 +76,6 @@ class FormSearch(Horizontal):
         self._found = Static("", classes="found", markup=False)
 
     def compose(self) -> ComposeResult:
-        """The three parts."""
         yield Static("/", classes="slash")
         yield self.input
         yield self._found
@@ -87,7 +86,6 @@ class FormSearch(Horizontal):
         self.input.focus()
 
     def close(self) -> None:
-        """Forgets the words."""
         self.display = False
         with self.input.prevent(Input.Changed):
             self.input.value = ""
@@ -98,7 +96,6 @@ class FormSearch(Horizontal):
             self.close()
 
     def tell(self, found: int) -> None:
-        """How many fields are left."""
         self._found.update(wording.count(found, "field"))
 
     @on(Input.Changed)
@@ -116,8 +113,7 @@ class FormCursor(Vertical, metaclass=Abstract):
     class Asked(Message):
         """Somebody wants to choose: whoever shows the form may know of more."""
 
-        kind: str
-        """As in `Field.choices_from`."""
+        kind: str  # as in `Field.choices_from`
 
     @dataclass
     class Filled(Message):
@@ -132,7 +128,6 @@ class FormCursor(Vertical, metaclass=Abstract):
         self.page = FormPage(self)
 
     def compose(self) -> ComposeResult:
-        """The line to search in, and the fields."""
         yield self.finder
         yield self.page
 
@@ -191,7 +186,6 @@ class FormCursor(Vertical, metaclass=Abstract):
         self._move(step)
 
     def action_skip(self, step: int) -> None:
-        """The line above or below, whatever is open."""
         self.take()
         self._move(step)
 
@@ -202,7 +196,6 @@ class FormCursor(Vertical, metaclass=Abstract):
             self.go_to(stops[(at + step) % len(stops)])
 
     def action_section(self, step: int) -> None:
-        """The first field of the section below, or above."""
         self.take()
         rows, row = self.page.model.rows, self.page.row
         heads = [at for at, each in enumerate(rows) if each.kind is RowKind.SECTION]
@@ -274,7 +267,6 @@ class FormCursor(Vertical, metaclass=Abstract):
                 self.post_message(self.Asked(field.choices_from))
 
     def choose(self, name: str) -> None:
-        """Takes that name, and goes on."""
         row, field = self.page.row, self.page.field
         self.page.close_choices()
         if row is None or field is None or not name:
@@ -306,13 +298,11 @@ class FormCursor(Vertical, metaclass=Abstract):
         return row if row is not None and row.kind is RowKind.ENTRY else None
 
     def action_add(self) -> None:
-        """An empty entry below this one."""
         row = self._entry()
         if row is not None:
             self.settle(to=self.model.add_entry(row))
 
     def action_remove(self) -> None:
-        """Without this entry."""
         row = self._entry()
         if row is not None:
             self.settle(to=self.model.remove_entry(row))
@@ -325,7 +315,6 @@ class FormCursor(Vertical, metaclass=Abstract):
             self.settle(to=self.page.model.row_of(field.path))
 
     def action_fold(self) -> None:
-        """Folds the section of the cursor, or opens it."""
         field, row = self.page.field, self.page.row
         if field is not None and not self.model.wanted:
             self.page.model.toggle_section(field.group)
@@ -345,7 +334,6 @@ class FormCursor(Vertical, metaclass=Abstract):
     # search
 
     def action_search(self) -> None:
-        """The line to search in."""
         self.take()
         self.finder.open()
 

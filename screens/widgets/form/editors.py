@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from screens.wording import Run
 
-EDITS = frozenset({"left", "right"})
-"""Keys besides letters that mean something for a word."""
+EDITS = frozenset({"left", "right"})  # keys besides letters that mean something for a word
 FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctrl+l"})
 """Keys of the form that Textual's editors would take for themselves."""
 
@@ -34,14 +33,11 @@ FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctr
 class FormKeys(Protocol):
     """What an editor asks of the form it belongs to."""
 
-    def action_step(self, step: int) -> None:
-        """The line above or below."""
+    def action_step(self, step: int) -> None: ...
 
-    def action_enter(self) -> None:
-        """What Enter does."""
+    def action_enter(self) -> None: ...
 
-    def action_search(self) -> None:
-        """The line to search in."""
+    def action_search(self) -> None: ...
 
 
 @dataclass
@@ -52,7 +48,6 @@ class Edited(Message):
 
     @property
     def control(self) -> Widget:
-        """The editor."""
         return self.editor
 
 
@@ -99,7 +94,6 @@ class Line(Input, Inked, inherit_bindings=False):
         self._handle: tuple[Run, ...] | None = None
 
     def load(self, text: str, *, names: Sequence[str] = (), secret: bool = False, placeholder: str = "") -> None:
-        """Text from now on."""
         self._words, self._handle = (), None
         self.password, self.placeholder = secret, placeholder
         self.complete(names)
@@ -130,12 +124,10 @@ class Line(Input, Inked, inherit_bindings=False):
         return self._handle is not None
 
     def complete(self, names: Sequence[str]) -> None:
-        """Typing completes these."""
         self.suggester = SuggestFromList(names, case_sensitive=False) if names else None
 
     @property
     def typed(self) -> str:
-        """The text."""
         return self.value
 
     @typed.setter
@@ -257,7 +249,6 @@ class Lines(TextArea, inherit_bindings=False):
         self._form = form
 
     def load(self, text: str, *, placeholder: str = "") -> None:
-        """Begins with another value."""
         self.placeholder = placeholder
         if text != self.text:
             self.load_text(text)
@@ -265,7 +256,6 @@ class Lines(TextArea, inherit_bindings=False):
 
     @property
     def typed(self) -> str:
-        """The text."""
         return self.text
 
     @typed.setter
@@ -279,14 +269,12 @@ class Lines(TextArea, inherit_bindings=False):
         self.post_message(Edited(self))
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """From the first line to the field above."""
         if self.cursor_at_first_line and not select:
             self._form.action_step(-1)
         else:
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        """From the last line to the field below."""
         if self.cursor_at_last_line and not select:
             self._form.action_step(1)
         else:

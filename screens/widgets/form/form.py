@@ -193,18 +193,15 @@ class Form(FormCursor):
             self.refresh_bindings()
 
     def action_reset(self) -> None:
-        """The default again, in the field with the cursor."""
         field = self.page.field
         if field is not None and self.model.reset(field.path):
             self.settle(to=self.page.model.row_of(field.path))
             self.changed(field.path)
 
     def action_undo(self) -> None:
-        """Takes back the last change."""
         self._turn_back(self.model.undo())
 
     def action_redo(self) -> None:
-        """Makes it again."""
         self._turn_back(self.model.redo())
 
     def _turn_back(self, path: str | None) -> None:
@@ -244,12 +241,10 @@ class Form(FormCursor):
 
     @on(ChoiceList.Picked)
     def take_choice(self, event: ChoiceList.Picked) -> None:
-        """A name was clicked."""
         event.stop()
         self.choose(event.name)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Help for the line that has the keys now."""
         self.tell()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:

@@ -27,21 +27,17 @@ class LaunchWish:
     recipe: str
     values: Mapping[str, Value] = dataclass_field(default_factory=dict)
     """As in LaunchPlan: nested, only what differs from the recipe's defaults."""
-    name: str = ""
-    """Release name to begin with; empty or taken: a free one is made."""
+    name: str = ""  # release name to begin with; empty or taken: a free one is made
     against: Mapping[str, Value] | None = None
     """Values that the differences are shown against; None: the recipe's defaults."""
-    against_name: str = ""
-    """What those values are called: "llama-3, launched 2 h ago"."""
+    against_name: str = ""  # what those values are called: "llama-3, launched 2 h ago"
     over: bool = False
     """Whether the values are laid over what is in the form, the rest of which stays; then `recipe` may be empty, for
     the one that is open."""
-    said: str = ""
-    """What is said when the form opens; empty: a sentence of the screen's own."""
+    said: str = ""  # what is said when the form opens; empty: a sentence of the screen's own
 
 
-NAME = "name"
-"""Path of the release's name, which is no value of the chart."""
+NAME = "name"  # path of the release's name, which is no value of the chart
 
 
 class LaunchDraft:
@@ -58,8 +54,7 @@ class LaunchDraft:
         self.against_name = ""
         self.server_says: dict[str, str] = {}
         """What the API server refused at the last launch, by path, until something is typed."""
-        self.yaml = ""
-        """The values as YAML, as they were written or typed last; its comments live on."""
+        self.yaml = ""  # the values as YAML, as they were written or typed last; its comments live on
         self._exact: dict[str, tuple[str, Value]] = {}
         """Values that their text does not say exactly, such as a list's entry with a comma, beside that text."""
 

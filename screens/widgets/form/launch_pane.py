@@ -69,7 +69,6 @@ class DiffText(YamlText):
         return [Run(text, ink)] if ink else yaml_runs(text)
 
     def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
-        """Only what is different."""
         lines = []
         for diff in diffs:
             if diff.change is not Change.SAME:
@@ -94,7 +93,6 @@ class CommandText(YamlText):
         self._command: HelmCommand | None = None
 
     def show_command(self, command: HelmCommand) -> None:
-        """Another launch's command."""
         self._command = command
         lines = [self._line]
         if command.needs:
@@ -109,7 +107,6 @@ class CommandText(YamlText):
         return self._command.inline if self.inline else self._command.with_file
 
     def paint(self, text: str, whole: str) -> list[Run]:
-        """Options stand out."""
         lead = text[: len(text) - len(text.lstrip())]
         word, gap, rest = text.lstrip().partition(" ")
         if word.startswith("--") or word == "helm":
@@ -123,7 +120,6 @@ class CommandText(YamlText):
             self.notify("The command is in the clipboard.", timeout=3)
 
     def action_turn(self) -> None:
-        """With a file, or all in the line."""
         self.inline = not self.inline
         if self._command is not None:
             self.show_command(self._command)
@@ -156,7 +152,6 @@ class LaunchPane(Vertical):
         self._shown = ""
 
     def compose(self) -> ComposeResult:
-        """The tabs and what is in them."""
         yield TabStrip()
         with ContentSwitcher(initial=self.here):
             yield self.preview
@@ -169,20 +164,17 @@ class LaunchPane(Vertical):
             yield self.command
 
     def on_mount(self) -> None:
-        """The tabs' names."""
         self.open(self.here)
         self.say_remarks(())
 
     @property
     def keys_to(self) -> Widget:
-        """What has the keys in the view in front."""
         views: dict[str, Widget] = {
             "preview": self.preview, "yaml": self.yaml, "diff": self.diff, "command": self.command,
         }  # fmt: skip
         return views[self.here]
 
     def open(self, view: str) -> None:
-        """Another view in front."""
         self.here = view
         strip = self.query_one(TabStrip)
         strip.tabs = tuple(Tab(name, key.upper(), title) for name, key, title in VIEWS)
@@ -222,24 +214,18 @@ class Shower(Protocol):
     draft: LaunchDraft | None
 
     @property
-    def form(self) -> Form:
-        """What is typed in."""
+    def form(self) -> Form: ...
 
     @property
-    def session(self) -> Session:
-        """Who renders."""
+    def session(self) -> Session: ...
 
-    def has_class(self, *names: str) -> bool:
-        """Textual's."""
+    def has_class(self, *names: str) -> bool: ...
 
-    def set_class(self, add: bool, *names: str) -> Any:
-        """Textual's."""
+    def set_class(self, add: bool, *names: str) -> Any: ...
 
-    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
-        """What is typed."""
+    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None: ...
 
-    def run_worker(self, work: Callable[[], Coroutine[Any, Any, None]], *, group: str, exclusive: bool) -> Any:
-        """Textual's."""
+    def run_worker(self, work: Callable[[], Coroutine[Any, Any, None]], *, group: str, exclusive: bool) -> Any: ...
 
 
 class LaunchViews:
@@ -249,11 +235,9 @@ class LaunchViews:
         self._screen, self._pane = screen, pane
         self.remarks: tuple[Remark, ...] = ()
         """Why the YAML in the pane is not what the form holds; empty: it is."""
-        self._anew = True
-        """Whether the YAML in the pane is that of another recipe still."""
+        self._anew = True  # whether the YAML in the pane is that of another recipe still
 
     def begin(self) -> None:
-        """Another recipe."""
         self.remarks = ()
         self._anew = True
         self._pane.say_remarks(())
@@ -267,7 +251,6 @@ class LaunchViews:
         return not self._screen.has_class("-no-pane") if wide else self._screen.has_class("-pane")
 
     def show(self, shown: bool) -> None:
-        """Puts them in sight, or away."""
         self._screen.set_class(shown, "-pane")
         self._screen.set_class(not shown, "-no-pane")
 
@@ -289,7 +272,6 @@ class LaunchViews:
         self.draw()
 
     def open(self, view: str) -> None:
-        """One of them, with the keys."""
         planned = self._screen.plan()
         if view == "yaml" and planned is not None:
             self._draw_yaml(planned[0])
@@ -404,10 +386,8 @@ class LaunchViews:
             self._pane.say_remarks(())
 
 
-REST = 1.5
-"""Seconds without a change of the form after which the checks look."""
-BELIEVED = 60.0
-"""Seconds for which what was found for a plan is believed."""
+REST = 1.5  # seconds without a change of the form after which the checks look
+BELIEVED = 60.0  # seconds for which what was found for a plan is believed
 
 
 def tally_words(found: Tally) -> list[Run]:

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from screens.widgets.form.launch_draft import LaunchDraft
 
 
-A_NODE = 8
-"""GPUs of one machine."""
+A_NODE = 8  # GPUs of one machine
 FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "workloads", "nodes", "pods")
 """What the fit light stands on."""
 
@@ -181,7 +180,6 @@ def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
 
 
 def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Run]:
-    """What would be created."""
     gpus = value_of(plan, draft.fields, "gpus")
     words = [Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
     if isinstance(gpus, int):
@@ -265,11 +263,9 @@ class AboutLine(SentenceLine):
     """What a recipe is, as high as the longest of all these sentences: nothing below moves from one to the next."""
 
     all: tuple[tuple[Run, ...], ...] = ()
-    _highest: tuple[int, int] = (0, 0)
-    """Width, and the lines of the longest sentence at it."""
+    _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
 
     def tell_all(self, sentences: Sequence[tuple[Run, ...]]) -> None:
-        """What it may say."""
         if self.all != sentences:
             self.all, self._highest = tuple(sentences), (0, 0)
             self.refresh(layout=True)
@@ -283,8 +279,6 @@ class AboutLine(SentenceLine):
 
 
 class LaunchHead(Vertical):
-    """Three sentences."""
-
     DEFAULT_CSS: ClassVar[str] = """
     LaunchHead { height: auto; background: $surface;
         & > #about { max-height: 4; color: $text-muted; }
@@ -299,11 +293,9 @@ class LaunchHead(Vertical):
         self._about, self._fit, self._notes = AboutLine(id="about"), SentenceLine(id="fit"), SentenceLine(id="notes")
 
     def compose(self) -> ComposeResult:
-        """One over the other."""
         yield from (self._about, self._fit, self._notes)
 
     def tell_recipes(self, recipes: Iterable[Recipe]) -> None:
-        """All that can be launched."""
         self._about.tell_all(tuple(tuple(recipe_words(recipe)) for recipe in recipes))
 
     def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
@@ -335,5 +327,4 @@ class RecipeTable(ResourceTable[Recipe]):
     COLUMNS: ClassVar = (Column("RECIPE", lambda recipe: recipe.title, least=12, fill=True),)
 
     def row_text(self, row: Recipe) -> str:
-        """All that is known of it."""
         return " ".join((row.title, row.code, row.id, row.summary, row.needs, row.gives))

@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 
 MASK = "•"
-LEAST = 8
-"""Columns that words beside a value need, to say anything."""
-NONE_LISTED = "▾"
-"""Behind a value for which the cluster has something to choose from."""
+LEAST = 8  # columns that words beside a value need, to say anything
+NONE_LISTED = "▾"  # behind a value for which the cluster has something to choose from
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,6 @@ class Columns:
 
     @property
     def value(self) -> int:
-        """Where values begin."""
         return 19 if self.width < 56 else 22 if self.width < 76 else 26 if self.width < 110 else 28
 
     @property
@@ -273,7 +270,6 @@ class FormLines(Steady, Inked):
         self._mixes: dict[str, Style] = {}
 
     def measure(self) -> None:
-        """The model has other lines now."""
         self.virtual_size = Size(self.room, len(self.model.rows) if self.model else 0)
         self._scroll_update(self.virtual_size)
         self.repaint_changed()
@@ -300,13 +296,11 @@ class FormLines(Steady, Inked):
                 self.refresh(Region(left, y, end - left, 1))
 
     def render_line(self, y: int) -> Strip:
-        """One line."""
         strip = self._painted[y] = self._strip(y)
         return strip
 
     @property
     def room(self) -> int:
-        """How wide lines are."""
         return self.scrollable_content_region.width
 
     def _strip(self, y: int) -> Strip:
@@ -332,12 +326,10 @@ class FormLines(Steady, Inked):
         return self._mixes[name]
 
     def notify_style_update(self) -> None:
-        """Another theme."""
         super().notify_style_update()
         self._mixes = {}
 
     def on_click(self, event: events.Click) -> None:
-        """Says which line is under the mouse."""
         at = event.y + int(self.scroll_y)
         if self.model is not None and at < len(self.model.rows):
             self.post_message(self.Clicked(self.model.rows[at]))
@@ -349,6 +341,5 @@ class FormLines(Steady, Inked):
             self.post_message(self.Scrolled())
 
     def on_resize(self) -> None:
-        """Lines are as wide as the form."""
         self._painted.clear()
         self.measure()

@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
-PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)
-"""Kinds whose value is one of a few words."""
-COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)
-"""Kinds made of entries."""
-TEXTS = (FieldKind.ROWS, FieldKind.BLOCK)
-"""Kinds that are lines of one text."""
-STEPS = 200
-"""Steps that can be taken back."""
+PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
+COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
+TEXTS = (FieldKind.ROWS, FieldKind.BLOCK)  # kinds that are lines of one text
+STEPS = 200  # steps that can be taken back
 
 
 class RowKind(Enum):
@@ -42,12 +38,9 @@ class Row(NamedTuple):
     """One line of the form."""
 
     kind: RowKind
-    path: str
-    """A field's path, or a section's title."""
-    number: int = 0
-    """Which entry, or which line of a text."""
-    folded: bool = False
-    """Of a section: its fields are out of sight."""
+    path: str  # a field's path, or a section's title
+    number: int = 0  # which entry, or which line of a text
+    folded: bool = False  # of a section: its fields are out of sight
 
     @property
     def takes_keys(self) -> bool:
@@ -188,10 +181,8 @@ class FormValues:
         return None
 
 
-TALLEST = 8
-"""Lines of a text that are in sight."""
-MENTIONS = "Mentioned in the help of"
-"""Section of what a search finds in descriptions only."""
+TALLEST = 8  # lines of a text that are in sight
+MENTIONS = "Mentioned in the help of"  # section of what a search finds in descriptions only
 
 
 class FormModel(FormValues):
@@ -199,13 +190,10 @@ class FormModel(FormValues):
 
     def __init__(self, fields: Sequence[Field] = (), texts: Mapping[str, str] | None = None) -> None:
         super().__init__(fields, texts)
-        self.problems: dict[str, str] = {}
-        """What is wrong, by path of a field."""
+        self.problems: dict[str, str] = {}  # what is wrong, by path of a field
         self.rows: list[Row] = []
-        self.advanced = False
-        """Whether every field is in sight."""
-        self.wanted = ""
-        """What is searched for."""
+        self.advanced = False  # whether every field is in sight
+        self.wanted = ""  # what is searched for
         self._opened: set[str] = set()
         self._folded: set[str] = set()
         self._as_text: set[str] = set()

@@ -40,17 +40,14 @@ class FormPage(Widget):
         super().__init__()
         self.model = FormModel()
         self.offers: Mapping[str, Offer] = {}
-        self.row: Row | None = None
-        """The line with the cursor."""
+        self.row: Row | None = None  # the line with the cursor
         self.lines = FormLines()
         self.choices = ChoiceList()
         self._line, self._text = Line(form), Lines(form)
         self._editor: Editor | None = None
-        self.offer_was_shown = False
-        """Whether the list has dropped down since the cursor came here."""
+        self.offer_was_shown = False  # whether the list has dropped down since the cursor came here
 
     def compose(self) -> ComposeResult:
-        """The lines, and over them what floats."""
         yield self.lines
         yield from (self._line, self._text, self.choices)
 
@@ -77,7 +74,6 @@ class FormPage(Widget):
         self.put_editor()
 
     def close_choices(self) -> None:
-        """Without the list."""
         self.choices.close()
 
     def show(self, model: FormModel) -> None:
@@ -228,10 +224,8 @@ class FormPage(Widget):
         self.lines.scroll_relative(y=3, animate=False)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """As above."""
         event.stop()
         self.lines.scroll_relative(y=-3, animate=False)
 
     def on_resize(self) -> None:
-        """Columns are elsewhere now."""
         self.call_after_refresh(self.put_editor)

@@ -86,33 +86,24 @@ def folded(text: str, width: int) -> Sequence[str]:
     return chop_cells(text, width)
 
 
-AT_ONCE = 20_000
-"""Lines of a text that is looked through on the spot."""
+AT_ONCE = 20_000  # lines of a text that is looked through on the spot
 
 
 class Sifting(Widget, metaclass=Abstract):
     """A widget over a text, with what of it is shown and what is searched for."""
 
     text: Text
-    wanted: reactive[str] = reactive("", init=False)
-    """What is searched for."""
-    keep: reactive[Keep | None] = reactive(None, init=False)
-    """Which lines are shown; None: all."""
+    wanted: reactive[str] = reactive("", init=False)  # what is searched for
+    keep: reactive[Keep | None] = reactive(None, init=False)  # which lines are shown; None: all
     matches: reactive[int] = reactive(0)
     """Lines in which the search text stands, as far as they were looked at."""
-    match: reactive[int] = reactive(-1)
-    """Which of the matches was last gone to."""
-    looking: reactive[bool] = reactive(False)
-    """Whether lines are still to be looked at."""
-    match_line = -1
-    """The line it stands in."""
-    marks: re.Pattern[str] | None = None
-    """What is marked in the lines."""
+    match: reactive[int] = reactive(-1)  # which of the matches was last gone to
+    looking: reactive[bool] = reactive(False)  # whether lines are still to be looked at
+    match_line = -1  # the line it stands in
+    marks: re.Pattern[str] | None = None  # what is marked in the lines
     _label_width = 0
-    _due = False
-    """Whether the first match from here on is still to be shown."""
-    _to_first = False
-    """Whether the first match of all is."""
+    _due = False  # whether the first match from here on is still to be shown
+    _to_first = False  # whether the first match of all is
 
     def sift_anew(self) -> None:
         """Filter and search apply to another text."""
@@ -160,8 +151,7 @@ class Sifting(Widget, metaclass=Abstract):
         """The text has another number of lines."""
 
     @abstractmethod
-    def go_to(self, line: int) -> None:
-        """Show that line."""
+    def go_to(self, line: int) -> None: ...
 
     async def sift_all(self) -> None:
         """Look at all lines, in a thread, telling how far it has come by what is found."""
@@ -199,7 +189,6 @@ class Sifting(Widget, metaclass=Abstract):
         self._due = False
 
     def action_match(self, step: int) -> None:
-        """The next or previous match, round the end."""
         self._to_first = False
         if self.matches:
             if self.match >= 0:

@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from console.logs.text import Row, Text
     from screens.wording import Run
 
-LIMIT = 50_000
-"""Lines that are kept of a log that is in memory only; the oldest go first."""
-FLUSH = 1 / 30
-"""Seconds between two drawings while lines stream in."""
-SAME_TIME = 200
-"""Lines of one moment among which one is looked for again."""
+LIMIT = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
+FLUSH = 1 / 30  # seconds between two drawings while lines stream in
+SAME_TIME = 200  # lines of one moment among which one is looked for again
 LABEL = 34  # columns of the longest label that is shown
 
 
@@ -65,9 +62,7 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
     short: reactive[bool] = reactive(False)
     """Whether iteration lines are drawn in few words; the text itself, and what is saved of it, stays as it is."""
     shown: reactive[int] = reactive(0)
-    """Lines that are shown."""
     total: reactive[int] = reactive(0)
-    """All lines there are."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -203,7 +198,6 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
             self._folds += [(number, piece, at == 0) for at, piece in enumerate(pieces[: self._rows_high()])]
 
     def render_line(self, y: int) -> Strip:
-        """One visible line, or a piece of one."""
         width, ground = self.scrollable_content_region.width, self.rich_style
         top = round(self.scroll_y)
         if self.wrap:
@@ -239,7 +233,6 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         return marked(text, line_ink(whole), self.marks)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another width folds differently."""
         self._page = (0, [])
         self._measure()
 
@@ -263,7 +256,6 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
             self.follow = True
 
     def watch_follow(self, follow: bool) -> None:
-        """Following means to be at the end."""
         if follow:
             self._jump(self.max_scroll_y)
 
@@ -279,25 +271,20 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         self.follow = not self.follow
 
     def action_move(self, lines: int) -> None:
-        """Some lines up or down."""
         self.scroll_to(y=self.scroll_y + lines, animate=False, immediate=True, force=True)
 
     def action_page(self, pages: int) -> None:
-        """A page up or down, with one line kept."""
         rows = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
         self.action_move(pages * max(1, rows - 1))
 
     def action_top(self) -> None:
-        """The first line."""
         self.follow = False
         self._jump(0)
 
     def action_bottom(self) -> None:
-        """The last line, and what comes."""
         self.follow = True
 
     def action_shift(self, columns: int) -> None:
-        """Some columns left or right."""
         self.scroll_to(x=self.scroll_x + columns, animate=False, immediate=True, force=True)
 
     def action_toggle_wrap(self) -> None:
@@ -309,7 +296,6 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         self.short = not self.short
 
     def action_toggle_times(self) -> None:
-        """Shows or hides when each line was printed."""
         self.times = not self.times
 
     def watch_wrap(self) -> None:
@@ -323,7 +309,6 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
     watch_times = watch_wrap
 
     def watch_short(self) -> None:
-        """The lines that are shown have other widths."""
         self._page, self._widest = (0, []), 0
         self.watch_wrap()
 

@@ -59,10 +59,8 @@ def beside(state: str, count: str, found: str, hits: str, told: Told, room: int)
 
 SOUGHT = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID: "Xid"}
 """What a search that is no person's is called."""
-ANSWER = 5.0
-"""Seconds that the answer to a key stands in the line below."""
-WAITING = "◐ waits for the connection"
-"""Why no lines come while the console has no session."""
+ANSWER = 5.0  # seconds that the answer to a key stands in the line below
+WAITING = "◐ waits for the connection"  # why no lines come while the console has no session
 LEVELS = ("", "warn", "error")
 NCCL = ("", "without", "only")
 
@@ -71,7 +69,6 @@ class SearchBox(Input):
     """Where the search is typed; Enter gives the keys back before the next key is looked at."""
 
     async def action_submit(self) -> None:
-        """Keep the search."""
         assert isinstance(self.parent, LogView)
         self.parent.keep_search(self.value)
 
@@ -106,20 +103,16 @@ class LogView(Vertical):
     ]  # fmt: skip
 
     lines = query_one(LogLines)
-    status: reactive[str] = reactive("", init=False)
-    """What this log is and what it waits for, shown below it."""
+    status: reactive[str] = reactive("", init=False)  # what this log is and what it waits for, shown below it
     drawn: reactive[str] = reactive("", init=False)
     """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
     over: reactive[str] = reactive("", init=False)
     """Why no more lines come, with its glyph, said in place of that they are followed; empty: they may come."""
     _filtering = False
-    _seeks_error = False
-    """Whether it is still looked for the first error."""
-    _answer = ""
-    """What came of the last key, for a few seconds."""
+    _seeks_error = False  # whether it is still looked for the first error
+    _answer = ""  # what came of the last key, for a few seconds
     _answer_ends: Timer | None = None
-    _alarm: Told | None = None
-    """An alarm in place of it, which leaves in front what the log does."""
+    _alarm: Told | None = None  # an alarm in place of it, which leaves in front what the log does
 
     @dataclass
     class Saved(Message):
@@ -152,7 +145,6 @@ class LogView(Vertical):
             self._tell()
 
     def watch_status(self) -> None:
-        """Another status is drawn at once."""
         self._tell()
 
     def watch_over(self) -> None:
@@ -160,7 +152,6 @@ class LogView(Vertical):
         self._tell()
 
     def watch_drawn(self) -> None:
-        """Another picture of it."""
         bar = self.query_one(".log-drawn", Static)
         bar.display = bool(self.drawn)
         bar.update(printable(self.drawn))
@@ -231,11 +222,9 @@ class LogView(Vertical):
     # the box
 
     def action_search(self) -> None:
-        """Opens the box for a search."""
         self._open_box("find: text or regular expression", "")
 
     def action_filter(self) -> None:
-        """Opens the box for a filter."""
         keep = self.lines.keep
         now = keep.pattern.pattern.decode() if keep is not None and keep.pattern is not None else ""
         self._open_box("show only lines with this; ! in front: without it", now, filtering=True)
@@ -268,7 +257,6 @@ class LogView(Vertical):
 
     @on(Input.Changed)
     def find_as_typed(self, event: Input.Changed) -> None:
-        """Matches appear while typing."""
         event.stop()
         if not self._filtering and self.has_class("-searching"):
             self.lines.wanted = event.value

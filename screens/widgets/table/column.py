@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from screens.widgets.table.table import RowKey
 
 
-SENTENCE = 40
-"""Columns that a sentence at the end of a line is worth."""
+SENTENCE = 40  # columns that a sentence at the end of a line is worth
 RowT = TypeVar("RowT")
 GAP = 2
-EXTRA = 5
-"""Columns with this `drop` or more are shown only where all others have their full width."""
+EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +38,22 @@ class Column(Generic[RowT]):
 
     title: str
     cell: Callable[[RowT], Cell]
-    width: int = 0
-    """Columns of the screen; 0: as wide as its widest cell, between `least` and `most`."""
+    width: int = 0  # columns of the screen; 0: as wide as its widest cell, between `least` and `most`
     least: int = 4
     most: int = 200
-    fill: bool = False
-    """Takes what is left of the line."""
-    right: bool = False
-    """Aligned to the right, as numbers are."""
-    sort: Callable[[RowT], Any] | None = None
-    """What `o` sorts by; without it the column is never sorted."""
-    down: bool = False
-    """Largest first when first sorted."""
-    tail: bool = False
-    """Of a text too long its end is kept: that is where node names differ."""
+    fill: bool = False  # takes what is left of the line
+    right: bool = False  # Aligned to the right, as numbers are
+    sort: Callable[[RowT], Any] | None = None  # what `o` sorts by; without it the column is never sorted
+    down: bool = False  # largest first when first sorted
+    tail: bool = False  # of a text too long its end is kept: that is where node names differ
     ink: str = ""
     drop: int = 0
     """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
     it must, from EXTRA on before another column's text is cut."""
     drawn: Callable[[RowT, int], Cell] | None = None
     """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
-    key: str = ""
-    """Name to sort by in code; empty: the title."""
-    ages: bool = False
-    """What it shows changes with time alone."""
+    key: str = ""  # name to sort by in code; empty: the title
+    ages: bool = False  # what it shows changes with time alone
 
     @property
     def name(self) -> str:
@@ -141,10 +131,8 @@ def _wanted(column: Column[RowT], want: int) -> int:
     return max(column.floor, min(SENTENCE if column.fill else column.most, want))
 
 
-MARGIN = 2
-"""Columns left of the first cell, for the cursor's and the marks' glyphs."""
-DRAWN = 400
-"""Lines kept as they were drawn last: what one pages back to is not formatted again."""
+MARGIN = 2  # columns left of the first cell, for the cursor's and the marks' glyphs
+DRAWN = 400  # lines kept as they were drawn last: what one pages back to is not formatted again
 
 
 class RowPainter(Generic[RowT]):
@@ -153,8 +141,7 @@ class RowPainter(Generic[RowT]):
     def __init__(self, widget: Inked) -> None:
         self._widget = widget
         self.columns: tuple[Column[Any], ...] = ()
-        self.stale = False
-        """Whether what is drawn may be out of date: it is drawn dim."""
+        self.stale = False  # whether what is drawn may be out of date: it is drawn dim
         self._aging: tuple[Column[Any], ...] = ()
         self._wants: list[int] = []
         self._layout: list[tuple[Column[Any], int]] = []

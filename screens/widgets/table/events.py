@@ -43,5 +43,4 @@ class EventTable(ResourceTable[Event]):
             self.action_edge(0)
 
     def row_text(self, row: Event) -> str:
-        """Reason, object and message."""
         return f"{row.reason} {row.kind} {row.object_name} {row.message}"

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def status_cell(pod: Pod) -> Cell:
-    """Mark and word."""
     status = pod.status
     mark = pod_glyph(status, ready=pod.ready)
     return [mark, Run(f" {status}", "bad" if mark.ink == "bad" else "")]
@@ -54,5 +53,4 @@ class PodTable(ResourceTable[Pod]):
     )  # fmt: skip
 
     def row_text(self, row: Pod) -> str:
-        """Names, status, job and node."""
         return f"{row.namespace} {row.name} {row.status} {row.jobset or row.owner_name} {row.node} {row.ip}"

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from console.google.clusters import GkeOperation
     from console.google.node_pools import ProvisioningRequest
 
-BAR = 16
-"""Columns of a bar."""
-MOST = 6
-"""Rows that are shown."""
+BAR = 16  # columns of a bar
+MOST = 6  # rows that are shown
 _REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
 
 
@@ -59,7 +57,6 @@ class ProgressRows(Inked):
     rows: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
 
     def show(self, rows: Sequence[tuple[Run, ...]]) -> None:
-        """Show these."""
         shown = tuple(rows[:MOST])
         if len(rows) > MOST:
             shown = (*shown, (Run(f"and {len(rows) - MOST} more", "dim"),))
@@ -69,7 +66,6 @@ class ProgressRows(Inked):
             self.styles.height = len(shown)
 
     def render_line(self, y: int) -> Strip:
-        """One row."""
         back = self.rich_style.background_style
         runs = self.rows[y] if y < len(self.rows) else ()
         return Strip(fit_runs([Run("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from textual import events
 
 
-RowKey = tuple[str, ...]
-"""What a row stays itself by, whatever is shown: usually namespace and name."""
+RowKey = tuple[str, ...]  # what a row stays itself by, whatever is shown: usually namespace and name
 
 
 class Listing(Generic[RowT]):
@@ -47,8 +46,7 @@ class Listing(Generic[RowT]):
 
     def __init__(self, text: Callable[[RowT], str]) -> None:
         self.rows: Mapping[RowKey, RowT] = {}
-        self.keys: list[RowKey] = []
-        """Keys of the shown rows, top to bottom."""
+        self.keys: list[RowKey] = []  # keys of the shown rows, top to bottom
         self.changes: list[tuple[RowT | None, RowT | None]] = []
         """Rows before and after the last update, where they are not the same object; None: there was or is none."""
         self._text = text
@@ -123,8 +121,7 @@ class Listing(Generic[RowT]):
         return bool(self._wanted or self._unwanted)
 
 
-_UNWATCHED = Link("", LinkState.LIVE)
-"""Of rows that no watch brings."""
+_UNWATCHED = Link("", LinkState.LIVE)  # of rows that no watch brings
 
 
 class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
@@ -153,8 +150,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
     SORTED_BY: ClassVar[str] = ""
     """Column that orders the rows at first; empty: the order in which they are given."""
-    EMPTY: ClassVar[Notice] = Notice("Nothing here.")
-    """What stands in place of the rows when there are none."""
+    EMPTY: ClassVar[Notice] = Notice("Nothing here.")  # what stands in place of the rows when there are none
     NOUN: ClassVar[str] = "row"
 
     @dataclass
@@ -269,7 +265,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @property
     def row(self) -> RowT | None:
-        """The row under the cursor."""
         return self.listing.rows.get(self._cursor) if self._cursor is not None else None
 
     @property
@@ -310,11 +305,9 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     # keys
 
     def action_step(self, lines: int) -> None:
-        """Move the cursor by rows."""
         self._point(self._cursor_index + lines)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by a screenful."""
         self._point(self._cursor_index + pages * max(1, self.size.height - 2))
 
     def action_edge(self, last: int) -> None:
@@ -322,7 +315,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._point(len(self.shown) - 1 if last else 0)
 
     def action_open(self) -> None:
-        """Tell that the row under the cursor was opened."""
         if self._cursor is not None:
             self.post_message(self.Opened(self, self._cursor))
 
@@ -334,7 +326,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             self.sort_by(names[at % len(names)])
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
         if self.sorted_by:
             self.sort_by(self.sorted_by, descending=not self.descending)
 
@@ -348,7 +339,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self.post_message(self.Changed(self))
 
     def clear_marks(self) -> None:
-        """Unmark all rows."""
         self.marks.clear()
         self.refresh()
         self.post_message(self.Changed(self))
@@ -388,15 +378,12 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self.refresh()
 
     def on_focus(self) -> None:
-        """The cursor is drawn stronger."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The cursor is drawn weaker."""
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Textual's call after a change of theme or class."""
         super().notify_style_update()
         self._painter.forget()
 

@@ -21,8 +21,7 @@ _FIGURE = re.compile(
     rf"\s*(?:[•*-] )?([A-Za-z][\w/ .-]{{0,80}}?(?: \([\w/]{{1,40}}\))?) ?[:=] ?({NUMBER})\s*(?:[a-z]{{1,3}}\b|%|$)"
 )
 _INDENTED = re.compile(r"\s+\S")
-_LONGEST = 400
-"""Lines of a report at most."""
+_LONGEST = 400  # lines of a report at most
 _ROW = re.compile(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
 _NOT_YET = re.compile(r"\s*\d{1,12}\s+No log(?:\s|$)")
 _TABLE = re.compile(r"\s*Step\s+Training Loss(?:\s|$)")

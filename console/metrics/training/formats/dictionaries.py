@@ -23,8 +23,7 @@ _PLACES = (
     "episode",
 )  # fmt: skip
 _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
-ENDED = "train_runtime"
-"""The key of the last dictionary of a run."""
+ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
 def opens(text: str) -> int | None:

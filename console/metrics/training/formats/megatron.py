@@ -19,8 +19,7 @@ _STEP_TIME = re.compile(
     r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?) ?(?:MODEL_)?TFLOP/s/GPU)?"
 )
 _NO_MARKS = bytes(each for each in range(256) if each not in b":|")
-_MARKED = b":|" * 64
-"""What is left of `name: value | name: value |` without all but these marks."""
+_MARKED = b":|" * 64  # what is left of `name: value | name: value |` without all but these marks
 _LOSSES = ("lm loss", "loss")
 _BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
 
@@ -104,8 +103,7 @@ def step_time(text: str) -> Step | None:
 
 
 _DATE = re.compile(r"\s*\[?\d{4}-\d\d-\d\d[ T][\d:.,]+\]?\s*$")
-TINY = 0.01
-"""A loss below it is written with an exponent."""
+TINY = 0.01  # a loss below it is written with an exponent
 _BEGINS = re.compile(r"iteration\s+\d")
 
 

@@ -34,8 +34,7 @@ _PAIR = re.compile(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
 _RICH_PAIR = re.compile(rf"(\w[\w/-]{{0,60}}): ({NUMBER})")
 _LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "step_loss", "loss")
 _TAKEN = frozenset({*_LOSSES, "grad_norm", "lr", "learning_rate", "global_step", "train_step_timing in s"})
-_BESIDE = frozenset({"global_step", "v_num", "num_updates"})
-"""Pairs of a bar that are no figures of the step."""
+_BESIDE = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step
 
 
 def nemo(text: str) -> Found | None:

@@ -51,16 +51,13 @@ _LABELS = re.compile(
 )
 """What loggers put in front of a line: dates, brackets, levels, names."""
 _OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
-_OTHER = ("val", "eval", "test", "best")
-"""How names begin of what is told of data that is not trained on."""
+_OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
 _ESTIMATE = re.compile(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")
 """NanoGPT's evaluation, which estimates the loss on both kinds of data."""
 _IN_EPOCH = re.compile(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")
 """How OpenMMLab's programs count in epochs."""
-LONGEST = 2048
-"""Characters of a line that are looked at."""
-_MOST = 64
-"""Kinds of lines remembered that came once."""
+LONGEST = 2048  # characters of a line that are looked at
+_MOST = 64  # kinds of lines remembered that came once
 
 
 class Learned:
