@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.training.steps import nan_since
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
@@ -103,12 +104,8 @@ class RunRecord:
 
     @property
     def nan_words(self) -> str:
-        """Such as "nan from 20 (last good 10.582 at 19)"; empty if all is a number."""
-        if not self.nan:
-            return ""
-        since = f" from {self.nan_from:,}" if self.nan_from is not None else ""
-        at = f" at {self.loss_step:,}" if self.loss_step is not None else ""
-        return f"nan{since}{f' (last good {self.loss:.3f}{at})' if self.loss is not None else ''}"
+        """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
+        return f"NaN {nan_since(self)}" if self.nan else ""
 
     def ringing(self, at: float) -> tuple[Alarm, ...]:
         """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import Rhythm, Thresholds, late_words
-from console.metrics.log_results import read_lines
+from console.metrics.log_results import LogReading, read_lines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.reference import Passing, judge
-from console.metrics.training.steps import standing
+from console.metrics.training.steps import Standing, standing
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Glance:
     nan: bool = False
     tflops: float | None = None  # TFLOP/s of one GPU
     step_time: float | None = None  # seconds, as printed
-    nan_words: str = ""  # what is no number, since when, as far as the end of its log tells
+    where: Standing = Standing()  # the same of the whole run, as far back as was read
+    nan_words: str = ""  # what is no number, and since when
     loss_step: int | None = None
     pace: float | None = None  # seconds from one step to the next, see `Track.lasting`
     rhythm: Rhythm | None = None
@@ -120,6 +121,12 @@ def with_verdict(before: Glance | None, now: Glance) -> Glance:
     return replace(now, passing=before.passing, average=before.average)
 
 
+def with_beginning(found: Glance, earlier: Standing) -> Glance:
+    """The same, with what an earlier or longer look knows of the beginning of a row of alarms."""
+    where = found.where.begun(earlier)
+    return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
+
+
 def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> Glance | None:
     """What the last of these runs says, of each of which there is the track; None if none has a step."""
     run, track = next(((run, track) for run, track in zip(runs[::-1], tracks[::-1], strict=True) if run.steps),
@@ -136,6 +143,7 @@ def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> 
         total=last.total,
         loss=where.loss,
         loss_step=where.loss_step,
+        where=where,
         nan=last.nan,
         nan_words=where.nan_words,
         tflops=latest("tflops_per_gpu"),
@@ -294,6 +302,7 @@ MOST = 32  # jobs that are looked at, those on the screen
 PATIENCE = 6.0  # seconds that reading the end of a log may take
 TAIL, TABLE = 60, 600
 """Lines at the end of a log: enough for a few steps of training, and for the table of a test."""
+BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
 class Glancing:
@@ -312,10 +321,11 @@ class Glancing:
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
+        self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
 
     def forget(self) -> None:
         """The cluster is another one."""
-        self.known, self._asked, self._printing, self._over = {}, {}, {}, set()
+        self.known, self._asked, self._printing, self._over, self._searched = {}, {}, {}, set(), set()
 
     def of(self, uid: str) -> Glance | None:
         """What the last look at a job said."""
@@ -356,7 +366,7 @@ class Glancing:
                     lines = await self._read_tail(pod, TABLE if jobset.recipe.startswith("nccl") else TAIL)
             except (ConsoleError, TimeoutError):
                 continue  # the list stays as it was; the job's page says why its log cannot be read
-            if await self._read(jobset, number, lines):
+            if await self._read(jobset, number, pod, lines):
                 if over:
                     self._over.add(jobset.uid)
                 return True
@@ -364,7 +374,22 @@ class Glancing:
             self._over.add(jobset.uid)
         return False
 
-    async def _read(self, jobset: JobSet, rank: int, lines: Sequence[LogLine]) -> bool:
+    async def _begun(self, uid: str, pod: Pod, found: Glance) -> Glance:
+        """The same, with since when its loss is no number, where its log still says so."""
+        before = self.known.get(uid)
+        found = with_beginning(found, before.where) if before is not None else found
+        if not found.nan or found.where.nan_from is not None or uid in self._searched:
+            return found
+        reading = LogReading()
+        with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
+            async with asyncio.timeout(PATIENCE):
+                lines = await self._read_tail(pod, BACK)
+            await asyncio.to_thread(reading.feed, "".join(f"{line.text}\n" for line in lines).encode())
+            self._searched.add(uid)
+        steps = reading.training[-1].steps if reading.training else ()
+        return with_beginning(found, standing(steps)) if steps else found
+
+    async def _read(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
         now = time.time()
         last = lines[-1].time if lines else now
         reading, tracks, printed = read_lines(lines)
@@ -386,7 +411,7 @@ class Glancing:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().keep(each for each in ended if each.name not in names)
         before = self.known.get(jobset.uid)
-        self.known[jobset.uid] = found = with_verdict(before, found)
+        self.known[jobset.uid] = found = await self._begun(jobset.uid, pod, with_verdict(before, found))
         return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
 
     async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:

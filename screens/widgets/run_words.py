@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import GLYPH
+from console.metrics.training.steps import nan_since
 from screens import wording
 from screens.wording import Run, alarm_words, loss_words
 
@@ -53,9 +54,8 @@ def measure_cell(run: RunRecord) -> Cell:
     if run.peak_busbw is not None:
         return [Run(f"{run.peak_busbw:,.0f}", "strong"), Run(" GB/s", "dim")]
     if run.nan:
-        since = f"nan from {run.nan_from:,}" if run.nan_from is not None else "nan"
-        good = f", {run.loss:.3f} at {run.loss_step:,}" if run.loss is not None and run.loss_step is not None else ""
-        return [Run(since, "bad"), Run(good, "dim")]
+        since, bracket, good = run.nan_words.partition(" (")
+        return [Run(since, "bad"), Run(f"{bracket}{good}", "dim")]
     if run.loss is not None:
         step = f" at {run.loss_step:,}" if run.loss_step is not None else ""
         return [Run("loss ", "dim"), Run(f"{run.loss:.3f}", "strong"), Run(step, "dim")]
@@ -93,10 +93,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
         ("Peak busbw", "" if run.peak_busbw is None else f"{run.peak_busbw:,.1f} GB/s"),
         ("Average busbw", "" if run.average_busbw is None else f"{run.average_busbw:,.1f} GB/s"),
         ("Last good loss" if run.nan else "Last loss", loss_words(run)),
-        (
-            "No number",
-            "" if not run.nan else f"since step {run.nan_from:,}" if run.nan_from is not None else "in the end",
-        ),
+        ("No number", nan_since(run).partition(" (")[0] if run.nan else ""),
         ("Last step", "" if run.step is None else f"{run.step:,}"),
         *((f"Alarm {at}", alarm_words(alarm, run)) for at, alarm in enumerate(run.alarms, start=1)),
         ("Namespace", run.namespace),

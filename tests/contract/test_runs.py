@@ -125,9 +125,9 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     for each in await space.pods("train", 2):
         await space.end(each["metadata"]["name"])
     run = await remembered(session, space, Outcome.DIVERGED)
-    assert run.why == "nan from 5 (last good 10.920 at 4)"
+    assert run.why == "NaN since step 5 (last good 10.92 at 4)"
     assert (run.loss_step, run.step, run.nan_from) == (4, 9, 5)
-    assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (10.92 at 4)"]
+    assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (last good 10.92 at 4)"]
 
 
 async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(session: Session, space: Space) -> None:

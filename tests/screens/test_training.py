@@ -73,7 +73,7 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         for title in ("grad norm 0.7", "step time 7 s", "learning rate 0.0003"):
             assert title in text
         said(session, iteration(61, loss="nan"))
-        await until(pilot, lambda: "loss is NaN since step 61 (6" in screen_text(app))
+        await until(pilot, lambda: "loss is NaN since step 61 (last good 6" in screen_text(app))
         assert "All is well" not in screen_text(app)
         assert panel.track is not None
         assert panel.track.nan

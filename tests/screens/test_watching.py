@@ -214,7 +214,9 @@ async def test_esc_closes_the_alarms_in_the_corner_before_it_goes_back() -> None
 
 async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:
     async with console(size=(80, 24)) as (app, pilot, session):
-        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "loss is NaN since step 118 (7.113 at 117)")
+        session.alarms.sound(
+            "default", "llama-70b", AlarmKind.NAN, "loss is NaN since step 118 (last good 7.113 at 117)"
+        )
         app.tick()
         await until(pilot, lambda: "117)  esc closes this" in toasts(app))
         (toast,) = app._notifications

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 
 class Step(NamedTuple):
@@ -44,19 +44,54 @@ class Standing(NamedTuple):
     nan: bool = False  # whether the last step is an alarm
     nan_from: int | None = None
     """The first step of the unbroken row of alarms at the end; None too where it began before what was read."""
+    nan_by: int | None = None  # the first step read, where that was an alarm already: the row began there or earlier
     what: str = ""  # what is no number, if the last step is an alarm
 
     @property
     def nan_words(self) -> str:
-        """Such as "loss is NaN since step 20 (10.58 at 19)"; empty if all is a number."""
-        if not self.nan:
-            return ""
-        at = f" at step {self.step:,}" if self.step is not None else ""
-        since = f" since step {self.nan_from:,}" if self.nan_from is not None else at
-        good = (
-            f" ({self.loss:.4g} at {self.loss_step:,})" if self.loss is not None and self.loss_step is not None else ""
-        )
-        return f"{self.what}{since}{good}"
+        """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
+        return f"{self.what} {nan_since(self, self.nan_by)}" if self.nan else ""
+
+    def begun(self, earlier: Standing) -> Standing:
+        """The same, with what an earlier or longer look knows of the beginning of its row of alarms."""
+        if not self.nan or self.nan_from is not None:
+            return self
+        if not earlier.nan:
+            return self._replace(loss=earlier.loss, loss_step=earlier.loss_step)
+        if earlier.nan_from is not None and self.step is not None and self.step < earlier.nan_from:
+            return self  # it went back to a checkpoint since
+        known = earlier if earlier.loss is not None else earlier._replace(loss=self.loss, loss_step=self.loss_step)
+        return known._replace(step=self.step)
+
+
+class Begun(Protocol):
+    """What knows since when a run's loss is no number."""
+
+    @property
+    def step(self) -> int | None: ...
+    @property
+    def loss(self) -> float | None: ...
+    @property
+    def loss_step(self) -> int | None: ...
+    @property
+    def nan_from(self) -> int | None: ...
+
+
+def nan_since(where: Begun, by: int | None = None) -> str:
+    """Since when the loss is no number, and the last one that was: "since step 20 (last good 10.58 at 19)".
+
+    Every page says it in these words. `by`: the row began at that step or earlier.
+    """
+    if where.nan_from is not None:
+        since = f"since step {where.nan_from:,}"
+    elif by is not None:
+        since = f"since step {by:,} or earlier"
+    else:
+        since = f"at step {where.step:,}, not known since when" if where.step is not None else "not known since when"
+    if where.loss is None:
+        return since
+    at = f" at {where.loss_step:,}" if where.loss_step is not None else ""
+    return f"{since} (last good {where.loss:.4g}{at})"
 
 
 def standing(steps: Sequence[Step]) -> Standing:
@@ -65,6 +100,8 @@ def standing(steps: Sequence[Step]) -> Standing:
     while at and steps[at - 1].nan:
         at -= 1
     first_bad = steps[at] if at < len(steps) else None
+    # Programs count from 0 or from 1: nothing came before those.
+    seen = first_bad is not None and (at > 0 or first_bad.step in {0, 1})
     while at and not _has_loss(steps[at - 1]):
         at -= 1
     good = steps[at - 1] if at else None
@@ -73,7 +110,8 @@ def standing(steps: Sequence[Step]) -> Standing:
         loss=good.loss if good else None,
         loss_step=good.step if good else None,
         nan=first_bad is not None,
-        nan_from=first_bad.step if first_bad is not None and first_bad is not steps[0] else None,
+        nan_from=first_bad.step if first_bad is not None and seen else None,
+        nan_by=first_bad.step if first_bad is not None and not seen else None,
         what=what_is_nan(first_bad) if first_bad is not None else "",
     )
 

@@ -135,7 +135,7 @@ def test_secrets_are_not_kept() -> None:
     assert "hunter2" not in str(kept)
 
 
-NAN = Alarm(AlarmKind.NAN, "loss is NaN since step 20 (10.58 at 19)", 1100.0, "team", "anna")
+NAN = Alarm(AlarmKind.NAN, "loss is NaN since step 20 (last good 10.58 at 19)", 1100.0, "team", "anna")
 STALL = Alarm(AlarmKind.STALL, "no step for 5 min after step 9", 1100.0, "team", "anna")
 BAD = replace(RUN, step=97, loss=10.582, loss_step=19, nan=True, nan_from=20, ended=1500.0)
 
@@ -143,14 +143,14 @@ BAD = replace(RUN, step=97, loss=10.582, loss_step=19, nan=True, nan_from=20, en
 @pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.STOPPED, Outcome.UNKNOWN])
 def test_a_run_whose_loss_is_no_number_diverged_however_it_ended(outcome: Outcome) -> None:
     ended = concluded(replace(BAD, outcome=outcome, alarms=(NAN,)))
-    assert (ended.outcome, ended.why) == (Outcome.DIVERGED, "nan from 20 (last good 10.582 at 19)")
+    assert (ended.outcome, ended.why) == (Outcome.DIVERGED, "NaN since step 20 (last good 10.58 at 19)")
     assert last_success([ended], replace(RUN, number=9, launched=2000.0)) is None
     assert ended.sick
 
 
 def test_a_run_that_failed_says_that_it_had_diverged() -> None:
     ended = concluded(replace(BAD, outcome=Outcome.FAILED, why="pod 1 was killed"))
-    assert (ended.outcome, ended.why) == (Outcome.FAILED, "pod 1 was killed; nan from 20 (last good 10.582 at 19)")
+    assert (ended.outcome, ended.why) == (Outcome.FAILED, "pod 1 was killed; NaN since step 20 (last good 10.58 at 19)")
     assert concluded(ended) == ended
 
 
@@ -177,7 +177,7 @@ def test_a_run_that_goes_on_has_the_state_of_what_rings() -> None:
 
 
 def test_alarms_that_two_consoles_heard_are_one() -> None:
-    later = replace(NAN, time=1101.0, words="loss is NaN since step 20 (10.58 at 19), still", over=1300.0)
+    later = replace(NAN, time=1101.0, words="loss is NaN since step 20 (last good 10.58 at 19), still", over=1300.0)
     assert merged((NAN,), (later,)) == (replace(later, time=1100.0),)
     again = replace(NAN, time=1400.0)
     assert merged((replace(NAN, over=1300.0),), (again,)) == (replace(NAN, over=1300.0), again)

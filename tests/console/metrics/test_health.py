@@ -16,7 +16,9 @@ from tests.screens.scene import jobset, rank
 JOB = jobset("train", 2)
 FLEET = fleet_of(JOB, rank(JOB, 0, "n0"), rank(JOB, 1, "n1"))
 DONE = replace(JOB, conditions=(Condition("Completed", "True", since=900.0),))
-NAN = Alarm(AlarmKind.NAN, "loss is NaN since step 20 (10.58 at 19)", 5.0, "default", "train", more="frees 16 GPUs")
+NAN = Alarm(
+    AlarmKind.NAN, "loss is NaN since step 20 (last good 10.58 at 19)", 5.0, "default", "train", more="frees 16 GPUs"
+)
 GLANCE = Glance(step=9, total=97, loss=11.1, rhythm=Rhythm(2.8, 2.8), pace=2.8, stepped=1_000.0, at=1_010.0)
 
 

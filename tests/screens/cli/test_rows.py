@@ -121,7 +121,9 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
     session = FakeSession(fleet)
     runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)
     watch = AlarmWatch(runs.key, Thresholds(), time.time())
-    watch.alarms.append(Alarm(AlarmKind.NAN, "loss is NaN since step 20 (10.58 at 19)", time.time(), *runs.key))
+    watch.alarms.append(
+        Alarm(AlarmKind.NAN, "loss is NaN since step 20 (last good 10.58 at 19)", time.time(), *runs.key)
+    )
     watched = session.alarms.watched[runs.key] = WatchedJob(runs.key, Thresholds(), watch)
     end = asyncio.create_task(wait_for_end(session, *runs.key, as_json=False))  # type: ignore[arg-type]
     said = ""
@@ -136,7 +138,7 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
     session.show(jobsets={runs.key: done})
     assert await end == 0
     said += capsys.readouterr().err
-    assert said.count(f"{runs.name}: ▲ nan: loss is NaN since step 20 (10.58 at 19). t, or a4 training") == 1
+    assert said.count(f"{runs.name}: ▲ nan: loss is NaN since step 20 (last good 10.58 at 19). t, or a4 training") == 1
     assert said.count(f"{runs.name}: ▲ gpu: Xid 79.") == 1
 
 

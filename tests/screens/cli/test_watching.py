@@ -54,7 +54,7 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     told = json.loads(out)
     assert code == 5
     assert [(each["job"], each["words"]) for each in told["alarms"] if each["kind"] == "nan"] == [
-        ("dpo-a3b", "loss is NaN since step 118 (7.113 at 117)")
+        ("dpo-a3b", "loss is NaN since step 118 (last good 7.113 at 117)")
     ]
     coverage = told["coverage"]
     assert coverage["heard"] == coverage["running"] >= 3

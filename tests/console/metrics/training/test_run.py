@@ -206,17 +206,17 @@ def test_a_loss_stands_with_its_own_step() -> None:
     assert (well.standing().step, well.standing().loss_step, well.standing().nan_words) == (19, 19, "")
     where = bad.standing()
     assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.standing().loss, 20)
-    assert where.nan_words == f"loss is NaN since step 20 ({where.loss:.4g} at 19)"
+    assert where.nan_words == f"loss is NaN since step 20 (last good {where.loss:.4g} at 19)"
     assert bad.marks()[-1].words == "loss is NaN at 20"
 
 
 def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
     every = steps(97, nan_from=20)
-    assert track(every[40:]).standing().nan_words == "loss is NaN at step 97"
+    assert track(every[40:]).standing().nan_words == "loss is NaN since step 41 or earlier"
     megatron = [step._replace(loss=None) if step.nan else step for step in every]
     assert track(megatron).standing().nan_words == track(every).standing().nan_words
     gradients = [step._replace(loss=2.0) if step.nan else step for step in every]
-    assert track(gradients).standing().nan_words.startswith("gradients are NaN since step 20 (")
+    assert track(gradients).standing().nan_words.startswith("gradients are NaN since step 20 (last good ")
 
 
 def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
