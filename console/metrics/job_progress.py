@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from console.scheduling.failure import Ending
 
 
+_UNREAD = Standing()
+
+
 @dataclass(frozen=True, slots=True)
 class Glance:
     """The latest figures of a job; None where its log says nothing."""
@@ -54,7 +57,7 @@ class Glance:
     nan: bool = False
     tflops: float | None = None  # TFLOP/s of one GPU
     step_time: float | None = None  # seconds, as printed
-    where: Standing = Standing()  # the same of the whole run, as far back as was read
+    where: Standing = _UNREAD  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
     loss_step: int | None = None
     pace: float | None = None  # seconds from one step to the next, see `Track.lasting`
