@@ -100,6 +100,9 @@ def open_console(options: Options) -> int:
         raise BadInput("The console needs a terminal.", "Without one use a command: `a4 jobs --json`, `a4 --help`.")
     from screens.cli.connect import practice_cluster
 
+    # A large cluster is a million objects that stay: Python looks through them after each 700 new
+    # ones, which costs a quarter of the time in which the lists come.
+    gc.set_threshold(50_000, 20, 50)
     with practice_cluster(options) as practice:  # starts in a process of its own while Textual is imported
         from screens.app import ConsoleApp
 

@@ -276,10 +276,12 @@ class PodWire(ObjectWire):
 
 def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
     state = wire.state or StatesWire()
-    name, now = next(
-        ((name, each) for name in ("running", "terminated", "waiting") if (each := getattr(state, name)) is not None),
-        ("waiting", StateWire()),
-    )
+    if state.running is not None:
+        name, now = "running", state.running
+    elif state.terminated is not None:
+        name, now = "terminated", state.terminated
+    else:
+        name, now = "waiting", state.waiting or StateWire()
     before = wire.last_state.terminated if wire.last_state else None
     return Container(
         name=shared(wire.name),
