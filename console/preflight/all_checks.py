@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.preflight import access, cluster, images, machines, network, queues, storage
 from console.preflight import cluster as named
+from console.preflight.check import name_of
 
 if TYPE_CHECKING:
     from console.preflight.check import Verdict
@@ -170,4 +171,5 @@ CHECKS: tuple[Spec, ...] = (
     Spec("P36", "Objects it names", _RELEASE, named.named, "Create it, or name one that is there."),
 )
 
-BY_ID = {each.id: each for each in CHECKS}
+BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}
+"""By the name that people type ("lustre-instance"), and by id."""

@@ -7,6 +7,7 @@ What is to be run: the checks that matter, and how strict they are, follow from 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -72,9 +73,14 @@ class Look:
     seconds: float
 
 
+def name_of(title: str) -> str:
+    """A check's title as one word of a command line: "LocalQueue" -> "localqueue"."""
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One requirement, P01 to P36, as it was found."""
+    """One requirement as it was found; `id` (P01 to P36) is for scripts, people read the title."""
 
     id: str
     title: str
@@ -90,10 +96,15 @@ class Check:
     seconds: float = 0.0
 
     @property
+    def name(self) -> str:
+        """Its title as one word, for --check and --fix: "lustre-instance"."""
+        return name_of(self.title)
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """What is wrong, and what fixes it, for somebody who reads nothing else."""
-        fix = [f"Fix: {self.fix}" + (f" a4 preflight --fix {self.id} does it." if self.repair else "")]
-        head = f"{self.id} {self.title}: {' '.join(filter(None, (self.evidence, self.reason)))}"
+        fix = [f"Fix: {self.fix}" + (f" Run: a4 preflight --fix {self.name}" if self.repair else "")]
+        head = f"{self.title}: {' '.join(filter(None, (self.evidence, self.reason)))}"
         return head, *fix, *([f"$ {self.command}"] if self.command else [])
 
     @property
@@ -113,14 +124,14 @@ class Tally:
 
     @property
     def sentence(self) -> str:
-        """In one line: 14 ok, 1 fails: P21 Lustre driver."""
+        """In one line: 14 ok, 1 fails: Lustre driver."""
         words = {Result.FAIL: "fails"}
         parts = [f"{count} {words.get(result, result)}" for result, count in self.counts]
-        text = ", ".join(parts) or "nothing was looked at"
+        text = ", ".join(parts) or "nothing was checked"
         if self.open:
             text += f", {self.open} under way"
         worst = self.failing or self.warned
-        named = ", ".join(f"{each.id} {each.title}" for each in worst[:3])
+        named = ", ".join(each.title for each in worst[:3])
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
 
@@ -132,11 +143,11 @@ def nothing_allowed(checks: Iterable[Check]) -> bool:
 
 
 def unseen(checks: Iterable[Check]) -> tuple[str, ...]:
-    """What was not learnt, a line for each reason: "Not allowed to look: P11 Bucket in the same region (…)"."""
+    """What was not learnt, a line for each reason: "Not allowed to look: Bucket in the same region (…)"."""
     found: dict[tuple[Result, str], list[str]] = {}
     for each in checks:
         if each.over and each.result in (Result.NOT_ALLOWED, Result.COULD_NOT):
-            found.setdefault((each.result, each.reason), []).append(f"{each.id} {each.title}")
+            found.setdefault((each.result, each.reason), []).append(each.title)
     return tuple(
         f"{result[:1].upper()}{result[1:]}: {', '.join(names)}" + (f" ({reason.rstrip('.')})." if reason else ".")
         for (result, reason), names in found.items()

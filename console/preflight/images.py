@@ -113,7 +113,7 @@ async def fits_b200(look: Looking) -> Verdict:
     try:
         return both(await _cuda(look, image), await seen(_tools(look, image)))
     except NotFound:
-        return skip("There is no such image: see P23.")
+        return skip("The image was not found: see the check Image.")
     except ConsoleError as error:
         return both(blind(error), await seen(_tools(look, image)))
 

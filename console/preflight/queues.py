@@ -156,7 +156,9 @@ async def quota(look: Looking) -> Verdict:
         [chosen] if chosen else [] if look.wish.recipe else sorted(fleet.cluster_queues.values(), key=lambda q: q.name)
     )
     if not queues:
-        return fail("No ClusterQueue stands behind the queue.", "There is no quota at all.", "See P16.")
+        return fail(
+            "No ClusterQueue stands behind the queue.", "There is no quota at all.", "See the check LocalQueue."
+        )
     told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
     told = f"{told}; {gpus} wanted."
     best = max(queues, key=lambda each: each.nominal(GPU))

@@ -16,8 +16,8 @@ import msgspec
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.google.api import loaded
 from console.kube.kinds import KINDS as REPAIRS_KINDS
-from console.preflight.all_checks import BY_ID, CHECKS, STOPS_A_LAUNCH, Spec
-from console.preflight.check import Check, Mend, Result, Verdict, Wish, blind
+from console.preflight.all_checks import BY_NAME, CHECKS, STOPS_A_LAUNCH, Spec
+from console.preflight.check import Check, Mend, Result, Verdict, Wish, blind, name_of
 from console.preflight.context import Looking, Questions
 
 if TYPE_CHECKING:
@@ -126,13 +126,15 @@ class Preflight:
 
     def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
         """The checks as rows that wait for their answer; BadInput for an id there is none of."""
-        return tuple(Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in _chosen(ids))
+        return tuple(
+            Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in named_checks(ids)
+        )
 
     async def run(
         self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None
     ) -> AsyncGenerator[Check, None]:
         """Every check, or those named, in the order in which they end; `within` so many seconds all together."""
-        chosen = _chosen(ids)
+        chosen = named_checks(ids)
         end = None if within is None else time.monotonic() + within
         questions, gate = Questions(self._cluster), asyncio.Semaphore(AT_ONCE)
 
@@ -211,9 +213,12 @@ class Preflight:
         )
 
 
-def _chosen(ids: Collection[str]) -> tuple[Spec, ...]:
-    wanted = {each.upper() for each in ids}
-    unknown = sorted(wanted - BY_ID.keys())
-    if unknown:
-        raise BadInput(f"There is no check {', '.join(unknown)}.", f"They are {CHECKS[0].id} to {CHECKS[-1].id}.")
+def named_checks(ids: Collection[str]) -> tuple[Spec, ...]:
+    """The checks of these names, titles or ids; all if there are none. Raises BadInput."""
+    if unknown := sorted(each for each in ids if name_of(each) not in BY_NAME):
+        raise BadInput(
+            f"There is no check {', '.join(unknown)}.",
+            f"There are: {', '.join(name_of(each.title) for each in CHECKS)}.",
+        )
+    wanted = {BY_NAME[name_of(each)].id for each in ids}
     return tuple(each for each in CHECKS if each.id in wanted) if wanted else CHECKS

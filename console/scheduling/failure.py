@@ -164,7 +164,7 @@ _EVICTIONS = {
 _PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
 _WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
 _NAMED = 4  # failures of its log that a card tells
-DELETED = "Somebody, or a program, deleted its pod: its containers worked until they were told to stop."
+DELETED = "A user or a controller deleted its pod: its containers ran until they received SIGTERM."
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class Ending:
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         if self.cause == "deletion":
             return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deleted}{where}{when}{attempt}."
-        did = _WORDS[self.cause] if self.rank >= 0 else f"lost its place: {self.cause}"
+        did = _WORDS[self.cause] if self.rank >= 0 else f"was evicted: {self.cause}"
         return f"{who} {did}: {self.how}{where}{when}{attempt}."
 
 
@@ -229,7 +229,7 @@ class FailureCard:
         said += [first.message] if first.message else []
         said += [f"Node: {note}" for note in first.node_notes]
         said += [f"{each.words}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
-        said += [f"Its log names {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
+        said += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
         if self.others:
             named = ", ".join(map(str, self.others[:8])) + (
                 f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from console.scheduling.explanation import Held
 
 
-CHECK = "a check, not a promise"  # to stand beside every forecast
+CHECK = "an estimate"  # to stand beside every forecast
 ACCELERATOR = "cloud.google.com/gke-accelerator"
 BLOCK = "cloud.google.com/gce-topology-block"
 
@@ -137,7 +137,7 @@ def unseen(fleet: Fleet, kind: str, noun: str) -> str:
     if link is None or link.state is LinkState.LISTING:
         return f"the {noun} are still being listed"
     if link.state is LinkState.FORBIDDEN:
-        return f"this account may not see {noun}"
+        return f"no permission to list {noun}"
     return f"this cluster has no {noun}" if link.state is LinkState.ABSENT else ""
 
 
@@ -159,7 +159,9 @@ def shut(fleet: Fleet, ask: Ask) -> Forecast | None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
         return answer(ask, Verdict.STOPPED, words)
     if admits(queue.namespaces, ask.namespace) is False:
-        words = f"{queue.name} takes no workloads of namespace {ask.namespace}; {selector_words(queue.namespaces)}"
+        words = (
+            f"{queue.name} does not accept workloads of namespace {ask.namespace}; {selector_words(queue.namespaces)}"
+        )
         return answer(ask, Verdict.NEVER, words)
     for each in (door, queue):
         if each.stop_policy not in {"", "None"} or each.inactive_reason:
@@ -189,7 +191,7 @@ _NAMED = 3  # jobs and places named in a sentence; the rest is counted
 def forecast(fleet: Fleet, ask: Ask) -> Forecast:
     """What would become of it, from one picture of the cluster; cheap enough for every key."""
     if ask.gpus <= 0:
-        return Forecast(Verdict.NOW, "needs no GPU, so nothing has to be free")
+        return Forecast(Verdict.NOW, "needs no GPU")
     if not ask.queue:
         return _without_queue(fleet, ask)
     return shut(fleet, ask) or _best(fleet, ask)
@@ -267,7 +269,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
     if ask.gpus > have.total:
         borrow = have.total - have.nominal
         own_words = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
-        words = f"needs {ask.gpus} GPUs, but {queue.name} can never have more than {have.total}{own_words}"
+        words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.total}{own_words}"
         return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
     found = _machines(fleet, queue, flavor, ask)
     if found and (never := _never(found, ask)):
@@ -275,7 +277,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
     if ask.gpus > have.free:
         return _short(fleet, queue, ask, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
-        words = f"{have.words}, but {queue.name} lets nobody pass {_names(draft.ahead)}"
+        words = f"{have.words}, but {queue.name} is StrictFIFO: nothing passes {_names(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
         words = f"there is quota ({have.words}); {_why_no_machines(fleet, queue)}"
@@ -299,7 +301,7 @@ def _found(fleet: Fleet, flavor: str, ask: Ask) -> Machines:
 
 def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
     unknown = unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods")
-    return unknown or f"machines come when {', '.join(queue.checks)} has asked for them"
+    return unknown or f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
 
 
 def _never(found: Machines, ask: Ask) -> str:
@@ -315,7 +317,7 @@ def _never(found: Machines, ask: Ask) -> str:
 
 
 def _too_few(ask: Ask, found: Machines) -> str:
-    among = "the target nodes have" if ask.target_nodes else "the machines it may use have"
+    among = "the target nodes have" if ask.target_nodes else "the nodes it may use have"
     return f"needs {_hosts(ask, ask.pods, '')}, and {among} {found.total}"
 
 
@@ -406,7 +408,7 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft:
 def _behind(draft: Forecast, blockers: tuple[Held, ...]) -> Forecast:
     if not blockers:
         return draft
-    words = f"{draft.sentence}; {_names(blockers)} would have to end"
+    words = f"{draft.sentence}; {_names(blockers)} have to end first"
     return replace(draft, sentence=words, holders=blockers, unblocks=blockers)
 
 

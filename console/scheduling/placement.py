@@ -155,7 +155,9 @@ def never_together(wish: Wish, flavor: str, fleet: Fleet) -> str:
     """Why its pods could not be together even on an empty floor; empty if they could."""
     slots = slots_of(wish, domains_of(wish, flavor, fleet)) if wish.level else ()
     most = max((each.total for each in slots), default=wish.pods)
-    return f"never in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
+    return (
+        f"never fits in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
+    )
 
 
 def _count(number: int, wish: Wish, *, free: bool = True) -> str:
@@ -168,17 +170,17 @@ def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> s
     free = f"quota is there ({draft.account.words})" if draft.account else "quota is there"
     if not slots:
         room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
-        return f"{free} but the network has {room}{f' in one {wish.level}' if wish.level else ''}"
+        return f"{free} but the topology has {room}{f' in one {wish.level}' if wish.level else ''}"
     if slots[0].free >= wish.pods:
         where = f"{slots[0].name or 'one unnamed'} has" if wish.level else "there are"
-        return f"{free} and {where} {_count(slots[0].free, wish)} now, but Kueue has not taken them yet"
+        return f"{free} and {where} {_count(slots[0].free, wish)} now, but Kueue has not assigned them yet"
     if not wish.level:
         there = "there is" if slots[0].free == 1 else "there are"
         return f"{free} but the nodes are not: it needs {_count(wish.pods, wish)}, {there} {slots[0].free or 'none'}"
     named = ", ".join(f"{each.name or 'unnamed'} has {each.free}" for each in slots[:_NAMED])
     more = f", {len(slots) - _NAMED} more have less" if len(slots) > _NAMED else ""
     most = max(each.total for each in slots)
-    never = f"; and never: the largest {wish.level} has {most} in all" if most < wish.pods else ""
+    never = f"; and it will never fit: the largest {wish.level} has {most} in all" if most < wish.pods else ""
     return f"{free} but no {wish.level} has {_count(wish.pods, wish)}: {named}{more}{never}"
 
 

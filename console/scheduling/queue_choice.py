@@ -39,13 +39,13 @@ def choose_queue(fleet: Fleet, ask: Ask) -> QueueChoice:
     """The namespace's only LocalQueue; of several one that fits, with the most free quota; closed ones last."""
     names = [name for where, name in fleet.local_queues if where == ask.namespace]
     if ask.gpus <= 0:
-        return QueueChoice("", "It asks for no GPU, so no queue holds it back.")
+        return QueueChoice("", "It requests no GPU, so it needs no queue.")
     if not names:
         why = unseen(fleet, "localqueues", "LocalQueues")
         said = (
             f"The LocalQueues of {ask.namespace} are not known: {why}" if why else f"{ask.namespace} has no LocalQueue"
         )
-        return QueueChoice("", f"{said}. Name one, or have one made: a4 preflight RECIPE --fix P16.")
+        return QueueChoice("", f"{said}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
     found = sorted((_candidate(fleet, ask, name) for name in names), key=_best_first)
     best = found[0]
     return QueueChoice(best.name, _why(found, ask), tuple(each.name for each in found[1:]))
@@ -79,7 +79,7 @@ def _why(found: list[_Candidate], ask: Ask) -> str:
         return f"one of {len(found)}; how much quota is free in them is not known"
     free = f"{best.free:,} GPUs free"
     if not best.fits:
-        return f"none of {len(found)} has {ask.gpus:,} GPUs free now; {free} is most"
+        return f"none of {len(found)} has {ask.gpus:,} GPUs free now; {free} is the most"
     if fitting == 1:
-        return f"of {len(found)} the only one with room for it now: {free}"
-    return f"of {fitting} with room for it now the one with most: {free}"
+        return f"the only one of {len(found)} with room for it now: {free}"
+    return f"the one with the most of {fitting} with room for it now: {free}"

@@ -275,7 +275,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> W
     held = holders(fleet, queue, draft.flavor)
     answer = replace(draft, category=Category.QUOTA, short_by=short, holders=held)
     if short <= 0:
-        words = f"needs {_gpus(draft)}; {have.words}, but Kueue has not taken them"
+        words = f"needs {_gpus(draft)}; {have.words}, but Kueue has not assigned them"
         return replace(answer, sentence=words, short_by=0)
     answer = replace(answer, unblocks=_unblocking(fleet, queue, answer, held))
     return replace(answer, sentence=_short(answer, have, fleet, queue))
@@ -318,14 +318,14 @@ def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:
 def _never(why: Why, have: Account) -> str:
     borrow = have.total - have.nominal
     own = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
-    return f"needs {_gpus(why)}, but its queue can never have more than {have.total}{own}"
+    return f"needs {_gpus(why)}, but its queue can have at most {have.total}{own}"
 
 
 def _unreckoned(said: Said) -> str:
     """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
     flavor = f" of {said.flavor}" if said.flavor else ""
     if said.category is Category.EXCEEDS:
-        return f"needs more {said.resource or 'quota'}{flavor} than its queue can ever have"
+        return f"needs more {said.resource or 'quota'}{flavor} than the maximum of its queue"
     if said.more_gpus:
         return f"needs {said.more_gpus} more GPUs{flavor} than are unused"
     return (

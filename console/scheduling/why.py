@@ -103,11 +103,11 @@ __all__ = ["Category", "Held", "Slots", "Why", "why"]
 _LOST = {
     "Preempted": "was preempted",
     "PodsReadyTimeout": "its pods were not ready in time",
-    "AdmissionCheck": "an admission check took its quota back",
+    "AdmissionCheck": "an admission check evicted it",
     "ClusterQueueStopped": "its queue was stopped",
     "LocalQueueStopped": "its queue was stopped",
-    "NodeFailures": "a node of it failed",
-    "MaximumExecutionTimeExceeded": "its time was over",
+    "NodeFailures": "one of its nodes failed",
+    "MaximumExecutionTimeExceeded": "it reached its maximum execution time",
 }
 """What an eviction was, by reason."""
 _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
@@ -171,7 +171,7 @@ def _settled(workload: Workload, draft: Why) -> Why | None:
     if state is WorkloadState.DEACTIVATED:
         return _deactivated(workload, draft)
     if evicted and evicted.is_true and holds(workload.conditions, "QuotaReserved"):
-        words = f"{_LOST.get(evicted.reason, evicted.reason)}; its pods are on their way out"
+        words = f"{_LOST.get(evicted.reason, evicted.reason)}; its pods are being deleted"
         return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
     if state is WorkloadState.RESERVED:
         return _checked(workload, draft)
@@ -183,8 +183,8 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
     told = target or evicted
     category = (told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else "") or ""
     after = f" ({category})" if category else ""
-    times = f" after {workload.requeue_count} tries" if workload.requeue_count > 1 else ""
-    words = f"is switched off{times}{after}; it starts only when somebody sets it active again"
+    times = f" after {workload.requeue_count} requeues" if workload.requeue_count > 1 else ""
+    words = f"is deactivated{times}{after}; set spec.active=true to resume"
     return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=told.message if told else "")
 
 
@@ -195,12 +195,12 @@ def _checked(workload: Workload, draft: Why) -> Why:
     open_.sort(key=lambda each: ("Rejected", "Retry").index(each.state) if each.state in {"Rejected", "Retry"} else 2)
     if not open_:
         delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
-        wait = "its machines, to be placed on them" if delayed else "its admission checks"
+        wait = "a topology assignment of its pods" if delayed else "its admission checks"
         return replace(
             draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=_text(admitted)
         )
     first = open_[0]
-    verb = {"Rejected": "was refused by", "Retry": "has to try again for"}.get(first.state, "has quota, waits for")
+    verb = {"Rejected": "was refused by", "Retry": "is requeued by"}.get(first.state, "has quota, waits for")
     words = f"{verb} the check {first.name}{f': {first.message}' if first.message else ''}"
     return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or _text(admitted))
 
@@ -251,7 +251,7 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     lost = _LOST.get(evicted.reason, evicted.reason) if evicted else "lost its quota"
     wait = workload.requeue_at - fleet.at
     when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
-    words = f"{lost}; queues again in {when} (try {workload.requeue_count + 1})"
+    words = f"{lost}; queues again in {when} (attempt {workload.requeue_count + 1})"
     return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_text(evicted))
 
 
@@ -296,7 +296,7 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: Said, draft: Why) -
     if draft.account and draft.need > draft.account.free:
         answer = explain_quota(workload, fleet, Said(), draft)
     then = f"; then {answer.sentence}" if answer.sentence else ""
-    words = f"behind {_names(draft.ahead)}, and {queue.name} lets nobody pass{then}"
+    words = f"behind {_names(draft.ahead)}, and {queue.name} is StrictFIFO: nothing passes{then}"
     return replace(
         answer, sentence=words, category=answer.category if answer.category is Category.EXCEEDS else Category.BEHIND
     )
@@ -312,17 +312,15 @@ def _named(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | No
     if said.category is Category.PREEMPTING:
         return _preempting(workload, fleet, said, draft)
     if said.category is Category.NO_FLAVOR:
-        return replace(
-            draft, sentence=f"no machine of its queue suits it: {_clause(said.text)}", category=Category.NO_FLAVOR
-        )
+        return replace(draft, sentence=f"no node of its queue fits: {_clause(said.text)}", category=Category.NO_FLAVOR)
     plain = {
-        Category.PODS_NOT_READY: "waits until the pods of jobs admitted before it are ready",
-        Category.GATED: "is held back on purpose",
+        Category.PODS_NOT_READY: "waits until the pods of the jobs admitted before it are ready",
+        Category.GATED: "is held back by an admission gate",
         Category.STOPPED: "its queue is stopped",
-        Category.MISSING_QUEUE: "its queue is missing or wrongly set up",
+        Category.MISSING_QUEUE: "its queue is missing or misconfigured",
         Category.INACTIVE_QUEUE: "its queue is not active",
         Category.CHECKS: "an admission check refused it",
-        Category.DEACTIVATED: "is switched off",
+        Category.DEACTIVATED: "is deactivated",
     }
     if said.category not in plain:
         return None
@@ -348,7 +346,7 @@ def _reckoned(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
     if said.text and said.category is not Category.NOT_EVALUATED:
         return replace(draft, sentence=said.text, category=Category.UNKNOWN)
     fits = f"; {draft.need} of the {have.free} free GPUs would do" if have and draft.need else ""
-    return replace(draft, sentence=f"is next, Kueue has not looked at it yet{fits}", category=Category.NOT_EVALUATED)
+    return replace(draft, sentence=f"is next, Kueue has not evaluated it yet{fits}", category=Category.NOT_EVALUATED)
 
 
 def _names(jobs: tuple[str, ...]) -> str:
@@ -357,7 +355,7 @@ def _names(jobs: tuple[str, ...]) -> str:
 
 def _never_too(answer: Why, wish: Wish | None, fleet: Fleet) -> Why:
     never = never_together(wish, answer.flavor, fleet) if wish else ""
-    return replace(answer, sentence=f"{answer.sentence}; and {never}") if never else answer
+    return replace(answer, sentence=f"{answer.sentence}; and it {never}") if never else answer
 
 
 def _preempting(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:

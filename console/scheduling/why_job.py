@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 _IMAGE_NAME = re.compile(r'image "([^"]+)"')
 _SIGNS = (
-    (("not found", "manifest unknown", "manifest_unknown"), "there is no image {image}"),
+    (("not found", "manifest unknown", "manifest_unknown"), "the image {image} does not exist"),
     (
         ("403 forbidden", "401 unauthorized", "access denied", "failed to authorize", "permission_denied", "denied:"),
-        "the nodes may not read {image}, or it is not there",
+        "the nodes have no permission to pull {image}, or it does not exist",
     ),
-    (("429 too many", "toomanyrequests"), "the registry of {image} is asked too often"),
-    (("no space left", "disk pressure"), "a node has no room for {image}"),
-    (("no match for platform", "exec format"), "{image} is not for this kind of machine"),
+    (("429 too many", "toomanyrequests"), "the registry of {image} limits requests (too many requests)"),
+    (("no space left", "disk pressure"), "a node has no disk space for {image}"),
+    (("no match for platform", "exec format"), "{image} is built for another CPU architecture"),
     (
         ("i/o timeout", "no such host", "connection refused", "deadline exceeded", "network is unreachable"),
-        "the nodes do not reach the registry of {image}",
+        "the nodes cannot reach the registry of {image}",
     ),
-    (("invalid reference", "couldn't parse image", "invalidimagename"), "{image} is no name of an image"),
+    (("invalid reference", "couldn't parse image", "invalidimagename"), "{image} is not a valid image name"),
 )
 """Parts of the message in small letters -> what they mean; the first that fits counts."""
 
@@ -68,32 +68,35 @@ _MADE = "SuccessfulCreate"
 _NEXT = (
     (
         re.compile(r'serviceaccount "([^"]+)" not found'),
-        "Make the ServiceAccount (kubectl create serviceaccount {0} -n {namespace}), or launch with one that is there",
+        "Create the ServiceAccount (kubectl create serviceaccount {0} -n {namespace}), or launch with an existing one",
     ),
     (
         re.compile(r"exceeded quota: ([^,]+),"),
-        "Stop what uses ResourceQuota {0} of namespace {namespace}, launch with fewer GPUs, or have it made larger",
+        "Stop what uses ResourceQuota {0} of namespace {namespace}, launch with fewer GPUs, or ask for a larger quota",
     ),
     (
         re.compile(r"failed quota: ([^:]+): must specify (.+?) for:"),
-        "ResourceQuota {0} of namespace {namespace} wants every pod to say its {1}: set resources of the job",
+        "ResourceQuota {0} of namespace {namespace} requires every pod to set {1}: set resources of the job",
     ),
     (
         re.compile(r'violates PodSecurity "([^"]+)"'),
-        "Namespace {namespace} enforces Pod Security level {0}: launch without what it names, or in another namespace",
+        "Namespace {namespace} enforces Pod Security level {0}: launch without those settings, or in another namespace",
     ),
     (
         re.compile(r'admission webhook "([^"]+)" denied the request'),
-        "A policy of the cluster ({0}) refuses it: change what it names, or ask who runs that webhook",
+        "A policy of the cluster ({0}) refuses it: change what it names, or ask the owner of that webhook",
     ),
     (
         re.compile(r"ValidatingAdmissionPolicy '([^']+)'"),
-        "A policy of the cluster ({0}) refuses it: change what it names, or ask who runs the cluster",
+        "A policy of the cluster ({0}) refuses it: change what it names, or ask the cluster administrator",
     ),
-    (re.compile(r"no PriorityClass with name (\S+) was found"), "Launch with a priority class that is there, not {0}"),
+    (
+        re.compile(r"no PriorityClass with name (\S+) was found"),
+        "PriorityClass {0} does not exist: launch with an existing one",
+    ),
     (
         re.compile(r"(?:maximum|minimum) \S+ usage per"),
-        "A LimitRange of namespace {namespace} refuses it: ask for less",
+        "A LimitRange of namespace {namespace} refuses it: request less",
     ),
 )
 """What the API server says, and what to do next."""
@@ -180,13 +183,13 @@ def _ended_before(first: Rank | None, moment: float) -> bool:
 def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
     link = fleet.links.get("workloads")
     if not jobset.queue:
-        return Why("is suspended and names no queue, so nothing will start it", Category.NO_QUEUE, need=jobset.gpus)
+        return Why("is suspended and has no queue, so no controller starts it", Category.NO_QUEUE, need=jobset.gpus)
     if link and link.state is LinkState.ABSENT:
         words = f"waits for queue {jobset.queue}, but this cluster has no Kueue to start it"
         return Why(words, Category.NO_QUEUE, api_text=link.why, need=jobset.gpus)
     if fleet.workload_of(jobset):
         return Why("is admitted and about to start", Category.STARTING, need=jobset.gpus)
-    words = f"waits for queue {jobset.queue}; Kueue has made no workload of it yet"
+    words = f"waits for queue {jobset.queue}; Kueue has not created its Workload yet"
     return Why(words, Category.NOT_EVALUATED, need=jobset.gpus)
 
 
@@ -255,10 +258,10 @@ _TROUBLES = (
     _Trouble(Category.RESTARTING, _crashing),
     _Trouble(Category.IMAGE, _image, "cannot get their image", "cannot get its image"),
     _Trouble(Category.STARTING, _other, "cannot start", "cannot start"),
-    _Trouble(Category.UNSCHEDULABLE, _unplaced, "find no node", "finds no node"),
-    _Trouble(Category.GATED, _gated, "are held back by a gate", "is held back by a gate"),
+    _Trouble(Category.UNSCHEDULABLE, _unplaced, "cannot be scheduled", "cannot be scheduled"),
+    _Trouble(Category.GATED, _gated, "are held back by a scheduling gate", "is held back by a scheduling gate"),
     _Trouble(Category.STARTING, _unready, "are starting", "is starting"),
-    _Trouble(Category.STARTING, _absent, "are to come", "is to come"),
+    _Trouble(Category.STARTING, _absent, "are pending", "is pending"),
 )
 
 

@@ -120,12 +120,10 @@ async def look_first(session: Session, plan: LaunchPlan) -> None:
         return
     for line in (line for check in failing for line in check.lines):
         warn(line)
-    named = (
-        f"{wording.count(len(failing), 'check')} failed ({', '.join(f'{each.id} {each.title}' for each in failing)})"
-    )
+    named = f"{wording.count(len(failing), 'check')} failed ({', '.join(each.title for each in failing)})"
     if not (asks() and await agreed((), f"{named}. Launch {plan.name} all the same?")):
         raise ConsoleError(
-            f"{plan.name} was not launched: {named}.", "Mend it, or launch all the same: --no-preflight."
+            f"{plan.name} was not launched: {named}.", "Fix what failed, or skip the checks: --no-preflight."
         )
 
 

@@ -1,4 +1,4 @@
-"""`a4 preflight`: what a launch needs of cluster and project, checked together; `--fix` mends what it can."""
+"""`a4 preflight`: what a launch needs of cluster and project, checked together; `--fix` does what it can."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ async def _looked(session: Session, plan: LaunchPlan | None, options: Options, i
 def _print(checks: Sequence[Check], *, looks: bool) -> None:
     widest = max((len(each.result) for each in checks), default=0)
     for each in checks:
-        say(f"{each.id}  {each.result:{widest}}  {each.title}: {each.evidence}")
-        space = " " * (widest + 7)
+        say(f"{each.result:{widest}}  {each.title}: {each.evidence}")
+        space = " " * (widest + 2)
         if each.reason:
             say(f"{space}{each.reason}")
         if each.result in {Result.FAIL, Result.WARN}:
-            say(f"{space}Fix: {each.fix}" + (f" a4 preflight --fix {each.id} does it." if each.repair else ""))
+            say(f"{space}Fix: {each.fix}" + (f" Run: a4 preflight --fix {each.name}" if each.repair else ""))
             if each.command:
                 say(f"{space}$ {each.command}")
         for look in each.looks if looks else ():
@@ -75,18 +75,18 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
     """Look at one, mend it after a question, look again."""
     check = (await _looked(session, plan, options, (options.mend,)))[0]
     if check.result is Result.OK:
-        _say_mended(options, "", check, f"{check.id} {check.title} is well: {check.evidence}")
+        _say_mended(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")
         return 0
     if check.repair is None:
-        raise ConsoleError(f"{check.id} {check.title} cannot be fixed from here. {check.reason}", check.fix)
-    hint = "Add --yes to do it without a question."
+        raise ConsoleError(f"{check.title} cannot be fixed from here. {check.reason}", check.fix)
+    hint = "Add --yes to do it without confirmation."
     if not options.yes and not await agreed(check.repair.consequences, f"{check.repair.words}?", hint):
-        warn("Nothing was done.")
+        warn("Cancelled; nothing was changed.")
         return 1
     engine = session.preflight
     done = await engine.repair(check.repair)
     again = await engine.settled(engine.wish(plan, bucket=options.bucket, registry=options.registry), check.id)
-    _say_mended(options, done, again, f"{done}\n{again.id} {again.title}: {again.result}. {again.evidence}")
+    _say_mended(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
     return 0 if again.result is not Result.FAIL else 1
 
 

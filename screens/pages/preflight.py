@@ -69,7 +69,6 @@ class CheckTable(ResourceTable["Check"]):
     EMPTY = Notice("No checks.")
     COLUMNS: ClassVar = (
         Column("", glyph, width=1),
-        Column("ID", lambda check: Run(check.id, "dim"), width=3, sort=lambda check: check.id),
         Column("CHECK", lambda check: Run(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
         Column("RESULT", result_cell, least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
         Column("FIX", lambda check: Run("f", "accent") if check.repair else "", width=3, drop=6),
@@ -80,7 +79,7 @@ class CheckTable(ResourceTable["Check"]):
     )  # fmt: skip
 
     def row_text(self, row: Check) -> str:
-        return f"{row.id} {row.title} {row.area} {row.result} {row.evidence} {row.reason} {row.fix}"
+        return f"{row.title} {row.area} {row.result} {row.evidence} {row.reason} {row.fix}"
 
 
 class PreflightScreen(LiveScreen):
@@ -213,7 +212,7 @@ class PreflightScreen(LiveScreen):
 
 
 def _sentence(check: Check) -> list[Run]:
-    runs = [Run(f"{check.id} {check.title} ", "strong"), Run(f"{check.evidence} ")]
+    runs = [Run(f"{check.title} ", "strong"), Run(f"{check.evidence} ")]
     if check.reason:
         runs.append(Run(f"{check.reason} ", INKS.get(check.result, "waits") or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
@@ -221,14 +220,14 @@ def _sentence(check: Check) -> list[Run]:
         if check.command:
             runs.append(Run(f"{check.command} ", "dim"))
     if check.over:
-        runs.append(Run(f"Looked at {wording.clock(check.at)}.", "faint"))
+        runs.append(Run(f"Checked {wording.clock(check.at)}.", "faint"))
     return runs
 
 
 def _looks(check: Check) -> list[Run]:
     """What was asked on the way, one after the other."""
     if not check.looks:
-        return [Run("Nothing was asked.", "faint")]
+        return [Run("No request was sent.", "faint")]
     found: list[Run] = []
     for each in check.looks:
         found.append(Run(f"{each.at} ", "dim"))

@@ -153,7 +153,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
         plan = LaunchPlan("interactive", "early", "default", app.session.set_values("interactive", [f"image={image}"]))
         await app.session.launch(plan)
         app.open_page("job", "default", "early", "pods")
-        await until(pilot, lambda: f"cannot get its image: there is no image {image}" in screen_text(app))
+        await until(pilot, lambda: f"cannot get its image: the image {image} does not exist" in screen_text(app))
         await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))
         world_of(cluster).part(Shelf).push(image, 1_000_000_000, 0.0)
         await until(pilot, lambda: all(pod.phase == "Running" for pod in app.fleet.pods.values()))

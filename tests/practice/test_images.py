@@ -36,7 +36,7 @@ def test_a_missing_image_is_tried_again_with_growing_pauses_until_it_is_there(wo
     world.play(2)
     assert waiting(world)["reason"] == "ImagePullBackOff"
     assert waiting(world)["message"].startswith(f'Back-off pulling image "{IMAGE}": ErrImagePull: rpc error: code = N')
-    assert why_no_image("ImagePullBackOff", waiting(world)["message"]) == f"there is no image {IMAGE}"
+    assert why_no_image("ImagePullBackOff", waiting(world)["message"]) == f"the image {IMAGE} does not exist"
     assert world.events("a", "BackOff") == [f'Back-off pulling image "{IMAGE}"']
     before = len(world.events("a", "Failed"))
     world.play(120)
@@ -67,7 +67,9 @@ def test_what_a_node_has_is_pulled_no_more_unless_the_pod_says_so(world: World) 
     world.play(30)
     assert world.get(PODS, "kept")["status"]["phase"] == "Running"
     assert "403 Forbidden" in waiting(world, "anew")["message"]
-    assert why_no_image("", waiting(world, "anew")["message"]).startswith(f"the nodes may not read {IMAGE}")
+    assert why_no_image("", waiting(world, "anew")["message"]).startswith(
+        f"the nodes have no permission to pull {IMAGE}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> No
         screen = await to_form(app, pilot)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: f"✗ P11 Bucket: {bucket}" in screen_text(app))
+        await until(pilot, lambda: f"✗ Bucket: {bucket}" in screen_text(app))
         assert "Fix: Make it." in screen_text(app)
         assert "1 check failed. Launch llama-2 all the same?" in screen_text(app)
         assert "launches all the same" in screen_text(app)
@@ -163,7 +163,7 @@ async def test_the_look_names_the_checks_that_learnt_nothing() -> None:
         await to_form(app, pilot)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
-        await until(pilot, lambda: "Could not look: P11 Bucket (There was no answer within 1.8 s)." in screen_text(app))
+        await until(pilot, lambda: "Could not look: Bucket (There was no answer within 1.8 s)." in screen_text(app))
         assert "Launch llama-2?" in screen_text(app)
         assert "launches all the same" not in screen_text(app)
 

@@ -38,8 +38,10 @@ _NOT_THIS_PROJECT = re.compile(r"does not have required permission to use projec
 SET_QUOTA_PROJECT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
-_CHECKS = {"lustre.googleapis.com": "P22", "file.googleapis.com": "P19"}
-"""Preflight checks that look for a service of their own; P30 looks for all others."""
+_CHECKS = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}
+"""Preflight checks that look for a service of their own."""
+_SERVICES = "google-services-enabled"
+"""The check that looks for all others."""
 
 
 @contextmanager
@@ -117,8 +119,8 @@ def quota_project(said: str, doing: str) -> NotAllowed | None:
 
 
 def enabling(service: str) -> str:
-    """What enables a service in the cluster's project: the check that looks for it mends it."""
-    check = _CHECKS.get(service, "P30")
+    """What enables a service in the cluster's project: the check that looks for it fixes it."""
+    check = _CHECKS.get(service, _SERVICES)
     return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."
 
 

@@ -171,7 +171,7 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "JSON: kind, namespace, recipe, name, summary, items with id, title, area, result (ok, warn, fail, not allowed "
         "to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, target, "
-        "words, consequences: --fix ID does it), looks (at, what, outcome, seconds), at, seconds; with --fix: kind, "
+        "words, consequences: --fix CHECK does it), looks (at, what, outcome, seconds), at, seconds; with --fix: kind, "
         "done (what was done), items. " + EXIT_CODES
     )
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="",
@@ -180,12 +180,18 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
     add_queue(parser)
     parser.add_argument("--name", help="of the release that is to be (default: made from your user name)")
-    parser.add_argument("--check", dest="checks", action="append", metavar="ID", help="only this one; may be repeated")
+    parser.add_argument(
+        "--check",
+        dest="checks",
+        action="append",
+        metavar="CHECK",
+        help="only this check, such as localqueue; may be repeated",
+    )
     parser.add_argument("--bucket", metavar="NAME", help="a bucket to look at, where no value names one")
     parser.add_argument(
         "--registry", metavar="LOCATION-docker.pkg.dev/PROJECT/NAME", help="where images are built into"
     )
-    parser.add_argument("--fix", dest="mend", metavar="ID",
+    parser.add_argument("--fix", dest="mend", metavar="CHECK",
                         help="fix this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
     parser.add_argument("--log", dest="looks", action="store_true", help="what was looked at, and what came of it")

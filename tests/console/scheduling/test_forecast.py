@@ -78,12 +78,12 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
         (32, 32, 0, "preferred", Verdict.SPLIT, "", ALL + "4 free hosts, but split over 2 blocks"),
         (32, 32, 0, "required", Verdict.NEVER, "", "needs 4 hosts in one block, and the largest block has 3"),
         (24, 32, 0, "required", Verdict.NOW, "block", ALL + "3 free hosts, in one block (b1)"),
-        (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the machines it may use have 4"),
-        (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can never have more than 32"),
+        (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the nodes it may use have 4"),
+        (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can have at most 32"),
         (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "2 free hosts, in one subblock (s1)"),
         (16, 32, 17, "none", Verdict.WAITS, "", "waits behind 1 GPU: 32 own - 17 used = 15 free, it needs 16"),
         (16, 16, 0, "none", Verdict.NOW, "subblock", ALL.replace("32", "16") + "2 free hosts, in one subblock (s1)"),
-        (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU, so nothing has to be free"),
+        (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU"),
     ],
 )  # fmt: skip
 def test_verdicts_at_the_edges(
@@ -136,14 +136,14 @@ def test_borrowed_quota_counts_and_says_so() -> None:
     assert (found.verdict, found.borrows) == (Verdict.NOW, 8)
     assert found.sentence.startswith("8 own + 16 to borrow = 24 free in cq (8 of its 16 by borrowing)")
     never = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
-    assert never.sentence == "needs 32 GPUs, but cq can never have more than 24 (8 of its own, 16 by borrowing)"
+    assert never.sentence == "needs 32 GPUs, but cq can have at most 24 (8 of its own, 16 by borrowing)"
 
 
 def test_a_strict_queue_lets_nobody_pass() -> None:
     fleet = cluster(waiting("first", 64), queues=(DOOR, queue(32, 8, strategy="StrictFIFO")))
     found = told(fleet, 8)
     assert found.verdict is Verdict.WAITS
-    assert found.sentence == "32 own - 8 used = 24 free, but cq lets nobody pass first (64)"
+    assert found.sentence == "32 own - 8 used = 24 free, but cq is StrictFIFO: nothing passes first (64)"
     assert told(cluster(waiting("first", 64), queues=(DOOR, queue(32, 8))), 8).verdict is Verdict.NOW
 
 
@@ -151,7 +151,7 @@ def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
     assert found.verdict is Verdict.WAITS
-    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 2, b2 0; a would have to end"
+    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 2, b2 0; a have to end first"
     assert [each.name for each in found.unblocks] == ["a"]
 
 
@@ -185,10 +185,10 @@ def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, pa
     ("kind", "state", "verdict", "part"),
     [
         ("localqueues", LinkState.LISTING, Verdict.UNKNOWN, "the LocalQueues are still being listed"),
-        ("localqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "this account may not see LocalQueues"),
-        ("clusterqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "this account may not see ClusterQueues"),
+        ("localqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list LocalQueues"),
+        ("clusterqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list ClusterQueues"),
         ("localqueues", LinkState.ABSENT, Verdict.UNKNOWN, "this cluster has no LocalQueues"),
-        ("nodes", LinkState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); this account may not see nodes"),
+        ("nodes", LinkState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); no permission to list nodes"),
         ("nodes", LinkState.LISTING, Verdict.NOW, "the nodes are still being listed"),
     ],
 )
@@ -204,9 +204,9 @@ def test_what_may_not_be_seen_is_said(kind: str, state: LinkState, verdict: Verd
     [
         ({"target_nodes": ("n1", "n4")}, Verdict.NOW, "2 free hosts"),
         ({"target_nodes": ("n1",)}, Verdict.NEVER, "needs 2 hosts, and the target nodes have 1"),
-        ({"avoid_nodes": ("n1", "n2", "n3")}, Verdict.NEVER, "the machines it may use have 1"),
+        ({"avoid_nodes": ("n1", "n2", "n3")}, Verdict.NEVER, "the nodes it may use have 1"),
         ({"node_selector": ((POOL, "spot"),)}, Verdict.NEVER, "no flavor of cq has machines with gke-nodepool=spot"),
-        ({"node_selector": ((BLOCK, "b2"),)}, Verdict.NEVER, "the machines it may use have 1"),
+        ({"node_selector": ((BLOCK, "b2"),)}, Verdict.NEVER, "the nodes it may use have 1"),
         ({"node_selector": (("team/disk", "fast"),)}, Verdict.NOW, "2 free hosts"),
         ({"topology": "required", "level": SUBBLOCK}, Verdict.NOW, "in one subblock (s1)"),
     ],
@@ -229,7 +229,7 @@ def test_machines_that_come_when_they_are_asked_for_need_not_be_there() -> None:
     found = told(cluster(queues=(DOOR, asked)), 64)
     assert (found.verdict, found.sentence) == (
         Verdict.NOW,
-        "there is quota (128 free); machines come when dws has asked for them",
+        "there is quota (128 free); nodes are provisioned when the admission check dws requests them",
     )
 
 
@@ -268,7 +268,11 @@ PUTS_UP = Toleration("reserved", "Equal", "true")
     ("selector", "verdict", "words"),
     [
         ((), Verdict.NOW, "2 free hosts, in one"),
-        (None, Verdict.NEVER, "cq takes no workloads of namespace team; it takes none, having no namespaceSelector"),
+        (
+            None,
+            Verdict.NEVER,
+            "cq does not accept workloads of namespace team; it takes none, having no namespaceSelector",
+        ),
         ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "2 free hosts, in one"),
         ((Requirement(NAME_LABEL, "NotIn", ("team",)),), Verdict.NEVER, f"with {NAME_LABEL} other than team"),
         ((Requirement("kind", "In", ("ml",)),), Verdict.NOW, "; if team is one of its namespaces: it takes namespaces"),
@@ -316,5 +320,5 @@ def test_another_flavor_without_taints_is_taken() -> None:
 def test_machines_with_taints_of_their_own_are_not_counted() -> None:
     marked = [replace(each, taints=(TAINT, "node.kubernetes.io/unreachable:NoExecute")) for each in HOSTS[:3]]
     fleet = fleet_of(*marked, HOSTS[3], FLAVOR, DOOR, queue())
-    assert told(fleet).sentence == "needs 2 hosts, and the machines it may use have 1"
+    assert told(fleet).sentence == "needs 2 hosts, and the nodes it may use have 1"
     assert told(fleet, tolerations=(*ALWAYS, PUTS_UP)).verdict is Verdict.NOW

@@ -33,9 +33,9 @@ def cluster(*queues: ClusterQueue) -> Fleet:
     ("queues", "name", "why"),
     [
         ([queue("a", used=32)], "lq-a", "the only LocalQueue of team"),
-        ([queue("a", used=32), queue("b")], "lq-b", "of 2 the only one with room for it now: 32 GPUs free"),
-        ([queue("a", 64), queue("b")], "lq-a", "of 2 with room for it now the one with most: 64 GPUs free"),
-        ([queue("a", 8), queue("b", 4)], "lq-a", "none of 2 has 16 GPUs free now; 8 GPUs free is most"),
+        ([queue("a", used=32), queue("b")], "lq-b", "the only one of 2 with room for it now: 32 GPUs free"),
+        ([queue("a", 64), queue("b")], "lq-a", "the one with the most of 2 with room for it now: 64 GPUs free"),
+        ([queue("a", 8), queue("b", 4)], "lq-a", "none of 2 has 16 GPUs free now; 8 GPUs free is the most"),
         ([queue("a", 64, stop_policy="Hold"), queue("b", 4)], "lq-b", "none of 2 has 16 GPUs free now; "),
         ([queue("a", stop_policy="Hold"), queue("b", stop_policy="Hold")], "lq-a",
          "none of the 2 LocalQueues of team admits anything now"),
@@ -51,10 +51,13 @@ def test_the_only_one_or_the_one_that_fits(queues: list[ClusterQueue], name: str
 def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
     none = choose_queue(cluster(), ASK)
     assert none.queue == ""
-    assert none.why == "team has no LocalQueue. Name one, or have one made: a4 preflight RECIPE --fix P16."
+    assert (
+        none.why
+        == "team has no LocalQueue. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue."
+    )
     fleet = replace(cluster(), links={"localqueues": Link("localqueues", LinkState.FORBIDDEN)})
     assert choose_queue(fleet, ASK).why.startswith(
-        "The LocalQueues of team are not known: this account may not see LocalQueues."
+        "The LocalQueues of team are not known: no permission to list LocalQueues."
     )
 
 

@@ -156,7 +156,7 @@ def test_more_than_the_queue_can_ever_have(conditions: tuple[Condition, ...]) ->
     mine = workload("huge", 16, conditions)
     found = why(mine, fleet_of(DOOR, queue(64), mine))
     assert found.category is Category.EXCEEDS
-    assert found.sentence == "needs 128 GPUs of a4, but its queue can never have more than 64"
+    assert found.sentence == "needs 128 GPUs of a4, but its queue can have at most 64"
     assert found.short_by == 64
 
 
@@ -226,10 +226,10 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
 def test_a_place_that_is_too_small_for_ever_is_said() -> None:
     mine = workload("wide", 8, group=replace(TOGETHER, required_topology=SUBBLOCK))
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
-    assert found.sentence.endswith("; and never: the largest subblock has 4 in all")
+    assert found.sentence.endswith("; and it will never fit: the largest subblock has 4 in all")
     assert found.unblocks == ()
     assert why(mine, fleet_of(DOOR, FLAVOR, queue(128, 96), mine, *floor())).sentence.endswith(
-        "; and never in one subblock: the largest has 4 hosts"
+        "; and it never fits in one subblock: the largest has 4 hosts"
     )
 
 
@@ -248,7 +248,7 @@ def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
 def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
     mine = workload("wide", 8, pending("Pending", TOPOLOGY), group=TOGETHER)
     assert why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
-        "quota is there (128 free) and blk-0 has 8 free hosts now, but Kueue has not taken them yet"
+        "quota is there (128 free) and blk-0 has 8 free hosts now, but Kueue has not assigned them yet"
     )
 
 
@@ -257,7 +257,7 @@ def test_an_unknown_level_has_kueues_number() -> None:
         "wide", 8, pending("Pending", TOPOLOGY), group=replace(TOGETHER, required_topology="example.com/rack")
     )
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
-    assert found.sentence == "quota is there (128 free) but the network has room for only 5 of its 8 pods in one rack"
+    assert found.sentence == "quota is there (128 free) but the topology has room for only 5 of its 8 pods in one rack"
     assert found.domains == ()
 
 
@@ -285,7 +285,7 @@ def test_behind_others_of_a_strict_queue() -> None:
     found = why(mine, fleet)
     assert (found.category, found.position, found.ahead) == (Category.BEHIND, 2, ("first",))
     assert found.sentence.startswith(
-        "behind first, and a4 lets nobody pass; then needs 32 GPUs of a4; 64 own - 48 used = 16 free"
+        "behind first, and a4 is StrictFIFO: nothing passes; then needs 32 GPUs of a4; 64 own - 48 used = 16 free"
     )
 
 
@@ -300,7 +300,7 @@ def test_behind_others_though_it_fits() -> None:
 def test_kueue_has_not_looked_yet(conditions: tuple[Condition, ...]) -> None:
     mine = workload("new", 2, conditions)
     found = why(mine, fleet_of(DOOR, queue(64), mine))
-    assert found.sentence == "is next, Kueue has not looked at it yet; 16 of the 64 free GPUs would do"
+    assert found.sentence == "is next, Kueue has not evaluated it yet; 16 of the 64 free GPUs would do"
     assert found.category is Category.NOT_EVALUATED
 
 
@@ -374,7 +374,7 @@ def test_backs_off() -> None:
     fleet = replace(fleet_of(DOOR, queue(), mine), at=4e9 - 40)
     found = why(mine, fleet)
     assert (found.category, found.sentence) == (
-        Category.BACKOFF, "its pods were not ready in time; queues again in 40 s (try 3)",
+        Category.BACKOFF, "its pods were not ready in time; queues again in 40 s (attempt 3)",
     )  # fmt: skip
 
 
@@ -392,7 +392,7 @@ def test_switched_off() -> None:
     mine = workload("mine", 4, conditions, active=False, requeue_count=5)
     found = why(mine, fleet_of(DOOR, queue(), mine))
     assert found.category is Category.DEACTIVATED
-    assert "after 5 tries (RequeuingLimitExceeded)" in found.sentence
+    assert "after 5 requeues (RequeuingLimitExceeded)" in found.sentence
 
 
 def test_admitted_and_its_pods_are_not_ready() -> None:
@@ -481,5 +481,5 @@ def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_
     assert found.sentence.startswith("needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
     assert (found.short_by, found.agrees, found.differs, found.said_at) == (8, False, True, 1_000.0)
     enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
-    assert enough.sentence == "needs 32 GPUs of a4; 64 own - 24 used = 40 free, but Kueue has not taken them"
+    assert enough.sentence == "needs 32 GPUs of a4; 64 own - 24 used = 40 free, but Kueue has not assigned them"
     assert (enough.short_by, enough.differs) == (0, True)

@@ -46,7 +46,7 @@ def three_and(last: Pod) -> list[Pod]:
 def test_a_suspended_job_without_a_queue() -> None:
     found = why_jobset(replace(JOB, queue="", suspended=True), fleet_of())
     assert (found.category, found.sentence) == (
-        Category.NO_QUEUE, "is suspended and names no queue, so nothing will start it",
+        Category.NO_QUEUE, "is suspended and has no queue, so no controller starts it",
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_a_pending_job_has_the_reason_of_its_workload() -> None:
         replace(JOB, suspended=True), fleet_of(waits, queue, LocalQueue("default", "team", cluster_queue="a4"))
     )
     assert found.category is Category.EXCEEDS
-    assert found.sentence == "needs 32 GPUs of a4, but its queue can never have more than 16"
+    assert found.sentence == "needs 32 GPUs of a4, but its queue can have at most 16"
 
 
 def test_admitted_and_not_started_yet() -> None:
@@ -81,13 +81,14 @@ def test_admitted_and_not_started_yet() -> None:
         (pod(3, waiting("ImagePullBackOff", 'Back-off pulling image "x"')), Category.IMAGE,
          "1 of 4 pods cannot get its image: x could not be pulled"),
         (pod(3, waiting("ErrImagePull", 'code = NotFound desc = failed to pull image "a/b:1": a/b:1: not found')),
-         Category.IMAGE, "1 of 4 pods cannot get its image: there is no image a/b:1"),
+         Category.IMAGE, "1 of 4 pods cannot get its image: the image a/b:1 does not exist"),
         (pod(3, waiting("ErrImagePull", 'failed to pull image "a/b:1": failed to authorize: 403 Forbidden')),
-         Category.IMAGE, "1 of 4 pods cannot get its image: the nodes may not read a/b:1, or it is not there"),
+         Category.IMAGE, "1 of 4 pods cannot get its image: "
+         "the nodes have no permission to pull a/b:1, or it does not exist"),
         (pod(3, node="", unschedulable="0/20 nodes are available"), Category.UNSCHEDULABLE,
-         "1 of 4 pods finds no node: 0/20 nodes are available"),
+         "1 of 4 pods cannot be scheduled: 0/20 nodes are available"),
         (pod(3, node="", gated=("kueue.x-k8s.io/topology",)), Category.GATED,
-         "1 of 4 pods is held back by a gate: kueue.x-k8s.io/topology"),
+         "1 of 4 pods is held back by a scheduling gate: kueue.x-k8s.io/topology"),
         (pod(3, waiting("ContainerCreating")), Category.STARTING, "1 of 4 pods is starting: ContainerCreating"),
         (pod(3, waiting("CreateContainerConfigError", 'secret "keys" not found')), Category.STARTING,
          '1 of 4 pods cannot start: CreateContainerConfigError: secret "keys" not found'),
@@ -106,7 +107,7 @@ def test_what_keeps_a_rank_from_running(last: Pod, category: Category, sentence:
 
 def test_ranks_without_a_pod() -> None:
     found = why_jobset(JOB, fleet_of(JOB, ready(0)))
-    assert (found.category, found.sentence) == (Category.STARTING, "3 of 4 pods are to come: not created yet")
+    assert (found.category, found.sentence) == (Category.STARTING, "3 of 4 pods are pending: not created yet")
 
 
 def test_of_several_troubles_the_most_telling_is_said() -> None:

@@ -38,12 +38,12 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
     told = typist.worked("launch", "W03", "--name", "fit", "--set", "queue=a4", "--dry-run", "--json").data
     assert told["forecast"]["verdict"] in {"fits now", "fits split over blocks", "waits"}
-    assert told["forecast_is"] == "a check, not a promise"
+    assert told["forecast_is"] == "an estimate"
     assert (told["forecast"]["need"], told["recipe"]) == (16, "nccl-all-reduce")
     never = typist.a4("launch", "W03", "--name", "fit", "--set", "queue=a4", "--set", "gpus=4096", "--dry-run")
     assert never.code == 0
-    assert never.err.startswith("a4: never: needs 4096 GPUs, but a4 can never have more than ")
-    assert never.err.rstrip().endswith("(a check, not a promise).")
+    assert never.err.startswith("a4: never: needs 4096 GPUs, but a4 can have at most ")
+    assert never.err.rstrip().endswith("(an estimate).")
     assert "kind: JobSet" in never.out
 
 
@@ -195,16 +195,16 @@ def test_a_launch_that_lacks_something_is_refused_and_says_what_mends_it(typist:
     )
     told = typist.a4("launch", "W03", "--name", "lacks", "--set", "queue=a4", *lacks)
     assert (told.code, told.out) == (1, "")
-    assert "a4: P11 Bucket in the same region: The bucket gs://nowhere does not exist." in told.err
+    assert "a4: Bucket in the same region: The bucket gs://nowhere does not exist." in told.err
     assert "a4: Fix: Name one that is there (B, or a4 buckets, lists them), or make it." in told.err
     assert "There is no ServiceAccount trainer in default." in told.err
     assert "There is no Secret hub in default." in told.err
-    assert "lacks was not launched: 3 checks failed (P11" in told.err
+    assert "lacks was not launched: 3 checks failed (Bucket" in told.err
     assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "lacks"]
 
 
 def test_without_a_look_it_is_launched_as_it_is(typist: Typist) -> None:
     words = ("launch", "interactive", "--set", "gpus=1", "--set", "queue=a4", "--set", "secrets.HF_TOKEN=hub/token")
-    assert "P36 Objects it names" in typist.a4(*words, "--name", "unseen").err
+    assert "Objects it names" in typist.a4(*words, "--name", "unseen").err
     told = typist.a4(*words, "--name", "unseen", "--no-preflight")
     assert (told.code, told.err) == (0, "")

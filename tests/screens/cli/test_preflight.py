@@ -36,14 +36,16 @@ async def test_json_has_every_check_with_evidence_and_fix(capsys: pytest.Capture
 
 async def test_a_recipe_that_fails_says_which_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     async with ground() as here:
-        code = await a4(here, "preflight", "W11", "--set", "queue=a4-high", "--check", "p16", "--check", "P21", "--log")
+        code = await a4(
+            here, "preflight", "W11", "--set", "queue=a4-high", "--check", "localqueue", "--check", "P21", "--log"
+        )
     text = capsys.readouterr().out
     assert code == 1
-    assert "P21  fail" in text
-    assert "a4 preflight --fix P21 does it" in text
+    assert "fail  Lustre CSI driver" in text.replace("   ", "  ")
+    assert "a4 preflight --fix lustre-csi-driver-legacy-port" in text
     assert "$ gcloud container clusters update practice" in text
     assert "[Google, " in text
-    assert text.splitlines()[-1].startswith("2 fails: P16 LocalQueue, P21")
+    assert text.splitlines()[-1].startswith("2 fails: LocalQueue, Lustre")
 
 
 async def test_a_fix_is_done_when_it_is_agreed_to(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,4 +59,4 @@ async def test_a_fix_is_done_when_it_is_agreed_to(capsys: pytest.CaptureFixture[
         assert [(each["id"], each["result"]) for each in told["items"]] == [("P21", "ok")]
         assert await a4(here, "preflight", "W03", "--set", "queue=a4-high", "--fix", "P16") == 0
         text = capsys.readouterr().out
-        assert "P16 LocalQueue" in text
+        assert "LocalQueue: nothing to fix." in text
