@@ -115,7 +115,7 @@ class FakeSession:
         self.practice = self.settings.practice
         self.unverified = False
         self.default_namespace = "default"
-        self.server_version = "v1.36.4"
+        self.server, self.server_version = "https://server", "v1.36.4"
         self.fleet = self._linked(fleet or Fleet(at=time.time()))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}

@@ -74,6 +74,11 @@ class WatchedCluster:
         return self.connected.client.login.unverified
 
     @property
+    def server(self) -> str:
+        """Address of the API server."""
+        return self.connected.target.cluster.server
+
+    @property
     def practice(self) -> bool:
         return self.settings.practice
 

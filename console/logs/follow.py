@@ -41,7 +41,9 @@ async def card(
 ) -> FailureCard | None:
     """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
     jobset = cluster.fleet.jobsets.get(key)
-    shelf = await asyncio.to_thread(kept_job, folder, cluster.context, *key, jobset.uid if jobset else "")
+    shelf = await asyncio.to_thread(
+        kept_job, folder, cluster.context, *key, jobset.uid if jobset else "", server=cluster.server
+    )
     found = endings(jobset, cluster.fleet) if jobset else []
     found += await asyncio.to_thread(shelf.endings) if shelf else ()
     first = first_of(each_once(found))

@@ -229,7 +229,9 @@ class JobLog:
     async def _without(self, fleet: Fleet) -> None:
         self.gone = fleet.links["jobsets"].state is not LinkState.LISTING
         if self.gone and not self.ready.is_set():
-            shelf = await asyncio.to_thread(kept_job, self._folder, self._cluster.context, *self.key)
+            shelf = await asyncio.to_thread(
+                kept_job, self._folder, self._cluster.context, *self.key, server=self._cluster.server
+            )
             if shelf is not None and not self.uid:
                 await self.read_shelf(shelf)
                 self.uid = ""  # one of the same name may still come
@@ -239,7 +241,9 @@ class JobLog:
     async def _begin(self, jobset: JobSet, number: int) -> None:
         """The job is there: open its folder, and take in what is kept of it."""
         self.uid = jobset.uid
-        note = JobNote(jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe)
+        note = JobNote(
+            jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe, self._cluster.server
+        )
         self.parts = await self.kept.open(self._folder, note)
         self._tell(*self.parts)
 

@@ -118,7 +118,13 @@ class Previous:
         fleet, (namespace, name) = self._cluster.fleet, self._key
         jobset = fleet.jobsets.get(self._key)
         shelf = await asyncio.to_thread(
-            kept_job, self._folder, self._cluster.context, namespace, name, jobset.uid if jobset else ""
+            kept_job,
+            self._folder,
+            self._cluster.context,
+            namespace,
+            name,
+            jobset.uid if jobset else "",
+            server=self._cluster.server,
         )
         if jobset is None and shelf is None:
             require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")

@@ -57,6 +57,7 @@ class JobNote(msgspec.Struct, frozen=True):
     ranks: int = 0
     created: float = 0.0
     recipe: str = ""
+    server: str = ""  # address of the API server: two clusters may be one context name; empty in older notes
 
 
 def logs_folder() -> Path:
@@ -187,13 +188,18 @@ def kept(root: Path) -> list[Shelf]:
     return [shelf for _, shelf in sorted(found, key=lambda each: -each[0])]
 
 
-def kept_job(root: Path, context: str, namespace: str, name: str, uid: str = "") -> Shelf | None:
-    """The job of that uid, or without one the newest of that name in that context, of which logs are kept."""
+def kept_job(root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = "") -> Shelf | None:
+    """The job of that uid, or without one the newest of that name in that cluster, of which logs are kept.
+
+    A cluster is known by its server's address, for contexts can be renamed and used again; of logs that were kept
+    before that was noted, by the context.
+    """
 
     def is_it(note: JobNote) -> bool:
         if uid:
             return (note.namespace, note.name, note.uid) == (namespace, name, uid)
-        return (note.context, note.namespace, note.name) == (context, namespace, name)
+        here = note.server == server if note.server and server else note.context == context
+        return here and (note.namespace, note.name) == (namespace, name)
 
     return next((each for each in kept(root) if is_it(each.note)), None)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from console.attach.tunnel import published
+from console.errors import BadInput
 from console.folders import make_private
 from console.google import build_context
 from console.kube import kubeconfig
@@ -17,8 +20,7 @@ from console.launch.run_database import History, usual_place
 from console.logs import store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])
@@ -63,3 +65,50 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     folders = modes(tmp_path)
     assert len(folders) == 9
     assert set(folders.values()) == {0o700}, umask
+
+
+# the folder of the tunnels' sockets, which lies in a folder that all users share where the system gives none
+
+
+def _nowhere(place: Path) -> None:
+    place.symlink_to(place.parent / "not-there")
+
+
+def _elsewhere(place: Path) -> None:
+    (place.parent / "theirs").mkdir(mode=0o700)
+    place.symlink_to(place.parent / "theirs")
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [_nowhere, _elsewhere, Path.touch, lambda place: place.mkdir(mode=0o755)],
+    ids=["a link to nothing", "a link to a folder", "a file", "one that others may enter"],
+)
+def test_sockets_are_not_made_where_somebody_else_was_first(
+    planted: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    planted(tmp_path / "a4")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(BadInput, match="not this user's alone"):
+        published._socket("p")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("runtime", ["", "relative"])
+def test_without_a_folder_of_the_system_the_one_of_another_user_is_refused(
+    runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one made in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    user = 1_000_000_000 + os.getpid()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    shared = Path(f"/tmp/a4-{user}")  # whoever runs this is that other user
+    try:
+        with pytest.raises(BadInput, match=f"The folder {shared} is not this user's alone"):
+            published._socket("p")
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        with suppress(FileNotFoundError):
+            shared.rmdir()

@@ -14,6 +14,7 @@ import os
 import stat
 import time
 import zlib
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,8 +131,9 @@ _LONGEST = 100  # characters a socket's path may have (the system takes 107)
 def _sockets() -> Path:
     """A folder for sockets whose path is short enough, this user's alone (0700). Blocking."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    folder = Path(runtime, "a4") if runtime else Path(f"/tmp/a4-{os.geteuid()}")
-    make_private(folder)
+    folder = Path(runtime, "a4") if Path(runtime).is_absolute() else Path(f"/tmp/a4-{os.geteuid()}")
+    with suppress(FileExistsError):  # a link that leads nowhere, or a file
+        make_private(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise BadInput(f"The folder {folder} is not this user's alone, so no tunnel can be kept in it.", "Remove it.")

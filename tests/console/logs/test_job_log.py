@@ -11,7 +11,7 @@ from console.errors import NotAllowed, Refused
 from console.kube.objects.pod import Container
 from console.logs.follow import Follow
 from tests.apiserver import eventually
-from tests.fakes import FakeSession
+from tests.fakes import FakeSession, fleet_of
 from tests.screens.queue_scene import queue_scene, replaced
 
 if TYPE_CHECKING:
@@ -247,3 +247,18 @@ async def test_lines_that_a_tail_left_out_are_told_of_and_fetched_when_all_are_w
     async with session.follow.job("default", "llama") as log:
         await log.ready.wait()
         assert "opened with" not in log.coverage.words
+
+
+async def test_a_cluster_that_took_over_a_contexts_name_shows_nothing_of_the_other(tmp_path: Path) -> None:
+    session = session_of(tmp_path)
+    session.say(PODS[0], "secret of the first cluster")
+    async with reading(session) as lines:
+        await eventually(lambda: texts(lines) == ["secret of the first cluster"])
+    other = FakeSession(fleet_of())
+    other.follow = Follow(other, other._stream, tmp_path)  # type: ignore[arg-type]
+    assert other.context == session.context
+    for server, expected in (("https://another", []), (session.server, ["secret of the first cluster"])):
+        other.server = server
+        async with other.follow.job("default", "llama") as log:
+            await asyncio.wait_for(log.ready.wait(), 10)
+            assert [part.texts(0, 9) for part in log.parts if len(part)] == [[each.encode()] for each in expected]

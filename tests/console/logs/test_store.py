@@ -101,3 +101,27 @@ def test_old_logs_go_then_the_oldest_until_the_rest_is_small_enough(
     busy.close()
     monkeypatch.setenv("A4_LOGS_KEEP_GB", "nonsense")
     assert sweep(tmp_path, now=now) == []
+
+
+def test_two_clusters_of_one_context_name_do_not_share_what_is_kept(tmp_path: Path) -> None:
+    for uid, server, created in (("uid-1", "https://one", 100.0), ("uid-2", "https://two", 200.0)):
+        shelf = Shelf.open(tmp_path, JobNote(uid, "default", "llama", "ctx", 2, created, "", server))
+        put(shelf, server)
+        shelf.close()
+
+    def found(context: str, server: str) -> str:
+        shelf = kept_job(tmp_path, context, "default", "llama", server=server)
+        return shelf.note.uid if shelf else ""
+
+    assert (found("ctx", "https://one"), found("ctx", "https://two"), found("ctx", "https://three")) == (
+        "uid-1", "uid-2", "",
+    )  # fmt: skip
+    assert found("renamed since", "https://one") == "uid-1"
+
+
+def test_logs_kept_before_the_server_was_noted_are_found_by_the_context(tmp_path: Path) -> None:
+    folder = tmp_path / "uid-1"
+    folder.mkdir()
+    (folder / "job.json").write_text('{"uid": "uid-1", "namespace": "default", "name": "llama", "context": "ctx"}')
+    assert kept_job(tmp_path, "ctx", "default", "llama", server="https://one") is not None
+    assert kept_job(tmp_path, "other", "default", "llama", server="https://one") is None
