@@ -183,16 +183,16 @@ class Session(ClusterInCloud):
     """A cluster: its latest picture, and what can be done to it."""
 
     @classmethod
-    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
+    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
         """As in WatchedCluster; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google."""
         try:
-            return await super().open(settings, kinds=kinds)
+            return await super().open(settings, kinds=kinds, brief=brief)
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:
                 raise
         from console.google.account import from_google
 
-        session = cls(settings, await from_google(settings.context), FIELDS if kinds is None else kinds)
+        session = cls(settings, await from_google(settings.context), FIELDS if kinds is None else kinds, brief=brief)
         await session._connect(settings.context, settings.namespace)
         return session
 

@@ -75,10 +75,6 @@ def run(options: Options) -> int:
         from screens.tour import tour
 
         return tour(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
-    if options.command == "read":
-        from screens.cli.read import read
-
-        return read(options)
     if options.command == "view":
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
@@ -87,11 +83,14 @@ def run(options: Options) -> int:
         return view(options.file)
     if options.command == "":
         return open_console(options)
+    from screens.cli.command_line import command_of
+
+    done = command_of(options.command).run(options)
+    if isinstance(done, int):
+        return done
     import asyncio
 
-    from screens.cli.commands import perform
-
-    return asyncio.run(perform(options))
+    return asyncio.run(done)
 
 
 def open_console(options: Options) -> int:

@@ -144,6 +144,9 @@ class FakeSession:
         """Owner of what the person who looks has launched."""
         self._woken: set[asyncio.Event] = set()
 
+    def go_on(self) -> None:
+        """What is in memory is followed anyway."""
+
     def unusual(self, namespace: str) -> str:
         return "" if namespace == self.default_namespace else namespace
 

@@ -12,9 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import aiohttp
-import yarl
+from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import TRY_AGAIN, ConsoleError, NotLoggedIn, Refused, Unreadable
 from console.kube.failures import (
@@ -35,12 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
+    import aiohttp
+    import yarl
+
     from console.kube.http2 import Answer, Multiplex
     from console.kube.login import Login
 
 
 def cause(error: BaseException, *, proxied: bool) -> tuple[str, str]:
     """Why there is no answer, and what to do about it."""
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return certificate(error.certificate_error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -63,6 +66,8 @@ def cause(error: BaseException, *, proxied: bool) -> tuple[str, str]:
 @contextmanager
 def told(login: Login, doing: str) -> Iterator[None]:
     """Turn what the transport raises into Unreachable (or BadKubeconfig for an address that is none)."""
+    import aiohttp
+
     try:
         yield
     except aiohttp.InvalidURL as error:
@@ -104,9 +109,9 @@ def _import_multiplex() -> ModuleType:
     return http2
 
 
-def _pieces(answer: aiohttp.ClientResponse | Answer) -> AsyncIterator[bytes]:
+def pieces_of(answer: aiohttp.ClientResponse | Answer) -> AsyncIterator[bytes]:
     """The bytes of either library's answer, as they come."""
-    return answer.content.iter_any() if isinstance(answer, aiohttp.ClientResponse) else answer.pieces()
+    return answer.content.iter_any() if hasattr(answer, "content") else answer.pieces()
 
 
 async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) -> None:
@@ -123,8 +128,10 @@ _Asked = TypeVar("_Asked", bound="aiohttp.ClientResponse | Answer")
 class Client:
     """One API server, with one account."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, *, brief: bool = False) -> None:
+        """`brief`: for a command that asks a little and ends; libcurl is loaded in a tenth of aiohttp's time."""
         self.login = login
+        self._brief = brief
         self._session: aiohttp.ClientSession | None = None
         self._multiplex: Multiplex | None = None
         self._closed = False
@@ -170,6 +177,8 @@ class Client:
         """The session, which obeys no environment; answers are compressed where they come from elsewhere."""
         self._check_open()
         if self._session is None:
+            import aiohttp  # a fifth of a second, which plain lists do not spend
+
             here = self.login.loopback
             self._session = aiohttp.ClientSession(
                 headers={"Accept-Encoding": "identity" if here else "gzip", "User-Agent": AGENT},
@@ -192,21 +201,37 @@ class Client:
         async def ended(*_: object) -> None:
             self._opening -= 1
 
+        import aiohttp
+
         trace = aiohttp.TraceConfig()
         trace.on_request_redirect.append(redirected)
         trace.on_connection_create_start.append(begun)
         trace.on_connection_create_end.append(ended)
         return trace
 
-    def url(self, path: str) -> yarl.URL:
+    def url(self, path: str, params: Params | None = None) -> str:
         """Full address of a path that is already percent-encoded where it needs to be; BadKubeconfig if it is none."""
+        address = self.login.server + path
         try:
-            url = yarl.URL(self.login.server + path, encoded=True)
+            parts = urlsplit(address)
+            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
         except ValueError as error:
             raise no_address(self.login.server) from error
-        if url.scheme not in {"http", "https"} or not url.host:
+        if not usable:
             raise no_address(self.login.server)
-        return url
+        if not params:
+            return address
+        pairs = params.items() if isinstance(params, Mapping) else params
+        return f"{address}{'&' if parts.query else '?'}{urlencode(list(pairs), quote_via=quote)}"
+
+    def _yarl(self, path: str, params: Params | None) -> yarl.URL:
+        """The same, as aiohttp takes it."""
+        import yarl
+
+        try:
+            return yarl.URL(self.url(path, params), encoded=True)
+        except ValueError as error:
+            raise no_address(self.login.server) from error
 
     async def _options(self) -> dict[str, Any]:
         """What every connection needs: who asks, TLS, proxy."""
@@ -230,7 +255,9 @@ class Client:
         options = await self._options()
         who = dict(options["headers"])
         options["headers"] = {**who, "Accept": accept, **({"Content-Type": content} if body is not None else {})}
-        url = self.url(path).extend_query(params) if params else self.url(path)
+        import aiohttp
+
+        url = self._yarl(path, params)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=silence)
         answer = await self._opened().request(method, url, data=body, timeout=timeout, allow_redirects=False, **options)
         return answer, who
@@ -247,11 +274,15 @@ class Client:
         content: str = _JSON,
         silence: float = ANSWER,
         accept: str = _JSON,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[aiohttp.ClientResponse | Answer]:
         """An answer of status 200 to 299, to be read; `silence` is how long (s) it may say nothing.
 
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
+        if self._brief:
+            async with self._by_libcurl(method, path, doing, params, body, content, silence, accept) as brief:
+                yield brief
+            return
         with told(self.login, doing):
             answer = await self._accepted(
                 lambda: self._ask(method, path, params, body, content, silence, accept), doing
@@ -264,15 +295,33 @@ class Client:
     @asynccontextmanager
     async def follow(self, path: str, *, doing: str, params: Params, silence: float) -> AsyncIterator[Answer]:
         """An answer that goes on, beside many others; raises as `stream` does."""
+        async with self._by_libcurl("GET", path, doing, params, None, "", silence, _JSON) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _by_libcurl(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        params: Params | None,
+        body: bytes | None,
+        content: str,
+        silence: float,
+        accept: str,
+    ) -> AsyncIterator[Answer]:
         library = await asyncio.to_thread(_import_multiplex)
         self._check_open()
         self._multiplex = multiplex = self._multiplex or library.Multiplex(self.login)
-        url = str(self.url(path).extend_query(params))
+        url = self.url(path, params)
 
         async def ask() -> tuple[Answer, dict[str, str]]:
             who = await self.login.headers()
-            headers = {**who, "Accept": _JSON, "User-Agent": AGENT}
-            return await multiplex.get(url, headers, connect=CONNECT, silence=silence), who
+            headers = {**who, "Accept": accept, "User-Agent": AGENT}
+            if body is not None:
+                headers["Content-Type"] = content
+            asked = library.Asked(url, headers, method, body, compressed=self._brief and not self.login.loopback)
+            return await multiplex.get(asked, connect=CONNECT, silence=silence), who
 
         with library.told(self.login, doing):
             answer = await self._accepted(ask, doing)
@@ -298,7 +347,7 @@ class Client:
             answer, who = await ask()
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await refused(answer, _pieces(answer), doing)
+            error = await refused(answer, pieces_of(answer), doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -328,7 +377,7 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            pieces, found = answer.content.iter_any(), bytearray()
+            pieces, found = pieces_of(answer), bytearray()
             await _read_on(pieces, found, LARGE)
             if len(found) > LARGE:
                 async with self._reads_large:
@@ -352,11 +401,13 @@ class Client:
     async def _upgraded(
         self, path: str, doing: str, params: Params, protocols: Sequence[str]
     ) -> aiohttp.ClientWebSocketResponse:
+        import aiohttp
+
         for last in (False, True):
             options = await self._options()
             try:
                 socket: aiohttp.ClientWebSocketResponse = await self._opened().ws_connect(
-                    self.url(path).extend_query(params),
+                    self._yarl(path, params),
                     protocols=protocols,
                     heartbeat=KEEP_ALIVE,
                     max_msg_size=MOST_OF_MESSAGE,
@@ -375,6 +426,6 @@ class Client:
         """A refused upgrade comes without its body; the same request without the upgrade brings the Status."""
         answer, _ = await self._ask("GET", path, params, None, _JSON, CONNECT)
         if answer.status == error.status:
-            return await refused(answer, _pieces(answer), doing)
+            return await refused(answer, pieces_of(answer), doing)
         answer.close()
         return refusal(error.status, error.message.encode(), doing=doing)

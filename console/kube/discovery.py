@@ -127,9 +127,9 @@ __all__ = ["Connection", "Kubeconfig", "Served", "load"]
 class Connection:
     """A client for one context; nothing is sent before something is asked."""
 
-    def __init__(self, target: Target, backoff: Backoff = USUAL) -> None:
+    def __init__(self, target: Target, backoff: Backoff = USUAL, *, brief: bool = False) -> None:
         self.target = target
-        self.client = Client(Login(target))
+        self.client = Client(Login(target), brief=brief)
         self.catalogue = Catalogue(self.client)
         self._backoff = backoff
 

@@ -16,6 +16,7 @@ import os
 import socket
 import ssl
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -268,7 +269,7 @@ class Answer:
         self._end()
 
 
-__all__ = ["Answer", "Multiplex", "told"]
+__all__ = ["Answer", "Asked", "Multiplex", "told"]
 
 TURN = 0.01  # seconds for which bytes are passed on before others get their turn
 STREAMS = 16
@@ -295,6 +296,18 @@ def _gives_up(fd: int, purpose: int) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Asked:
+    """One request."""
+
+    url: str
+    headers: Mapping[str, str]
+    method: str = "GET"
+    body: bytes | None = None
+    compressed: bool = False
+    """Whether the answer may be."""
+
+
 class Multiplex:
     """Connections to one API server, each shared by many answers."""
 
@@ -317,13 +330,13 @@ class Multiplex:
         for each in (*self._retired, self._connections):
             await each.aclose()
 
-    async def get(self, url: str, headers: Mapping[str, str], *, connect: float, silence: float) -> Answer:
+    async def get(self, asked: Asked, *, connect: float, silence: float) -> Answer:
         """Ask, and wait for status and headers. `connect` and `silence` are how long (s) it may take, and say nothing.
 
         Raises pycurl.error and OSError, which `told` puts into words, and BadKubeconfig.
         """
         try:
-            answer = await self._get(url, headers, connect, silence)
+            answer = await self._get(asked, connect, silence)
         except (pycurl.error, OSError):
             self.doubt()
             self._reached.clear()
@@ -335,9 +348,15 @@ class Multiplex:
         """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
         self._shares = None
 
-    async def _get(self, url: str, headers: Mapping[str, str], connect: float, silence: float) -> Answer:
-        shares = await self._learned(headers, connect)
-        curl = await self._prepare(url, headers, connect)
+    async def _get(self, asked: Asked, connect: float, silence: float) -> Answer:
+        shares = await self._learned(asked.headers, connect)
+        curl = await self._prepare(asked.url, asked.headers, connect)
+        if asked.body is not None or asked.method != "GET":
+            curl.setopt(pycurl.CUSTOMREQUEST, asked.method)
+        if asked.body is not None:
+            curl.setopt(pycurl.POSTFIELDS, asked.body)
+        if asked.compressed:
+            curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
         answer = Answer(curl, silence, self._holds)

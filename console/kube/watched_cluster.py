@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from console.kube.discovery import Connection
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.snapshot import ContextName, Fleet
+    from console.kube.watch import Change, Served
     from console.settings import Settings
 
 _BY_ITSELF = "Retrying automatically."
@@ -32,7 +33,9 @@ _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
 class WatchedCluster:
     """One context of the kubeconfig, and the latest picture of its cluster."""
 
-    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
+    def __init__(
+        self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
+    ) -> None:
         self.settings = settings
         self.context = ""
         self.namespace = ""
@@ -40,6 +43,9 @@ class WatchedCluster:
         self.server_version = ""
         self._kubeconfig = kubeconfig
         self._kinds = tuple(kinds)
+        self._brief = brief
+        """Whether each kind is listed and, until `go_on`, not followed, and nothing else is asked unasked."""
+        self._goes_on = asyncio.Event()
         self._store = Store(self._kinds)
         self._connection: Connection | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -48,11 +54,14 @@ class WatchedCluster:
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
 
     @classmethod
-    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
-        """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server."""
+    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
+        """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server.
+
+        `brief`: for a command that looks once and ends.
+        """
         connecting = await asyncio.to_thread(cls.prepare)
         kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
-        session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds)
+        session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds, brief=brief)
         await session._connect(settings.context, settings.namespace)
         return session
 
@@ -97,10 +106,11 @@ class WatchedCluster:
         target = self._kubeconfig.target(context)
         connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
-        self._connection = connecting.Connection(target)
+        self._connection = connecting.Connection(target, brief=self._brief)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
-        self._start("greeting", self._greet())
+        if not self._brief:
+            self._start("greeting", self._greet())
         for kind in self._kinds:
             self._start(kind, self._keep(kind))
 
@@ -182,32 +192,42 @@ class WatchedCluster:
 
     async def _keep(self, kind: str) -> None:
         """Put what the watch of one kind tells into the store, for ever."""
-        from console.kube import watch
-        from console.kube.watch import Served
+        from console.kube.watch import Listed
 
-        store = self._store
         async with aclosing(self.connected.feed(kind, self.namespace)) as changes:
             async for change in changes:
-                match change:
-                    case watch.Changed(key, thing):
-                        store.put(kind, key, thing)
-                    case watch.Removed(key):
-                        store.remove(kind, key)
-                    case watch.Heard():
-                        store.heard(kind)
-                    case watch.Page(objects):
-                        store.add(kind, objects)
-                    case watch.Listed(objects, odd):
-                        store.replace(kind, objects, odd)
-                    case watch.Odd(key, why):
-                        store.puzzle(kind, key, why)
-                    case Served(version, note):
-                        store.served(kind, version, note)
-                        (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
-                    case watch.Lost(error, state):
-                        self._errors[kind] = error
-                        hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
-                        store.lost(kind, state, error.message, hint)
+                self._take(kind, change)
+                if self._brief and isinstance(change, Listed):
+                    await self._goes_on.wait()
+
+    def _take(self, kind: str, change: Change | Served) -> None:
+        from console.kube import watch
+
+        store = self._store
+        match change:
+            case watch.Changed(key, thing):
+                store.put(kind, key, thing)
+            case watch.Removed(key):
+                store.remove(kind, key)
+            case watch.Heard():
+                store.heard(kind)
+            case watch.Page(objects):
+                store.add(kind, objects)
+            case watch.Listed(objects, odd):
+                store.replace(kind, objects, odd)
+            case watch.Odd(key, why):
+                store.puzzle(kind, key, why)
+            case watch.Served(version, note):
+                store.served(kind, version, note)
+                (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
+            case watch.Lost(error, state):
+                self._errors[kind] = error
+                hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
+                store.lost(kind, state, error.message, hint)
+
+    def go_on(self) -> None:
+        """Follow what so far was only listed."""
+        self._goes_on.set()
 
     def _left(self) -> None:
         """The cluster is another one from here on: what was remembered of the last one is void."""

@@ -39,8 +39,10 @@ REFUSED_WITHIN = 3.0  # seconds after a launch in which the first refusal of its
 class LaunchingCluster(WatchedCluster):
     """What the chart has, and one cluster to put it on; the chart is read at the first use."""
 
-    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
-        super().__init__(settings, kubeconfig, kinds)
+    def __init__(
+        self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
+    ) -> None:
+        super().__init__(settings, kubeconfig, kinds, brief=brief)
         self._launches: Catalogue | None = None
         self._before_launch: dict[tuple[str, str], Event] = {}
         """Events that there were before the last launch."""
@@ -57,7 +59,7 @@ class LaunchingCluster(WatchedCluster):
 
     async def _connect(self, context: str, namespace: str) -> None:
         await super()._connect(context, namespace)
-        if {"jobsets", "pods"} <= set(self._kinds):
+        if {"jobsets", "pods"} <= set(self._kinds) and not self._brief:
             self._start("runs", self.runs.keep())
 
     def _left(self) -> None:

@@ -1,4 +1,4 @@
-"""The command line of `a4`: which words there are, and what they mean."""
+"""The command line of `a4`: which words there are. The module of a command is imported once its word stands there."""
 
 from __future__ import annotations
 
@@ -7,61 +7,149 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.assets import release
-from screens.cli.arguments.google import add_google, add_images
-from screens.cli.arguments.launch import (
-    add_history,
-    add_launch,
-    add_preflight,
-    add_profiles,
-    add_releases,
-    add_reuse,
-    add_rollback,
-    add_stop,
-    add_upgrade,
-    add_values,
-)
-from screens.cli.arguments.logs import add_logs, add_measuring, add_view, add_why
-from screens.cli.arguments.pods import (
-    add_code,
-    add_copy,
-    add_doctor,
-    add_exec,
-    add_facts,
-    add_forward,
-    add_rm,
-    add_shell,
-    add_ssh,
-    add_tunnels,
-)
-from screens.cli.arguments.watch import add_watching
-from screens.cli.columns import LAYOUTS
+from screens.cli.arguments import EXIT_CODES, speed
 from screens.cli.options import Options
 from screens.cli.output import Parser, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-LISTS = {
+    from screens.cli.command import Command
+
+HELP = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
     "nodes": "nodes: pool, place in the network, GPUs, faults, maintenance",
     "queues": "ClusterQueues and LocalQueues: quota, used, borrowed, lent, pending",
     "workloads": "Kueue workloads in queue order: position, and why each one waits",
     "jobs": "JobSets: state, pods, restarts, GPUs, and why one does not run",
     "pods": "pods: phase, reason, node, index, restarts",
+    "recipes": "what can be launched",
+    "values": "every value of a recipe at its default, explained: a file for launch -f",
+    "launch": "launch a recipe",
+    "stop": "stop jobs: uninstall their releases, or delete their JobSets",
+    "history": "what was launched, and what came of it",
+    "profiles": "named sets of values under every form; needs no cluster",
+    "releases": "releases of the chart, or the revisions of one",
+    "upgrade": "give a release other values, as far as its objects may change",
+    "rollback": "go back to an earlier revision of a release",
+    "logs": "the log of one pod of a job (pod 0 unless named), or of all",
+    "exec": "run a command in one pod of a job, or in many; a4 exits with its code",
+    "shell": "a shell in a pod, in tmux where the image has it; a4 exits with its code",
+    "cp": "copy files and folders from or to pods of a job",
+    "rm": "delete a file or folder of a pod; asks first",
+    "facts": "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a pod",
+    "ssh": "ssh to a pod by name, set up on the way",
+    "code": "open a pod in VS Code or another editor of this machine",
+    "doctor": "each step from your token to an editor in a pod, its time, and what fixes it",
+    "forward": "ports of this machine that lead to a pod of a job, and follow it when it is replaced",
+    "tunnels": "tunnels that are open, whoever opened them: list and stop them; profiles",
+    "proxy": "standard input and output lead to a port of a pod, for ssh's ProxyCommand",
+    "hang": "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA",
+    "wait": "wait until a job has reached something; an alarm, a failure and a timeout end it too",
+    "alarms": "what is wrong with the jobs that run: stalls, nan, low bandwidth, failures, …",
+    "gpus": "GPUs of all pods of a job: utilization, memory, power, temperature, clock, ECC; the worst first",
+    "nccl": "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past",
+    "nccl-quick": "a short NCCL test inside a pod that runs, over its own GPUs",
+    "training": "how far the training of a job is: loss, speed, time left, what happened",
+    "read": "what stands in a log: NCCL tests, steps of training, failures; needs no cluster",
+    "why": "what failed first in a job, or why it does not run",
+    "view": "a log file in the log view, of any size: search, filters, levels; needs no cluster",
+    "clusters": "clusters of Google's that the login may see; connect to one",
+    "nodepools": "node pools as Google has them, beside the nodes: target sizes, limits, repairs",
+    "operations": "what Google does to the cluster, and lately did: upgrades, repairs, resizes",
+    "resize": "another size of a node pool, or other limits of its autoscaling",
+    "report": "report the host of a node as faulty, so that Google replaces it",
+    "images": "images in the registries of the project, and what can be built",
+    "build": "build an image with Cloud Build",
+    "builds": "builds of the project, or one of them",
+    "build-log": "what a build has printed",
+    "build-cancel": "end a build that is under way",
+    "buckets": "buckets of the project, those that lie by the cluster first",
+    "ls": "what is in a folder of a bucket or of a pod; of a bucket: the last whole checkpoint marked",
+    "get": "bring an object or a folder out of a bucket, checked by crc32c",
+    "store-logs": "put what all pods of a job have printed into a bucket",
+    "lustre": "Lustre instances of the project; with a name, the values that mount it",
+    "filestore": "Filestore shares of the project; with a name, the values that mount it",
+    "preflight": "what a launch needs of cluster and project, checked; fixes some of it",
+    "practice": "serve the practice cluster until Ctrl-C and print its KUBECONFIG",
+    "tour": "drive the console through its main job on the practice cluster and keep a screenshot of every screen",
 }
-"""Listing commands and what each shows."""
+"""Every command, in the order of `a4 --help`, and what it is for."""
 
-EXIT_CODES = (
-    "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json "
-    'standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
-)
+
+def command_of(name: str) -> Command:
+    """The command itself; its module is imported now."""
+    return _module_of(name)[name]
+
+
+def _module_of(name: str) -> Mapping[str, Command]:  # noqa: C901, PLR0912, PLR0915 - a case for each module
+    match name:
+        case "pools" | "nodes" | "queues" | "workloads" | "jobs" | "pods":
+            from screens.cli.lists import COMMANDS
+        case "recipes" | "values" | "launch":
+            from screens.cli.launch import COMMANDS
+        case "stop":
+            from screens.cli.stop import COMMANDS
+        case "history":
+            from screens.cli.history import COMMANDS
+        case "profiles":
+            from screens.cli.profiles import COMMANDS
+        case "releases" | "upgrade" | "rollback":
+            from screens.cli.releases import COMMANDS
+        case "logs":
+            from screens.cli.logs import COMMANDS
+        case "exec" | "shell" | "facts":
+            from screens.cli.exec import COMMANDS
+        case "cp" | "rm":
+            from screens.cli.files import COMMANDS
+        case "ssh" | "code" | "doctor":
+            from screens.cli.ssh import COMMANDS
+        case "forward" | "tunnels":
+            from screens.cli.tunnels import COMMANDS
+        case "hang":
+            from screens.cli.hang import COMMANDS
+        case "wait" | "alarms":
+            from screens.cli.wait import COMMANDS
+        case "gpus":
+            from screens.cli.gpus import COMMANDS
+        case "nccl" | "nccl-quick" | "training":
+            from screens.cli.measures import COMMANDS
+        case "read":
+            from screens.cli.read import COMMANDS
+        case "why":
+            from screens.cli.why import COMMANDS
+        case "clusters" | "nodepools" | "operations" | "resize" | "report":
+            from screens.cli.clusters import COMMANDS
+        case "images" | "build" | "builds" | "build-log" | "build-cancel":
+            from screens.cli.images import COMMANDS
+        case "buckets" | "ls" | "get" | "store-logs" | "lustre" | "filestore":
+            from screens.cli.storage import COMMANDS
+        case "preflight":
+            from screens.cli.preflight import COMMANDS
+        case _:
+            raise KeyError(name)
+    return COMMANDS
+
+
+def _adds(name: str) -> Callable[[argparse.ArgumentParser], None]:
+    """What adds the arguments of a command."""
+    match name:
+        case "view" | "tour" | "practice":  # `screens.__main__` runs these
+            from screens.cli import full_screen
+
+            return {"view": full_screen.add_view, "tour": full_screen.add_tour, "practice": full_screen.add_practice}[
+                name
+            ]
+        case "proxy":  # here for the list of commands only: `main` leaves it to `screens.cli.proxy`
+            return lambda _: None
+        case _:
+            return command_of(name).add
 
 
 def parse(argv: list[str] | None = None) -> Options:
     """The options of one command line; argparse itself answers `--help` and bad usage (exit code 2)."""
     argv, program = _split_program(argv)
-    given: dict[str, Any] = vars(_parser().parse_args(argv))
+    given: dict[str, Any] = vars(whole_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
     for each in fields(Options):
@@ -78,61 +166,45 @@ def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]
     return argv[:cut], argv[cut + 1 :]
 
 
-def _parser() -> argparse.ArgumentParser:
-    common = _common()
+class CommandParser(Parser):
+    """The parser of one command, which gets its arguments once it is asked."""
+
+    command = ""
+
+    def fill(self) -> None:
+        """Import the command's module and take its arguments."""
+        if self.command:
+            _add_common(self)
+            _adds(self.command)(self)
+            self.command = ""
+
+    def parse_known_args(  # type: ignore[override]  # argparse itself calls it so
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does."""
+        self.fill()
+        return super().parse_known_args(args, namespace)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Of the whole command line."""
     parser = Parser(
         prog="a4",
-        parents=[common],
+        argument_default=argparse.SUPPRESS,
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
         epilog=EXIT_CODES,
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _add_common(parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser)
     parser.set_defaults(command="")
     parser.add_argument(
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="which a4 this is, and its commit"
     )
-
-    def command(name: str, help_: str, **more: Any) -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name, parents=[common], help=help_, description=help_[0].upper() + help_[1:] + ".",
-            argument_default=argparse.SUPPRESS, **{"epilog": EXIT_CODES, **more},
-        )  # fmt: skip
-
-    _add_lists(command)
-    command("recipes", "what can be launched").add_argument("--json", action="store_true", help="as JSON")
-    add_values(command("values", "every value of a recipe at its default, explained: a file for launch -f"))
-    launching = command("launch", "launch a recipe", epilog=EXIT_CODES)
-    add_launch(launching)
-    add_reuse(launching)
-    add_stop(command("stop", "stop jobs: uninstall their releases, or delete their JobSets", epilog=EXIT_CODES))
-    add_history(command("history", "what was launched, and what came of it"))
-    add_profiles(command("profiles", "named sets of values under every form; needs no cluster"))
-    add_releases(command("releases", "releases of the chart, or the revisions of one"))
-    add_upgrade(command("upgrade", "give a release other values, as far as its objects may change", epilog=EXIT_CODES))
-    add_rollback(command("rollback", "go back to an earlier revision of a release", epilog=EXIT_CODES))
-    add_logs(command("logs", "the log of one pod of a job (pod 0 unless named), or of all"))
-    add_exec(command("exec", "run a command in one pod of a job, or in many; a4 exits with its code"))
-    add_shell(command("shell", "a shell in a pod, in tmux where the image has it; a4 exits with its code"))
-    add_copy(command("cp", "copy files and folders from or to pods of a job"))
-    add_rm(command("rm", "delete a file or folder of a pod; asks first"))
-    add_facts(command("facts", "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a pod"))
-    add_ssh(command("ssh", "ssh to a pod by name, set up on the way"))
-    add_code(command("code", "open a pod in VS Code or another editor of this machine"))
-    add_doctor(command("doctor", "each step from your token to an editor in a pod, its time, and what fixes it"))
-    add_forward(
-        command("forward", "ports of this machine that lead to a pod of a job, and follow it when it is replaced")
-    )
-    add_tunnels(command("tunnels", "tunnels that are open, whoever opened them: list and stop them; profiles"))
-    # For the list of commands only: `main` leaves this one to `cli.proxy`.
-    command("proxy", "standard input and output lead to a port of a pod, for ssh's ProxyCommand")
-    add_watching(command)
-    add_measuring(command)
-    add_why(command("why", "what failed first in a job, or why it does not run"))
-    add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
-    add_google(command)
-    add_images(command)
-    add_preflight(command("preflight", "what a launch needs of cluster and project, checked; fixes some of it"))
-    _add_own_worlds(command)
+    for name, what in HELP.items():
+        described = f"{what[0].upper()}{what[1:]}."
+        commands.add_parser(
+            name, help=what, description=described, argument_default=argparse.SUPPRESS, epilog=EXIT_CODES
+        ).command = name
     return parser
 
 
@@ -140,38 +212,19 @@ class _Version(argparse.Action):
     """Asks for the version only when it is wanted: the commit is git's answer."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from console.assets import release
+
         say(f"a4 {release()}")
         parser.exit()
 
 
-def _add_lists(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """The lists of what is in the cluster."""
-    for name, help_ in LISTS.items():
-        listing = command(name, help_, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_keys(name))
-        listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-        listing.add_argument("--json", action="store_true", help="as JSON")
-        if name == "jobs":
-            listing.add_argument("--mine", action="store_true", help="only those that you launched")
-
-
-def _add_own_worlds(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """The practice cluster, and the tour through it."""
-    practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
-    practice.add_argument("--speed", dest="demo_speed", type=_speed, help="speed-up of the practice cluster")
-    tour = command(
-        "tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen"
-    )
-    tour.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")
-
-
-def _common() -> Parser:
+def _add_common(parser: argparse.ArgumentParser) -> None:
     """Options that stand before or after the command; absent ones leave no trace, so neither place overrides."""
-    common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
-    cluster = common.add_argument_group("cluster")
+    cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--demo", action="store_true", help="the practice cluster: no cluster needed")
     cluster.add_argument(
         "--demo-speed",
-        type=_speed,
+        type=speed,
         metavar="N",
         help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
     )
@@ -189,20 +242,3 @@ def _common() -> Parser:
             " still runs there"
         ),
     )
-    return common
-
-
-def _keys(name: str) -> str:
-    """The JSON keys of a list and their meaning."""
-    columns = LAYOUTS[name].columns
-    width = max(len(column.key) for column in columns)
-    lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
-    head = "JSON: kind, at, unread (kinds that could not be read, and why), items with these keys:"
-    return f"{head}\n{lines}\n\n{EXIT_CODES}"
-
-
-def _speed(text: str) -> float:
-    speed = float(text)
-    if not 0 < speed <= 1000:
-        raise argparse.ArgumentTypeError("a number above 0, at most 1000")
-    return speed

@@ -35,13 +35,13 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 
 
 @asynccontextmanager
-async def connected(options: Options, kinds: Collection[str]) -> AsyncIterator[Session]:
-    """A session that watches only these kinds, closed at the end."""
+async def connected(options: Options, kinds: Collection[str], *, brief: bool = False) -> AsyncIterator[Session]:
+    """A session that watches only these kinds, closed at the end; `brief`: that lists them once."""
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
-        session = await Session.open(options.settings(kubeconfig), kinds=kinds)
+        session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief)
         Voice.namespace = session.unusual(session.namespace)
         if session.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")

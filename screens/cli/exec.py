@@ -16,7 +16,9 @@ from console.attach.container_facts import FactState
 from console.attach.exec_many import OutputGroup, RankOutput, grouped, worst
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.scheduling.ranks import Fate, fate
+from screens.cli.arguments import add_container, add_json, add_pod, positive, seconds_of_a_day
 from screens.cli.ask import answer, typed
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
@@ -24,6 +26,8 @@ from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
+    import argparse
+
     from console.kube.objects.pod import Pod
     from console.scheduling.ranks import Rank
     from console.session import Session
@@ -238,3 +242,54 @@ async def facts(options: Options) -> int:
             if fact.text:
                 say(fact.text)
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
+
+
+def add_exec(parser: argparse.ArgumentParser) -> None:
+    """`a4 exec`."""
+    parser.usage = "a4 exec [-i] [-c C] JOB (POD | --all | --pods 0-3,7) [--json] -- COMMAND [ARGUMENT ...]"
+    parser.description = (
+        "Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. Of many "
+        "pods a terminal shows equal outputs once; a pipe gets each line after its pod. What one pod prints "
+        "passes as it is, control characters too."
+    )
+    add_pod(parser)
+    add_container(parser)
+    parser.add_argument("-i", "--stdin", action="store_true", help="pass standard input on to the command")
+    parser.add_argument("--all", dest="every_rank", action="store_true", help="in every pod")
+    parser.add_argument("--pods", "--ranks", dest="ranks", metavar="LIST", help="in these pods, such as 0-3,7")
+    parser.add_argument("--at-once", type=positive, metavar="N", help="pods at the same time (default: 16)")
+    parser.add_argument(
+        "--limit", type=seconds_of_a_day, metavar="SECONDS", help="give a pod up after that (of many: 60 unless given)"
+    )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--lines", action="store_true", help="each line after its pod, as it comes")
+    shown.add_argument("--grouped", action="store_true", help="equal outputs once, with their pods")
+    shown.add_argument(
+        "--json",
+        action="store_true",
+        help="as JSON: code, and of each pod (under ranks, an older name) pod_index, output and code",
+    )
+
+
+def add_shell(parser: argparse.ArgumentParser) -> None:
+    """`a4 shell`."""
+    parser.description = "A shell in a pod. What it prints passes as it is, control characters too."
+    add_pod(parser)
+    add_container(parser)
+    parser.add_argument(
+        "--no-tmux", dest="tmux", action="store_false", help="no tmux, even where the image has it: the shell itself"
+    )
+
+
+def add_facts(parser: argparse.ArgumentParser) -> None:
+    """`a4 facts`."""
+    add_pod(parser)
+    add_container(parser)
+    add_json(parser)
+
+
+COMMANDS = {
+    "exec": Command(add_exec, execute),
+    "shell": Command(add_shell, shell),
+    "facts": Command(add_facts, facts),
+}

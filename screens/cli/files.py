@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from console.attach.files.entries import CopyProgress, CopyReport, EntryKind, RemotePlace, Way, remote_place
 from console.errors import BadInput, ConsoleError
 from screens import wording
+from screens.cli.arguments import add_container, add_json
 from screens.cli.ask import agreed
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
@@ -22,6 +24,7 @@ from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
     from console.attach.files.copies import ContainerCopies
@@ -242,3 +245,43 @@ async def delete(options: Options) -> int:
     else:
         say(f"{place.path} is deleted.")
     return 0
+
+
+def add_copy(parser: argparse.ArgumentParser) -> None:
+    """`a4 cp`."""
+    parser.usage = "a4 cp [-c C] JOB:POD:PATH ... HERE | a4 cp [-c C] HERE ... JOB:POD:PATH"
+    parser.description = (
+        "Copy files and folders from or to pods: modes, times and links too. POD is the index of the pod in the job, "
+        "REPLICATED/INDEX, or "
+        "all (from each pod into a folder of its own); pod/NAME:PATH is a pod. What broke off is gone on with by the "
+        "same command; a copy gets its name only once its checksum is that of the original."
+    )
+    parser.add_argument("sources", metavar="SOURCE", nargs="+")
+    parser.add_argument("target", metavar="TARGET")
+    add_container(parser)
+    parser.add_argument(
+        "-r", "--recursive", action="store_true", help="folders too; they are copied without it as well"
+    )
+    parser.add_argument(
+        "--pods", "--ranks", dest="ranks", metavar="LIST", help="instead of the POD that was written, such as 0-3,7"
+    )
+    parser.add_argument("--by", choices=("sftp", "exec"), help="one way only (default: SFTP where sshd answers)")
+    add_json(parser)
+
+
+def add_rm(parser: argparse.ArgumentParser) -> None:
+    """`a4 rm`."""
+    parser.description = (
+        "Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
+    )
+    parser.epilog = "JSON: kind, pod_index (and rank, its older name), pod, place. Exit code 1 if the answer was no."
+    parser.add_argument("place", metavar="JOB:POD:PATH | pod/NAME:PATH")
+    add_container(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask first")
+    add_json(parser)
+
+
+COMMANDS = {
+    "cp": Command(add_copy, copy),
+    "rm": Command(add_rm, delete),
+}

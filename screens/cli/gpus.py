@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from console.metrics.gpu import metric
+from console.metrics.gpu import DCGM, METRICS, SMI, metric
+from screens.cli.arguments import add_json
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.ranks import KINDS
@@ -84,3 +87,31 @@ def _worst(board: GpuBoard, name: str) -> str:
 
 def _number(value: float | None) -> str:
     return "─" if value is None else f"{value:.0f}"
+
+
+def add_gpus(parser: argparse.ArgumentParser) -> None:
+    """`a4 gpus`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
+        "there is no nvidia-smi and in read-only mode. Only DCGM tells the last Xid."
+    )
+    parser.epilog = (
+        "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, clock cut for heat or power) or none\n"
+        "could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
+        "JSON: words, pods (and ranks, an older name: pod_index, rank, pod, node, at, source, problem, gpus: index,\n"
+        "name, utilization in %, memory_used\n"
+        "and memory_total in MiB, temperature in °C, power and power_limit in W, clock and clock_max in\n"
+        "MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus, pod)."
+    )
+    parser.add_argument("job", metavar="JOB")
+    names = [each.name for each in METRICS]
+    parser.add_argument("--metric", choices=names, default="utilization", help="what orders them")
+    parser.add_argument("--source", choices=(SMI, DCGM), default="", help="ask only that")
+    parser.add_argument("-f", "--follow", action="store_true", help="a line for each reading, until Ctrl-C")
+    add_json(parser)
+
+
+COMMANDS = {
+    "gpus": Command(add_gpus, gpus),
+}

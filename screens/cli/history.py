@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -14,6 +15,8 @@ from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
+from screens.cli.arguments import add_json
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.launch import find_recipe
 from screens.cli.output import say, say_json, say_table, warn
@@ -218,3 +221,32 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: Options) -> 
     else:
         say(f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
+
+
+def add_history(parser: argparse.ArgumentParser) -> None:
+    """`a4 history`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "RUN is a run's number, or a job's name for its latest run.\n"
+        "JSON: kind, note, items with number, recipe, name, namespace, context, server, outcome (waiting, running,\n"
+        "succeeded, failed, stopped, unknown), why, launched, started, ended (seconds since the epoch, 0: not known),\n"
+        "seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid, values, left_out."
+    )
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        nargs="?",
+        default="",
+        help="only runs of this one; a run's number or name: that run",
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--show", dest="run", metavar="RUN", help="one run: its values, and what differs from the last "
+                      "successful one")  # fmt: skip
+    what.add_argument("--diff", nargs=2, metavar=("RUN", "RUN"), help="values in which two runs differ")
+    what.add_argument("--forget", dest="forgotten", nargs="+", metavar="RUN", help="drop runs; jobs are not touched")
+    add_json(parser)
+
+
+COMMANDS = {
+    "history": Command(add_history, history),
+}

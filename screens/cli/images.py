@@ -15,11 +15,14 @@ import msgspec
 from console.errors import BadInput, BadKubeconfig
 from console.google.builds import MACHINES
 from screens import wording
+from screens.cli.arguments import add_json
 from screens.cli.ask import agreed
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import AsyncIterator, Sequence
 
     from console.google.builds import Build, BuildPlan, Image
@@ -246,3 +249,82 @@ async def build_cancel(options: Options) -> int:
     else:
         say(f"{ended.id} is cancelled.")
     return 0
+
+
+EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach Google or cluster"
+
+
+def add_images(parser: argparse.ArgumentParser) -> None:
+    """a4 images."""
+    parser.usage = "a4 images [--json] [--project ID] [--region R] | a4 images create NAME"
+    parser.epilog = (
+        "create makes a repository for images. JSON: kind, repositories with address, format, bytes; items with image, "
+        "tags, digest, bytes, uploaded, built; contexts (what a4 build can build) with name, title, substitutions; "
+        "unread (what could not be read, and why)."
+    )
+    parser.add_argument("action", choices=("list", "create"), nargs="?", default="list", help="default: list")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="")
+    add_where(parser)
+
+
+def add_build(parser: argparse.ArgumentParser) -> None:
+    """a4 build."""
+    parser.usage = "a4 build CONTEXT|--file DIR [--set _NAME=VALUE ...] [--machine M] [--timeout 2h] [--wait]"
+    parser.epilog = (
+        "CONTEXT is one of those that a4 images lists; --file takes a folder of yours, with a Dockerfile or a "
+        "cloudbuild.yml, or a Dockerfile. _ARTIFACT_REGISTRY is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY; the first "
+        "repository of the region is taken unless it is set. It returns once the build has begun, unless --wait "
+        f"follows its log to the end. JSON: as of a4 builds. {EXIT_CODES}"
+    )
+    parser.add_argument("name", metavar="CONTEXT", nargs="?", default="")
+    parser.add_argument("--file", metavar="DIR", help="a folder with a Dockerfile, or a Dockerfile")
+    parser.add_argument("--set", action="append", metavar="_NAME=VALUE", help="a substitution")
+    parser.add_argument("--machine", help="to build on, as Google names it (default: e2-highcpu-32)")
+    parser.add_argument("--timeout", dest="time_out", metavar="TIME", help="30m, 2h (default) or seconds")
+    parser.add_argument("--wait", action="store_true", help="follow its log; exit code 1 unless it succeeds")
+    parser.add_argument("--dry-run", action="store_true", help="print the request, send nothing")
+    add_where(parser)
+
+
+def add_builds(parser: argparse.ArgumentParser) -> None:
+    """a4 builds."""
+    parser.epilog = (
+        "JSON: kind, items with id, project, location, status (QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, "
+        "...), why, images, digests, substitutions, machine, time_out, created, started, ended (seconds since the "
+        "epoch), seconds, log_bucket, log_entries, link, tags."
+    )
+    parser.add_argument("name", metavar="ID", nargs="?", default="")
+    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="at most so many (default: 50)")
+    add_where(parser)
+
+
+def add_build_log(parser: argparse.ArgumentParser) -> None:
+    """a4 build-log."""
+    parser.epilog = "JSON: one object a line, with time (seconds since the epoch; 0: not known) and text."
+    parser.add_argument("name", metavar="ID")
+    parser.add_argument("-f", "--follow", action="store_true", help="until the build is over")
+    add_where(parser)
+
+
+def add_build_cancel(parser: argparse.ArgumentParser) -> None:
+    """a4 build-cancel."""
+    parser.add_argument("name", metavar="ID")
+    parser.add_argument("--yes", action="store_true", help="do not ask first")
+    add_where(parser)
+
+
+def add_where(parser: argparse.ArgumentParser, *, region: bool = True) -> None:
+    """Project and region."""
+    parser.add_argument("--project", dest="projects", action="append", metavar="ID", help="instead of the cluster's")
+    if region:
+        parser.add_argument("--region", metavar="R", help="instead of the cluster's")
+    add_json(parser)
+
+
+COMMANDS = {
+    "images": Command(add_images, images),
+    "build": Command(add_build, build),
+    "builds": Command(add_builds, builds),
+    "build-log": Command(add_build_log, build_log),
+    "build-cancel": Command(add_build_cancel, build_cancel),
+}

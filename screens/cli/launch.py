@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
+import textwrap
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +23,13 @@ from console.scheduling.forecast import CHECK, Forecast, forecast
 from console.scheduling.queue_choice import PAST, choose_queue
 from console.scheduling.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
+from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import tell_alarms, told_of
+from screens.cli.arguments import add_json, add_queue
 from screens.cli.ask import agreed, asks
 from screens.cli.columns import JOBS
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_hint, say_json, say_table, warn
 
@@ -309,3 +314,58 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
         if job.finished:
             return job
     raise Unreachable("The session was closed before the job ended.")
+
+
+def add_launch(parser: argparse.ArgumentParser) -> None:
+    """`a4 launch`."""
+    kinds = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
+    parser.epilog = (
+        f"On the practice cluster a job goes wrong when it is told to: --set env.{FAULT_VARIABLE}=nan:20, which is "
+        f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
+        f"shorter, in seconds.{kinds}\n\n{textwrap.fill(parser.epilog or '', 118)}"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="see `a4 recipes`; not with --like")
+    parser.add_argument(
+        "-f", "--values", action="append", metavar="FILE",
+        help="a YAML file of values, - for standard input, see `a4 values`; may be repeated, the last one wins",
+    )  # fmt: skip
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
+    add_queue(parser)
+    parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
+    parser.add_argument(
+        "--no-preflight", dest="preflight", action="store_false",
+        help="launch without a look at what it needs: image, buckets, claims, Secrets, queue, quota, networks",
+    )  # fmt: skip
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--dry-run", action="store_true",
+        help="ask the API server, say whether it fits now, change nothing, print the manifests",
+    )  # fmt: skip
+    what.add_argument(
+        "--diff", dest="against", metavar="RUN", nargs="?", const="",
+        help="print what differs from the recipe's defaults, or from an earlier run; launch nothing",
+    )  # fmt: skip
+    what.add_argument("--helm", dest="show_helm", action="store_true", help="print the helm command; launch nothing")
+    what.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed")
+    add_json(parser)
+    parser.add_argument(
+        "--like", metavar="RUN", help="with the values of an earlier run: its number or name, see `a4 history`"
+    )
+    profile = parser.add_mutually_exclusive_group()
+    profile.add_argument("--profile", metavar="NAME", help="with these values under them, see `a4 profiles`")
+    profile.add_argument("--no-profile", action="store_true", help="not even the default one")
+
+
+def add_values(parser: argparse.ArgumentParser) -> None:
+    """`a4 values`."""
+    parser.epilog = "Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
+    parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
+    parser.add_argument("--json", action="store_true", help="the fields of the form, with limits and choices")
+
+
+COMMANDS = {
+    "recipes": Command(add_json, recipes),
+    "values": Command(add_values, values),
+    "launch": Command(add_launch, launch),
+}

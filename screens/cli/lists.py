@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.objects.meta import YOU
 from console.kube.snapshot import LinkState
+from screens.cli.arguments import EXIT_CODES, add_json
 from screens.cli.columns import LAYOUTS
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.rows import ROWS, job_rows
@@ -31,7 +35,7 @@ async def show_list(options: Options) -> int:
     """List once, as a table or as JSON."""
     layout = LAYOUTS[options.command]
     kinds = (layout.kind, *layout.uses)
-    async with connected(options, kinds) as session:
+    async with connected(options, kinds, brief=True) as session:
         fleet = await session.listed(*kinds)
         refuse(layout, fleet)
         rows = await _rows(session, fleet, options)
@@ -107,3 +111,25 @@ def print_rows(layout: Layout, rows: list[Row], what: str) -> None:
         [[column.say(row[column.key]) for column in shown] for row in rows],
         [column.right for column in shown],
     )
+
+
+def add_list(parser: argparse.ArgumentParser, name: str) -> None:
+    """`a4 pods` and its like."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _keys(name)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    add_json(parser)
+    if name == "jobs":
+        parser.add_argument("--mine", action="store_true", help="only those that you launched")
+
+
+def _keys(name: str) -> str:
+    """The JSON keys of a list and their meaning."""
+    columns = LAYOUTS[name].columns
+    width = max(len(column.key) for column in columns)
+    lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
+    head = "JSON: kind, at, unread (kinds that could not be read, and why), items with these keys:"
+    return f"{head}\n{lines}\n\n{EXIT_CODES}"
+
+
+COMMANDS = {name: Command(partial(add_list, name=name), show_list) for name in LAYOUTS}

@@ -26,8 +26,9 @@ import msgspec
 from console.errors import BadInput, NotFound
 from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import Agreed, Consensus
-from console.logs.line import at_least
+from console.logs.line import LEVELS, at_least
 from console.scheduling.ranks import pod_words, ranks
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, warn
 from screens.cli.ranks import JOB_KINDS, pod_of_rank
@@ -35,6 +36,7 @@ from screens.cli.terminal_guard import pass_raw, write_to_terminal
 from screens.wording import one_line
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from console.kube.objects.pod import Pod
@@ -427,3 +429,42 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
         warn(coverage.words + (f" ({coverage.why})" if coverage.why else ""))
         for gap in coverage.gaps:
             warn(gap.words)
+
+
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """Of `a4 logs`."""
+    parser.epilog = (
+        "Logs that were followed are kept on this machine, secrets redacted, and are printed when the job is gone: "
+        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes. "
+        "JSON: pod_index (and rank, its older name), time, text, attempt, pod (its name), container; with --consensus "
+        "time, text, pods (and ranks, their older name), of, not_read (pods); at the end coverage "
+        "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk)."
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("rank", metavar="POD", nargs="?", type=int, default=None, help="index of the pod in the job")
+    parser.add_argument("-a", "--all", action="store_true", help="of all pods, merged by time, the pod in front")
+    parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
+    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines (of each pod)")
+    parser.add_argument(
+        "-p",
+        "--previous",
+        action="store_true",
+        help="of the previous container (before its last restart), or of an earlier pod",
+    )
+    parser.add_argument("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
+    parser.add_argument("--grep", metavar="RE", help="lines in which the regular expression is found")
+    parser.add_argument("--level", choices=LEVELS, help="minimum severity")
+    parser.add_argument(
+        "--consensus", action="store_true", help="collapse identical lines across pods: 7/8 (all but 7)"
+    )
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="colours and control characters as they were printed; else a terminal gets text alone",
+    )
+    parser.add_argument("--json", action="store_true", help="an object a line, the last one says what is missing")
+
+
+COMMANDS = {
+    "logs": Command(add_logs, logs),
+}

@@ -19,6 +19,8 @@ from console.metrics.nccl.reference import Passing, expected_busbw, is_comparabl
 from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
 from console.metrics.training.export import track_csv, track_json, track_svg
 from screens import wording
+from screens.cli.arguments import STEP_KEYS, TEST_KEYS, add_container, add_pod, seconds_of_a_day
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
@@ -26,6 +28,7 @@ from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import Told, is_well, say_reading
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from console.metrics.job_progress import JobMeasures
@@ -299,3 +302,67 @@ async def nccl_quick(options: Options) -> int:
     if not any(each.rows for each in reading.nccl):
         raise Unreadable(f"The test in pod {rank.number} of {options.job} printed no row.", "a4 exec shows its output.")
     return int(not is_well(reading))
+
+
+def add_nccl(parser: argparse.ArgumentParser) -> None:
+    """Of `a4 nccl`."""
+    parser.epilog = (
+        "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
+        "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
+        f"JSON: name, pass_line, nccl ({TEST_KEYS}, attempt, pod_index (and rank, its older name), at, nodes, verdict, "
+        f"why, usual: GB/s by size of "
+        "your own past, compared: job, faster, sizes)."
+    )
+    _add_form(parser)
+    parser.add_argument("--compare", metavar="RUN", default="",
+                        help="beside the last test of that job, or the number of a test in --history")  # fmt: skip
+    parser.add_argument("--pass", dest="pass_line", type=float, metavar="GB/S", help="the pass line")
+    parser.add_argument("--history", action="store_true", help="tests that are kept of that job (- for all jobs)")
+    parser.add_argument(
+        "--nodes", dest="by_node", action="store_true", help="of each node its last bandwidth and trend (JOB: -)"
+    )
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Of `a4 training`."""
+    parser.epilog = (
+        "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: name, "
+        f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words)."
+    )
+    _add_form(parser)
+    parser.add_argument("--earlier", action="store_true", help="earlier runs of the recipe in the picture too")
+    names = "loss, grad_norm, lr, step_time_s, tokens_per_s, tflops_per_gpu"
+    parser.add_argument("--metric", choices=names.split(", "), default="loss", metavar="NAME", help=f"of it: {names}")
+
+
+def _add_form(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--csv", action="store_true", help="as CSV")
+    form.add_argument("--svg", metavar="FILE", default="", help="the curve as a picture, in that file (- for stdout)")
+
+
+def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
+    """`a4 nccl-quick`."""
+    parser.description = (
+        "Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, and print "
+        "its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit codes: 0, or "
+        "1 where it failed or values are wrong; see a4 --help for others. JSON: as of a4 read."
+    )
+    add_pod(parser)
+    add_container(parser)
+    parser.add_argument("--first", dest="first_size", metavar="SIZE", help="first message size (default: 1M)")
+    parser.add_argument("--last", dest="last_size", metavar="SIZE", help="last message size (default: 1G)")
+    parser.add_argument(
+        "--gpus", dest="test_gpus", type=int, metavar="N", help="of the pod's GPUs so many (default: all)"
+    )
+    parser.add_argument("--limit", type=seconds_of_a_day, metavar="SECONDS", help="give up after that (default: 120)")
+    parser.add_argument("--json", action="store_true", help="as JSON, once it has ended")
+
+
+COMMANDS = {
+    "nccl": Command(add_nccl, nccl),
+    "nccl-quick": Command(add_nccl_quick, nccl_quick),
+    "training": Command(add_training, training),
+}

@@ -11,10 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-import msgspec
-
 from console.errors import BadInput
-from console.kube.find_job import in_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +26,8 @@ def say(text: str = "") -> None:
 
 def say_json(value: Any) -> None:
     """A value as indented JSON on standard output; frozen dataclasses and tuples are written as objects and lists."""
+    import msgspec
+
     raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
     sys.stdout.write(raw.decode() + "\n")
 
@@ -51,26 +50,40 @@ def speaking(*, as_json: bool) -> Iterator[None]:
         Voice.as_json, Voice.namespace = False, ""
 
 
+def _reaching(text: str) -> str:
+    """The text, its commands with the namespace that this one was about."""
+    if not Voice.namespace:
+        return text
+    from console.kube.find_job import in_namespace
+
+    return in_namespace(text, Voice.namespace)
+
+
 def say_hint(text: str) -> None:
     """One line on standard output; the commands in it reach the namespace that this one was about."""
-    say(in_namespace(text, Voice.namespace))
+    say(_reaching(text))
 
 
 def warn(text: str) -> None:
     """One line on standard error, its commands as in `say_hint`."""
-    text = in_namespace(text, Voice.namespace)
+    text = _reaching(text)
     _tell({"note": text}, text)
 
 
 def complain(error: ConsoleError) -> int:
     """Say what went wrong on standard error; gives the exit code."""
-    message, hint, whole = (in_namespace(text, Voice.namespace) for text in (error.message, error.hint, str(error)))
+    message, hint, whole = (_reaching(text) for text in (error.message, error.hint, str(error)))
     _tell({"error": message, "hint": hint}, whole)
     return error.exit_code
 
 
 def _tell(told: dict[str, str], text: str) -> None:
-    sys.stderr.write(f"{msgspec.json.encode(told).decode()}\n" if Voice.as_json else f"a4: {text}\n")
+    if Voice.as_json:
+        import msgspec
+
+        sys.stderr.write(f"{msgspec.json.encode(told).decode()}\n")
+    else:
+        sys.stderr.write(f"a4: {text}\n")
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,9 +8,13 @@ import yaml
 
 from console.errors import BadInput
 from console.session import saved_profiles
+from screens.cli.arguments import add_json
+from screens.cli.command import Command
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
+    import argparse
+
     from console.launch.profiles import Profiles
     from console.launch.recipes import FieldProblem
     from screens.cli.options import Options
@@ -66,3 +70,23 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
 def refusal(problems: tuple[FieldProblem, ...]) -> int:
     """The exit code of a profile with these problems."""
     return BadInput.exit_code if problems else 0
+
+
+def add_profiles(parser: argparse.ArgumentParser) -> None:
+    """`a4 profiles`."""
+    parser.description = (
+        "Profiles are named sets of values that are laid under every form: queue, buckets, image, project. Each is a "
+        "YAML file. Without options, list them, or show one."
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", default="")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="set a value; may be repeated")
+    parser.add_argument("--unset", action="append", metavar="KEY", help="drop a value; may be repeated")
+    parser.add_argument("--default", dest="by_default", action="store_true", help="use it when none is named")
+    parser.add_argument("--no-default", dest="by_default", action="store_false", help="use none unless one is named")
+    parser.add_argument("--delete", action="store_true", help="remove it")
+    add_json(parser)
+
+
+COMMANDS = {
+    "profiles": Command(add_profiles, profiles),
+}

@@ -29,9 +29,12 @@ from console.metrics.nccl.results import NcclTest, nccl_json
 from console.metrics.nccl.rows import PackedRows
 from console.metrics.training.export import step_json
 from console.metrics.training.steps import Packed, Step
+from screens.cli.arguments import STEP_KEYS, TEST_KEYS
+from screens.cli.command import Command
 from screens.cli.output import complain, say, warn
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from console.logs.failure_kinds import LogFailure
@@ -457,3 +460,24 @@ def _run_end(run: Growing) -> str:
     if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
         return said
     return f"{said}, ended at step {last.step} of {last.total}"
+
+
+def add_read(parser: argparse.ArgumentParser) -> None:
+    """`a4 read`."""
+    parser.epilog = (
+        f"JSON: nccl ({TEST_KEYS}), training (format, steps: {STEP_KEYS}), failures (kind, rank, host, line, text, "
+        "hint, times), restarts (run: its place in training, last and first: step before and after), ended (what "
+        "torchrun, mpirun or Slurm says at the end), scores (of lm-eval: task, metric, value, error, shots, filter, "
+        "version, depth, group, better), stacks (of py-spy: pid, command, python, threads, error), and unreadable "
+        "(first, last, lines, text, goes_on) where lines could not be "
+        'read. What is not known is null, never 0; numbers that are none are the texts "nan" and "inf". Exit codes: 0 '
+        "it was read, 2 it cannot be, 1 with --check if a test failed or a failure is named; see a4 --help."
+    )
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a test failed or a failure is named")
+    parser.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
+    parser.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
+
+
+COMMANDS = {
+    "read": Command(add_read, read),
+}

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.launch.releases import Fate
+from screens.cli.arguments import add_json
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
+    import argparse
+
     from console.launch.releases import ReleaseChange
     from screens.cli.options import Options
 
@@ -77,3 +81,40 @@ def tell(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     elif done:
         say(done)
     return 1 if change.refused else 0
+
+
+def add_releases(parser: argparse.ArgumentParser) -> None:
+    """`a4 releases`."""
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the revisions of this one")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    add_json(parser)
+
+
+def add_upgrade(parser: argparse.ArgumentParser) -> None:
+    """`a4 upgrade`."""
+    parser.description = (
+        "Give a release other values. Most of a JobSet is fixed once it has left its queue: the API server judges "
+        "every object first, and where one may not change all stays as it is."
+    )
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change, object by object")
+    add_json(parser)
+
+
+def add_rollback(parser: argparse.ArgumentParser) -> None:
+    """`a4 rollback`."""
+    parser.description = "Go back to an earlier revision of a release, where the cluster lets all of it change."
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument(
+        "revision", metavar="REVISION", nargs="?", type=int, default=None, help="default: the one before"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change, object by object")
+    add_json(parser)
+
+
+COMMANDS = {
+    "releases": Command(add_releases, releases),
+    "upgrade": Command(add_upgrade, upgrade),
+    "rollback": Command(add_rollback, rollback),
+}

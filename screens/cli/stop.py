@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import elsewhere
 from screens import wording
+from screens.cli.arguments import add_json
 from screens.cli.ask import agreed, asks
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import complain, say, say_json, say_table, warn
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from console.launch.releases import Leftover, StopPlan
@@ -132,3 +135,25 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
         [(each.kind, each.namespace, each.name, "yes" if each.holds_data else "", each.why) for each in found],
         (False,) * 5,
     )
+
+
+def add_stop(parser: argparse.ArgumentParser) -> None:
+    """`a4 stop`."""
+    parser.description = (
+        "Stop jobs: uninstall their releases, or delete their JobSets, and say what went and what stays. One job is "
+        "stopped at once; several, and leftovers, are asked for, or need --yes."
+    )
+    parser.add_argument("jobs", metavar="NAME", nargs="*", default=[])
+    parser.add_argument(
+        "--leftovers", action="store_true", help="what releases that are gone left behind (of NAMEs, or all)"
+    )
+    parser.add_argument("--data", action="store_true", help="with --leftovers: volumes and claims too")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="with --leftovers: of all namespaces")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go and what would stay")
+    add_json(parser)
+
+
+COMMANDS = {
+    "stop": Command(add_stop, stop),
+}

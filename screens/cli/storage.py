@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -12,12 +14,15 @@ from console.attach.files.entries import remote_place
 from console.errors import BadInput
 from console.google.storage import gcs_place
 from screens import wording
+from screens.cli.arguments import add_json
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.files import bars, list_folder
-from screens.cli.images import google, project_of
+from screens.cli.images import add_where, google, project_of
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from console.google.storage import FilestoreInstance, LustreInstance, StoredObject
@@ -165,3 +170,68 @@ def _say_all(
 
 def _last(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def add_buckets(parser: argparse.ArgumentParser) -> None:
+    """a4 buckets."""
+    parser.epilog = (
+        "JSON: kind, region (the cluster's), items with name, location, location_type, match (same region, ...), "
+        "storage_class, uniform, hierarchical, created."
+    )
+    add_where(parser, region=False)
+
+
+def add_mounted(parser: argparse.ArgumentParser, own: str) -> None:
+    """a4 lustre, a4 filestore; `own`: JSON keys of the one alone."""
+    parser.epilog = (
+        f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
+        "mount it); with NAME the values alone."
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="print its values for a4 launch -f")
+    add_where(parser, region=False)
+
+
+def add_ls(parser: argparse.ArgumentParser) -> None:
+    """a4 ls."""
+    parser.epilog = (
+        "JSON: kind, place, note, more, items with name, bytes, updated, generation, crc32c, folder, iteration (of a "
+        "checkpoint), latest (whether it is the checkpoint to go on from). Of a pod: kind, pod_index (and rank, its "
+        "older name), pod, place, total, "
+        "used, free (bytes of the disk), complaints, items with path, kind, size, mode, modified, target (of a link)."
+    )
+    parser.add_argument("place", metavar="gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
+    parser.add_argument("-c", "--container", metavar="C", help="of a pod: instead of the one that does the work")
+    add_json(parser)
+
+
+def add_get(parser: argparse.ArgumentParser) -> None:
+    """a4 get."""
+    parser.epilog = (
+        "What is there already, whole and the same, is kept; what broke off is gone on with. JSON: source, target, "
+        "files, bytes, kept, seconds, problems (object, why). Exit code 1 if anything was left out."
+    )
+    parser.add_argument("place", metavar="gs://BUCKET/PATH")
+    parser.add_argument("folder", metavar="DIR", type=Path)
+    add_json(parser)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """a4 store-logs."""
+    parser.epilog = (
+        "Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed them "
+        "nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines)."
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("place", metavar="gs://BUCKET/FOLDER", help="such as gs://my-bucket/testbed-logs")
+    parser.add_argument("--replace", action="store_true", help="also where something is already")
+    add_json(parser)
+
+
+COMMANDS = {
+    "buckets": Command(add_buckets, buckets),
+    "ls": Command(add_ls, list_place),
+    "get": Command(add_get, get),
+    "store-logs": Command(add_store, store_logs),
+    "lustre": Command(partial(add_mounted, own="filesystem, mount_point, throughput, legacy_port"), lustre),
+    "filestore": Command(partial(add_mounted, own="tier, share, address"), filestore),
+}

@@ -5,6 +5,7 @@ The command `a4 alarms`: what is wrong with the jobs that run.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import operator
 import re
@@ -17,8 +18,11 @@ import msgspec
 from console.errors import BadInput
 from console.kube.find_job import find_job, in_namespace, require_jobs
 from console.kube.objects.jobset import JobState
+from console.metrics.alarm_rules import LEAST, Thresholds
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.alarm_words import told_of
+from screens.cli.arguments import add_json, seconds_of_an_hour
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.launch import WAIT_KINDS
 from screens.cli.output import say, say_json, say_table, warn
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from console.kube.objects.jobset import JobSet
-    from console.metrics.alarm_rules import Alarm, Thresholds
+    from console.metrics.alarm_rules import Alarm
     from console.metrics.alarms import WatchedJob
     from console.metrics.job_progress import JobMeasures
     from console.session import Session
@@ -256,3 +260,75 @@ async def _follow(session: Session, options: Options) -> int:
             words = said
             warn(words)
         await asyncio.sleep(ALARMS_LOOK_EVERY)
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    """`a4 wait`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Wait until a job has reached something. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
+        "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
+        "fault (gpu). Warm-up, evaluation and checkpoints have more time."
+    )
+    defaults = Thresholds()
+    parser.epilog = (
+        "Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,\n"
+        "6 timed out, 7 the job ended without it.\n"
+        "Thresholds are kept in $XDG_CONFIG_HOME/a4/alarms.toml (~/.config), where options are not given:\n"
+        + "".join(f"  {name} = {getattr(defaults, name):g}\n" for name in LEAST)
+        + '  off = ["spike"]   # alarms that nobody wants\n  notify = false    # no bell and no notification in the '
+        "console's terminal\n"
+        "in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at\n"
+        "the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is\n"
+        "known, and while it evaluates or saves; streams: logs that are followed of running jobs whose page is not\n"
+        "open (running = false: of none).\n"
+        "JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms."
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument(
+        "--until", action="append", metavar="WHAT", default=argparse.SUPPRESS,
+        help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
+    )  # fmt: skip
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after that (default: never)")
+    parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the timeout count")
+    parser.add_argument("--without", metavar="ALARMS", help="alarms that do not count, such as spike,gpu")
+    parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any pod")
+    parser.add_argument("--stall", type=float, metavar="S", help="seconds without a new iteration")
+    parser.add_argument("--behind", type=int, metavar="N", help="steps that a pod may be behind")
+    parser.add_argument("--busbw", type=float, metavar="GB/S", help="pass line of NCCL tests")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    add_json(parser)
+
+
+def add_alarms(parser: argparse.ArgumentParser) -> None:
+    """`a4 alarms`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Alarms of all running jobs of the namespace. A log or two of each is followed: the first and the last pod,\n"
+        "then the one that tells of steps or tests; of no more than `streams` logs together, the largest jobs first.\n"
+        "Of the others only restarts and failures are told. GPUs are asked by the DCGM exporter."
+    )
+    parser.epilog = (
+        "Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.\n"
+        "Thresholds are in $XDG_CONFIG_HOME/a4/alarms.toml, see a4 wait --help; running = false: the console watches\n"
+        "only jobs whose page was opened.\n"
+        "JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time: when it was\n"
+        "noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,\n"
+        "next); with --follow one alarm a line as it begins."
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    parser.add_argument(
+        "--listen",
+        type=seconds_of_an_hour,
+        default=15.0,
+        metavar="SECONDS",
+        help="how long to listen first (default: 15)",
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="each alarm as it begins, until Ctrl-C")
+    add_json(parser)
+
+
+COMMANDS = {
+    "wait": Command(add_wait, wait),
+    "alarms": Command(add_alarms, alarms),
+}

@@ -13,11 +13,15 @@ from console.metrics.alarms import Heard
 from console.metrics.health import job_health
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
+from screens.cli.arguments import add_json
+from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.launch import WAIT_KINDS
 from screens.cli.output import say_hint, say_json
 
 if TYPE_CHECKING:
+    import argparse
+
     from console.kube.objects.jobset import JobSet
     from console.metrics.health import Health
     from console.session import Session
@@ -30,7 +34,7 @@ LISTENS = 3.0
 
 async def why(options: Options) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
-    async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events")) as session:
+    async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
         fleet = await session.listed()
         card = await session.follow.why(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
@@ -66,6 +70,7 @@ async def _looked_at(session: Session, job: JobSet) -> tuple[Heard, Health]:
     """What is heard of a job that nothing keeps from running, or the end of the log of one that is done."""
     heard = Heard()
     if not job.finished:
+        session.go_on()
         heard = await session.alarms.hear(*job.key, LISTENS)
     else:
         await session.measures.glancing.look([job.key])
@@ -84,3 +89,20 @@ def _words(health: Health, heard: Heard) -> str:
         return f"{state}; nothing more is known of it: {heard.refused.rstrip('.')}"
     known = health.state == JobState.SUCCEEDED
     return state if known else f"{state}, and no alarm rang in {LISTENS:g} s (a4 alarms listens longer)"
+
+
+def add_why(parser: argparse.ArgumentParser) -> None:
+    """Of `a4 why`."""
+    parser.epilog = (
+        "JSON: namespace, name, state, why (one sentence), card (what ended badly first; null if nothing did: first: "
+        "rank: index of the pod, pod, node, exit_code, reason, time, …; others, lines: the last of its log, named: "
+        "failures in it, with kind, text, line, rank, host, hint, times), alarms (of a job that "
+        "runs: kind, words, time, …; it is watched for 3 s, longer by a4 alarms). See a4 --help for exit codes."
+    )
+    parser.add_argument("job", metavar="JOB")
+    add_json(parser)
+
+
+COMMANDS = {
+    "why": Command(add_why, why),
+}

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from screens.cli import command_line
+from screens.cli.arguments import EXIT_CODES
 from tests.docs.markdown import code, table, text
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ HEAD = """\
 
 def commands_page() -> str:
     """Every command, what it takes, and the keys of its JSON."""
-    parser = command_line._parser()
+    parser = command_line.whole_parser()
     named = commands(parser)
     everywhere = {option for action in parser._actions for option in action.option_strings}
     links = ((f"[{code('a4 ' + name)}](#a4-{name})", text(_help(parser, name))) for name in named)
@@ -33,7 +34,7 @@ def commands_page() -> str:
         "## Options of every command",
         _options(each for each in parser._actions if each.option_strings),
         "## Exit codes and errors",
-        _sentences(command_line.EXIT_CODES),
+        _sentences(EXIT_CODES),
         "## All commands",
         table(("command", "what it does"), links),
         *(_section(name, each, everywhere) for name, each in named.items()),
@@ -47,7 +48,11 @@ def _subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[a
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Name of each command -> its parser."""
-    return dict(_subparsers(parser).choices)
+    found = dict(_subparsers(parser).choices)
+    for each in found.values():
+        assert isinstance(each, command_line.CommandParser)
+        each.fill()
+    return found
 
 
 def _help(parser: argparse.ArgumentParser, name: str) -> str:
@@ -70,7 +75,7 @@ def _section(name: str, parser: argparse.ArgumentParser, everywhere: set[str]) -
         )
     if options:
         parts.append(_options(options))
-    if more := (parser.epilog or "").replace(command_line.EXIT_CODES, "").strip():
+    if more := (parser.epilog or "").replace(EXIT_CODES, "").strip():
         parts.append(f"```text\n{more}\n```")
     return "\n\n".join(parts)
 

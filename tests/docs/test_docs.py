@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GENERATED = generated()
-PARSER = command_line._parser()
+PARSER = command_line.whole_parser()
 COMMANDS = commands(PARSER)
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
 WRITTEN = [page for page in PAGES if page.name not in GENERATED]

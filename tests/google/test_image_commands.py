@@ -17,7 +17,7 @@ from practice.cluster import PracticeCluster
 from practice.google.vault import BUCKET, Vault
 from practice.objects.resources import PODS
 from screens.cli.command_line import parse
-from screens.cli.commands import perform
+from tests.screens.cli.commands import perform
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -171,7 +171,7 @@ def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
     program = (
         "import sys, console.session, console.google.images, console.google.storage, screens.pages.images, "
         "screens.pages.build, screens.pages.storage, "
-        "screens.pages.bucket, screens.cli.commands\n"
+        "screens.pages.bucket, screens.cli.images, screens.cli.storage, screens.cli.clusters\n"
         "print(sorted(each for each in sys.modules if each.split('.')[0] in ('google', 'grpc', 'google_crc32c')))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

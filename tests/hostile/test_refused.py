@@ -12,9 +12,9 @@ from console.kube.find_job import find_job, require_jobs, require_seen
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet, Link, LinkState
 from screens.cli.command_line import parse
-from screens.cli.commands import perform
 from tests.console.preflight.ground import ground
 from tests.fakes import fleet_of
+from tests.screens.cli.commands import perform
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from screens.__main__ import main
+from screens.cli.command_line import command_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from screens.cli.options import Options
+
+
+async def perform(options: Options) -> int:
+    """What `screens.__main__` does with the options of a plain command."""
+    done = command_of(options.command).run(options)
+    return done if isinstance(done, int) else await done
 
 
 class Commands:

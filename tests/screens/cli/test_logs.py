@@ -42,7 +42,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
         made.logs["default", pod] = [LogLine(now + at, text) for at, text in enumerate(texts)]
 
     @asynccontextmanager
-    async def connected(*_: Any) -> AsyncIterator[FakeSession]:
+    async def connected(*_: Any, **__: Any) -> AsyncIterator[FakeSession]:
         yield made
 
     monkeypatch.setattr(logs, "connected", connected)

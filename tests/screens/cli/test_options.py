@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from console.metrics.training.export import step_json, track_json
 from console.metrics.training.run import Track
 from console.metrics.training.steps import Step
 from screens.cli.columns import LAYOUTS
-from screens.cli.command_line import LISTS, parse
+from screens.cli.command_line import HELP, command_of, parse
 from screens.cli.options import Options
 
 if TYPE_CHECKING:
@@ -57,7 +59,36 @@ def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
     assert settings.read_only
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", HELP.keys() - {"view", "tour", "practice", "proxy"})  # screens.__main__ runs these
+def test_every_command_that_is_listed_is_there(name: str) -> None:
+    assert callable(command_of(name).run)
+
+
+LOADED = """
+import sys
+from screens.__main__ import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sys.modules)
+"""
+
+
+def loaded(*argv: str) -> set[str]:
+    words = [sys.executable, "-c", LOADED, *argv]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return set(ended.stdout.split())
+
+
+def test_a_command_loads_its_own_module_and_help_none() -> None:
+    names = ("logs", "wait", "ssh", "launch", "why", "pods")
+    of_commands = {getattr(command_of(name).run, "__module__", "") for name in names}
+    assert len(of_commands) == len(names)
+    assert not of_commands & loaded("--help")
+    assert of_commands & loaded("logs", "--help") == {"screens.cli.logs"}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_help_documents_every_json_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse([name, "--help"])

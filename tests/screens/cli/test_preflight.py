@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from screens.cli.command_line import parse
-from screens.cli.commands import perform
 from tests.console.preflight.ground import ground
+from tests.screens.cli.commands import perform
 
 if TYPE_CHECKING:
     import pytest

@@ -1,0 +1,75 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+
+EXIT_CODES = (
+    "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json "
+    'standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
+)
+TEST_KEYS = (
+    "program, version, ranks, rows: size, count, type, redop, root, out_of_place and in_place: time_us, algbw, busbw, "
+    "wrong; avg_busbw, out_of_bounds, ok, finished, error"
+)
+"""JSON keys of an NCCL test."""
+STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, tokens_per_s, skipped, nan, extra"
+"""JSON keys of a step of training."""
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """For programs."""
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_pod(parser: argparse.ArgumentParser) -> None:
+    """A job and a pod of it."""
+    parser.add_argument("job", metavar="JOB", help="or pod/NAME, without an index")
+    parser.add_argument(
+        "rank_text", metavar="POD", nargs="?", default="", help="index of the pod in the job (0), or REPLICATED/INDEX"
+    )
+
+
+def add_container(parser: argparse.ArgumentParser) -> None:
+    """A container of that pod."""
+    parser.add_argument("-c", "--container", metavar="C", help="instead of the one that does the work")
+
+
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """The LocalQueue, for launch and preflight."""
+    parser.add_argument(
+        "--queue", metavar="NAME|none",
+        help="the LocalQueue; none goes past Kueue (default: the namespace's only one, else one that has room for it)",
+    )  # fmt: skip
+
+
+def speed(text: str) -> float:
+    """How much faster than life."""
+    number = float(text)
+    if not 0 < number <= 1000:
+        raise argparse.ArgumentTypeError("a number above 0, at most 1000")
+    return number
+
+
+def positive(text: str) -> int:
+    """A number of things."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("a number above 0")
+    return number
+
+
+def seconds_of_a_day(text: str) -> float:
+    """A time limit."""
+    seconds = float(text)
+    if not 0 < seconds <= 86400:
+        raise argparse.ArgumentTypeError("seconds above 0, at most a day")
+    return seconds
+
+
+def seconds_of_an_hour(text: str) -> float:
+    """How long something is looked at."""
+    number = float(text)
+    if not 0 < number <= 3600:
+        raise argparse.ArgumentTypeError("seconds above 0, at most 3600")
+    return number

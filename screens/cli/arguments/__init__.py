@@ -1,1 +1,0 @@
-"""Arguments of the plain commands."""
