@@ -94,7 +94,6 @@ class GkePool:
     local_ssds: int
     taints: tuple[str, ...]  # each as "key=value:Effect"
     groups: tuple[str, ...] = ()  # addresses of its managed instance groups
-    max_run: float = 0.0  # seconds after which a machine is taken away; 0.0: never
     account: str = ""
     """The service account of its machines; "default" or empty: Compute Engine's own of the project."""
 

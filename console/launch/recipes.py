@@ -61,9 +61,6 @@ class Field:
     unit: str = ""
     pattern: str = ""
     rule: str = ""  # what a value must be, continuing "GPUs ...": "must be 1 to 8, or a multiple of 8"
-    minimum: float | None = None
-    maximum: float | None = None
-    multiple_of: float | None = None
     examples: tuple[str, ...] = ()
     group: str = ""  # title of the section
     order: int = 0

@@ -197,16 +197,13 @@ class NcclMessage:
     level: str  # "INFO", "WARN", "TRACE", "VERSION" or "ERROR"
     text: str
     host: str = ""
-    pid: int | None = None
-    thread: int | None = None
     device: int | None = None  # number of the GPU within its machine; None outside a communicator
-    source: str = ""  # file and line of libnccl, which warnings name
 
 
 _LEVEL = re.compile(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")
-_PLACE = re.compile(r"([\w.-]{1,253}):(\d{1,10}):(\d{1,10})")
+_PLACE = re.compile(r"([\w.-]{1,253}):\d{1,10}:\d{1,10}")  # host, process, thread
 _DEVICE = re.compile(r"\[(\d{1,4})\]")
-_SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")
+_SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, which warnings name
 
 
 def nccl_message(line: str) -> NcclMessage | None:
@@ -215,8 +212,8 @@ def nccl_message(line: str) -> NcclMessage | None:
     if found is None:
         return None
     words = line[: found.start()].split()[-3:]
-    place = _PLACE.fullmatch(words[-1]) if words else None
-    source = words.pop() if words and place is None and _SOURCE.fullmatch(words[-1]) else ""
+    if words and not _PLACE.fullmatch(words[-1]) and _SOURCE.fullmatch(words[-1]):
+        words.pop()
     device = _DEVICE.fullmatch(words[-1]) if words else None
     if device:
         words.pop()
@@ -225,8 +222,5 @@ def nccl_message(line: str) -> NcclMessage | None:
         level=found.group(1),
         text=(found.group(2) or "").strip(),
         host=place.group(1) if place else "",
-        pid=int(place.group(2)) if place else None,
-        thread=int(place.group(3)) if place else None,
         device=int(device.group(1)) if device else None,
-        source=source,
     )

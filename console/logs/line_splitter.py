@@ -206,11 +206,6 @@ def is_stamp(word: bytes) -> bool:
     return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
 
 
-def moment_of(raw: bytes) -> float:
-    """The moment in a line's timestamp; 0.0 if it has none."""
-    return stamped([raw])[0][0]
-
-
 def stamped(raws: list[bytes]) -> list[tuple[float, bytes]]:
     """Each line with the moment of its timestamp, 0.0 where there is none."""
     head, second = b"", 0.0

@@ -90,9 +90,7 @@ class Forecast:
     borrows: int = 0  # how much of it would be borrowed
     place: str = ""
     """The smallest place that holds all its pods: "host", "subblock", "block"; empty where none does."""
-    place_name: str = ""
     blocks: int = 0  # places of the level asked for that it would lie in; 0: not known
-    hosts_free: int = 0  # pods of its size that the machines have room for now
     holders: tuple[Held, ...] = ()  # who has what is missing, most first
     ahead: tuple[Held, ...] = ()  # who waits in the same queue and is tried first
     unblocks: tuple[Held, ...] = ()  # the fewest jobs whose end would make room
@@ -211,7 +209,7 @@ def _without_queue(fleet: Fleet, ask: Ask) -> Forecast:
         return answer(ask, Verdict.UNKNOWN, why)
     found = _found(fleet, "", ask)
     words = f"no queue: it starts as soon as {_hosts(ask, ask.pods)} free; {found.free} now"
-    draft = replace(answer(ask, Verdict.NO_QUEUE, words), hosts_free=found.free)
+    draft = answer(ask, Verdict.NO_QUEUE, words)
     if found.total < ask.pods:
         return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
     return draft
@@ -273,7 +271,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
         return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
     found = _machines(fleet, queue, flavor, ask)
     if found and (never := _never(found, ask)):
-        return replace(draft, verdict=Verdict.NEVER, sentence=never, hosts_free=found.free)
+        return replace(draft, verdict=Verdict.NEVER, sentence=never)
     if ask.gpus > have.free:
         return _short(fleet, queue, ask, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
@@ -383,7 +381,6 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft:
     quota = f"{draft.account.words} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
-    draft = replace(draft, hosts_free=found.free)
     together = found.together(ask.pods, ask.level) if ask.topology == "required" else found.smallest(ask.pods)
     if ask.topology == "required" and found.known(ask.level) and not together:
         best = sorted(found.slots(ask.level).items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
@@ -400,9 +397,7 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft:
     place, name = together or ("", "")
     where = f", in one {place}" if place and ask.pods > 1 else ""
     where += f" ({name})" if name else ""
-    return replace(
-        draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, place_name=name, blocks=1
-    )
+    return replace(draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, blocks=1)
 
 
 def _behind(draft: Forecast, blockers: tuple[Held, ...]) -> Forecast:

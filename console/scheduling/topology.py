@@ -164,11 +164,6 @@ class Fit:
     in_block: tuple[str, ...] = ()  # blocks that have room for all of them
     slots: int = 0  # pods of this size that fit in all, wherever
 
-    @property
-    def anywhere(self) -> bool:
-        """Whether they fit at all, spread over blocks if need be."""
-        return self.slots >= self.pods
-
 
 @dataclass(frozen=True)
 class Floor(Area):

@@ -178,7 +178,6 @@ def read_pool(found: api.NodePool) -> GkePool:
         networks=len(found.network_config.additional_node_network_configs),
         local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
         groups=tuple(found.instance_group_urls),
-        max_run=config.max_run_duration.total_seconds() if config.max_run_duration else 0.0,
         taints=tuple(f"{each.key}={each.value}:{_effect(each.effect.name)}" for each in config.taints),
     )
 

@@ -62,7 +62,6 @@ class AgentStatusWire(Wire):
 
     desired_number_scheduled: int | None = None
     number_ready: int | None = None
-    available_replicas: int | None = None
     conditions: list[ConditionWire] | None = None
 
 

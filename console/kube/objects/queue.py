@@ -78,7 +78,6 @@ class ClusterQueue:
     reserved: tuple[Usage, ...] = ()  # quota held by workloads with a reservation (flavorsReservation)
     used: tuple[Usage, ...] = ()  # quota held by admitted workloads (flavorsUsage)
     pending: int = 0
-    reserving: int = 0
     admitted: int = 0
     checks: tuple[str, ...] = ()  # AdmissionChecks every workload has to pass
     namespaces: tuple[Requirement, ...] | None = ()
@@ -117,7 +116,6 @@ class LocalQueue:
     reserved: tuple[Usage, ...] = ()
     used: tuple[Usage, ...] = ()
     pending: int = 0
-    reserving: int = 0
     admitted: int = 0
     conditions: tuple[Condition, ...] = ()
 
@@ -305,7 +303,6 @@ class ClusterQueueStatusWire(Wire):
     flavors_reservation: list[FlavorUsageWire] | None = None
     flavors_usage: list[FlavorUsageWire] | None = None
     pending_workloads: int | None = None
-    reserving_workloads: int | None = None
     admitted_workloads: int | None = None
     conditions: list[ConditionWire] | None = None
 
@@ -356,7 +353,6 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
         reserved=usages_of(status.flavors_reservation),
         used=usages_of(status.flavors_usage),
         pending=status.pending_workloads or 0,
-        reserving=status.reserving_workloads or 0,
         admitted=status.admitted_workloads or 0,
         checks=_checks(spec),
         namespaces=_namespaces(spec.namespace_selector),
@@ -376,7 +372,6 @@ class LocalQueueStatusWire(Wire):
     flavors_usage: list[FlavorUsageWire] | None = None
     flavor_usage: list[FlavorUsageWire] | None = None
     pending_workloads: int | None = None
-    reserving_workloads: int | None = None
     admitted_workloads: int | None = None
     conditions: list[ConditionWire] | None = None
 
@@ -399,7 +394,6 @@ def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
         reserved=usages_of(status.flavors_reservation),
         used=usages_of(status.flavors_usage or status.flavor_usage),
         pending=status.pending_workloads or 0,
-        reserving=status.reserving_workloads or 0,
         admitted=status.admitted_workloads or 0,
         conditions=conditions_of(status.conditions),
     )

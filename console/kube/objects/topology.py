@@ -71,7 +71,6 @@ class DomainWire(Wire):
 class AssignmentWire(Wire):
     """topologyAssignment: `domains` is v1beta1, `slices` is v1beta2."""
 
-    levels: list[str] | None = None
     domains: list[DomainWire] | None = None
     slices: list[SliceWire] | None = None
 

@@ -46,10 +46,7 @@ class PodSet:
     count: int = 1
     requests: tuple[tuple[str, int], ...] = ()  # resource -> amount per pod
     required_topology: str = ""  # Node label whose single value all pods must share
-    preferred_topology: str = ""
-    unconstrained_topology: bool = False
     flavors: tuple[tuple[str, str], ...] = ()  # resource -> flavor, once quota is reserved
-    topology_levels: tuple[str, ...] = ()
     domains: tuple[TopologyDomain, ...] = ()
 
     def total(self, resource: str) -> int:
@@ -128,11 +125,9 @@ class Workload:
 
 
 class TopologyRequestWire(Wire):
-    """What a pod set asks of the network: one of the three."""
+    """What a pod set demands of the network; what it only prefers keeps no workload waiting."""
 
     required: str | None = None
-    preferred: str | None = None
-    unconstrained: bool | None = None
 
 
 class PodSetWire(Wire):
@@ -220,10 +215,7 @@ def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
         count=1 if wire.count is None else wire.count,
         requests=tuple(sorted(requests_of(wire.template.spec if wire.template else None).items())),
         required_topology=shared(asked.required),
-        preferred_topology=shared(asked.preferred),
-        unconstrained_topology=bool(asked.unconstrained),
         flavors=tuple(sorted((given.flavors or {}).items())),
-        topology_levels=tuple(map(shared, placed.levels or ())) if placed else (),
         domains=domains_of(placed),
     )
 

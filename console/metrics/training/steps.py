@@ -161,14 +161,6 @@ class TrainingRun:
         """The latest step."""
         return self.steps[-1] if self.steps else None
 
-    @property
-    def nan_since(self) -> int | None:
-        """Place in `steps` of the first alarm of the last unbroken row of alarms; None if the last step is fine."""
-        at = len(self.steps)
-        while at and self.steps[at - 1].nan:
-            at -= 1
-        return at if at < len(self.steps) else None
-
 
 _PACKED = 1024
 """Steps that are packed at once; as many of the latest are not, because reports of those may still come."""

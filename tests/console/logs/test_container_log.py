@@ -18,7 +18,7 @@ from console.kube.objects.meta import parse_time
 from console.kube.watch import Backoff
 from console.logs.container_log import LogStream, Memory, Wanted, follow_log
 from console.logs.line import StreamState
-from console.logs.line_splitter import LONGEST_LINE, LineCutter, moment_of, text_of
+from console.logs.line_splitter import LONGEST_LINE, LineCutter, stamped, text_of
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 
 POD = "/api/v1/namespaces/default/pods/p"
@@ -518,20 +518,19 @@ def test_of_a_progress_bar_of_megabytes_the_last_picture_is_kept() -> None:
     pictures = b"".join(b"\r%d %%" % number + b" " * 5000 for number in range(1000))
     line = f"{stamp(0)} ".encode() + pictures
     (kept,) = cut(line + b"\n", list(range(0, len(line), 10_000)))
-    assert moment_of(kept) == START + 0.000000789
+    assert stamped([kept])[0][0] == START + 0.000000789
     assert text_of(kept).startswith(b"999 %")
     assert len(kept) < 6000
 
 
 @pytest.mark.parametrize("line", [b"no stamp here", b"", b"2026-11-21 12:00:00 mine", b"2026-99-99T99:99:99Z x"])
 def test_a_line_without_a_timestamp(line: bytes) -> None:
-    assert moment_of(line) == 0.0
+    assert stamped([line])[0][0] == 0.0
 
 
 def test_timestamps_of_every_form() -> None:
-    assert moment_of(b"1970-01-01T00:00:01Z x") == 1.0
-    assert moment_of(b"1970-01-01T00:00:01.5Z x") == 1.5
-    assert moment_of(b"1970-01-01T01:00:01.250000000+01:00 x") == 1.25
+    lines = [b"1970-01-01T00:00:01Z x", b"1970-01-01T00:00:01.5Z x", b"1970-01-01T01:00:01.250000000+01:00 x"]
+    assert [time for time, _ in stamped(lines)] == [1.0, 1.5, 1.25]
     assert text_of(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
     assert text_of(b"1970-01-01T00:00:01.5Z ") == b""
 

@@ -194,13 +194,13 @@ def test_steps_of_launchers(line: str, expected: LauncherStep | None) -> None:
     [
         (
             "node-7:21:98 [3] NCCL INFO Connected all rings",
-            NcclMessage("INFO", "Connected all rings", "node-7", 21, 98, 3),
+            NcclMessage("INFO", "Connected all rings", "node-7", 3),
         ),
         (
             "[2026-01-01 00:00:00] node-7:21:98 [3] transport/net_ib.cc:94 NCCL WARN Got async event: port error",
-            NcclMessage("WARN", "Got async event: port error", "node-7", 21, 98, 3, "transport/net_ib.cc:94"),
+            NcclMessage("WARN", "Got async event: port error", "node-7", 3),
         ),
-        ("node-7:21:98 NCCL INFO Bootstrap", NcclMessage("INFO", "Bootstrap", "node-7", 21, 98)),
+        ("node-7:21:98 NCCL INFO Bootstrap", NcclMessage("INFO", "Bootstrap", "node-7")),
         ("NCCL version 2.29.2+cuda13.0", None),
         ("set NCCL INFORMATION", None),
     ],

@@ -16,7 +16,7 @@ def test_a_recorded_cluster_queue_in_both_versions(version: str) -> None:
     )
     assert (found.nominal(), found.in_use(), found.borrowed()) == (128, 16, 0)
     assert [quota.flavor for quota in found.quotas] == ["a4", "a4-spot"]
-    assert (found.pending, found.reserving, found.admitted) == (1, 1, 1)
+    assert (found.pending, found.admitted) == (1, 1)
     assert found.preemption.within_queue == "LowerPriority"
     assert (found.preemption.reclaim_within_cohort, found.preemption.borrow_within_cohort) == ("Any", "Never")
 

@@ -26,8 +26,7 @@ def test_recorded_workloads_in_both_versions(version: str) -> None:
     assert (train.state, train.cluster_queue, train.queue) == (WorkloadState.ADMITTED, "a4", "a4")
     assert train.total("nvidia.com/gpu") == 16
     (group,) = train.pod_sets
-    assert group.preferred_topology == "cloud.google.com/gce-topology-block"
-    assert (group.flavors, group.topology_levels) == ((("nvidia.com/gpu", "a4"),), ("kubernetes.io/hostname",))
+    assert group.flavors == (("nvidia.com/gpu", "a4"),)
     assert group.domains == tuple(TopologyDomain((f"gke-lab-a4-reserved-000{each}",), 1) for each in (0, 1))
     assert (big.state, big.waits, big.total("nvidia.com/gpu")) == (WorkloadState.PENDING, True, 320)
     reserved = condition(big.conditions, "QuotaReserved")
@@ -43,7 +42,7 @@ def test_an_assignment_of_several_slices_and_levels() -> None:
     two = SliceWire(
         1, [LevelValuesWire(universal="block-2"), LevelValuesWire(universal="rack-9")], PodCountsWire(individual=[5])
     )
-    assert domains_of(AssignmentWire(levels=["block", "rack"], slices=[one, two])) == (
+    assert domains_of(AssignmentWire(slices=[one, two])) == (
         TopologyDomain(("block-1", "rack-1-x"), 3),
         TopologyDomain(("block-1", "rack-2-x"), 3),
         TopologyDomain(("block-2", "rack-9"), 5),

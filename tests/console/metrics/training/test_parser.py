@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.training.parser import LONGEST, WORDS, TrainingParser, parse_training
-from console.metrics.training.steps import Rewind, Step, TrainingRun
+from console.metrics.training.steps import Rewind, Step, TrainingRun, standing
 
 DATA = Path(__file__).parents[4] / "practice" / "data"
 
@@ -64,8 +64,8 @@ def test_a_missing_loss_is_an_alarm_unless_the_iteration_was_skipped() -> None:
     assert [(each.loss, each.nan, each.skipped) for each in run.steps] == [
         (2.5, False, 0), (None, True, 0), (None, False, 1), (2.5, False, 0),
     ]  # fmt: skip
-    assert run.nan_since is None
-    assert one(iteration(1) + iteration(2, "")).nan_since == 1
+    assert not standing(run.steps).nan
+    assert standing(one(iteration(1) + iteration(2, "")).steps).nan_from == 2
 
 
 def test_infinity_is_an_alarm_and_keeps_its_value() -> None:
