@@ -1,15 +1,18 @@
-"""What is known of a cluster and what can be done to it; no user interface.
+"""What is known of a cluster and what can be done to it, without a user interface.
 
-`session` is the only door for screens and commands. Below it, each knows only what stands under it:
+Each package knows only those named after it:
 
-- `preflight`: checks of cluster and project before a launch.
-- `google`: Google Cloud around the cluster; `google.api` holds the only importers of Google's libraries.
-- `hang`: the X-ray of a job that hangs: stacks of all its processes, NCCL's RAS service, advice.
-- `attach`: ways into running pods: `ssh`, `tunnel`, `files`, commands in many ranks.
-- `launch`: recipes, forms and `values`, whether a plan fits, Helm, releases, runs, profiles.
-- `metrics`: what jobs measure: `nccl` tests, `training` runs, GPUs, and the alarms about them.
-- `logs`: logs of jobs: followed, stored, merged, filtered, redacted.
+- `session`: one connection from login to logout, and the only door for screens and commands.
+- `preflight`: checks of the cluster and the Google project before a launch.
+- `google`: clusters, node pools, builds, images and storage; only `google.api` imports Google's libraries.
+- `hang`: where every process of a hanging job is: stacks, NCCL's RAS service, advice.
+- `attach`: ways into running pods: `ssh`, `tunnel`, `files`, and commands in many ranks.
+- `launch`: recipes and their `values`, whether a plan fits, Helm, releases, run history, profiles.
+- `metrics`: what jobs measure: `nccl` tests, `training` runs, GPUs, and alarms about them.
+- `logs`: the logs of jobs: followed, stored, merged, filtered, redacted.
 - `scheduling`: Kueue's arithmetic: why a job waits, quota, topology, ranks, forecasts.
-- `kube`: the Kubernetes API in and out; one kind of object a module in `kube.objects`.
-- `settings` and `assets`: how a4 was started and where its files are. `errors`: failures a person can act on.
+- `kube`: the Kubernetes API: connections, requests and watches; each kind of object is a module of `kube.objects`.
+
+Beside them, `settings`, `assets` and `folders` say how a4 was started and where files are, and `errors` holds the
+failures that a person can act on.
 """

@@ -1,9 +1,6 @@
-"""One session with a cluster, from log-in to log-out: the only door for screens and commands.
+"""One session with a cluster, from login to logout: the only door for screens and commands.
 
-What is seen comes from `watched`, launches from `launching`, what Google does from `in_cloud`; here is what else can
-be done. Importing this is cheap: the network's libraries are imported where they are first needed.
-
-A cluster to launch on, with Google Cloud around it: node pools, images, storage; loaded when first asked for.
+Importing this is cheap: the network's libraries and Google's are imported where they are first needed.
 """
 
 from __future__ import annotations

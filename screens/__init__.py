@@ -1,1 +1,10 @@
-"""screens"""
+"""What a person sees and types: the Textual screens, and the plain commands.
+
+- `app`, `base`: the application over one session, and what all its screens share.
+- `pages`: one module for each page that a person can open.
+- `job_tabs`: one module for each tab of a job's page.
+- `dialogs`: questions, and the flows that ask them.
+- `widgets`: what pages are made of: `table`, `form`, `log`, `charts`, and single ones.
+- `cli`: the plain commands, which import no Textual.
+- `wording`: sentences that screens and commands share.
+"""

@@ -1,7 +1,7 @@
-"""LiveApp holds the picture of the cluster, LiveScreen draws it while it is on top.
+"""LiveApp holds the snapshot of the cluster; LiveScreen draws it while it is on top.
 
 State enters at one place, `LiveApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
-asks for goes to the session, and what comes of it returns with the next picture.
+asks for goes to the session, and what comes of it returns with the next snapshot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A screen whose tables can be filtered as one types.
-
-The line in which a table's filter is typed.
-"""
+"""A screen whose tables are filtered as one types, and the line in which the filter is typed."""
 
 from __future__ import annotations
 

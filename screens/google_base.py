@@ -1,7 +1,4 @@
-"""Screens of what Google tells when it is asked, not with every picture of the cluster.
-
-Screens that need Google alone: they work without a cluster too, by the login, in a project and region one names.
-"""
+"""Bases of the pages about Google Cloud: asked when somebody looks, and working without a cluster too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a container says of itself: GPUs, disks, mounts, environment, InfiniBand, C library, Python.
+"""What a container tells of itself: GPUs, disks, mounts, environment, InfiniBand, C library and Python.
 
-What a container is asked about itself, in plain `sh`; each question with its own time limit.
-
-A script ends in ABSENT when its program or thing is not there. Values of secrets are hidden before anybody sees them.
+Each question is a `sh` script with its own time limit, which prints ABSENT where its program or device is missing.
+Values of secrets are hidden before anybody sees them.
 """
 
 from __future__ import annotations

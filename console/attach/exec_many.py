@@ -1,8 +1,5 @@
-"""One command in many ranks: what each of them said, and which of them said the same.
-
-Inside the pods of a watched cluster: one command in many ranks at once, and what a container says of itself.
-
-A quick NCCL test inside a running pod: all_reduce_perf over its GPUs, in one process, with gIB's environment.
+"""One command in many ranks at once, with equal outputs grouped; container facts and a quick NCCL test are run the same
+way.
 """
 
 from __future__ import annotations

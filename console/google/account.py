@@ -1,9 +1,6 @@
-"""Google Cloud around the cluster: as whom it is asked, where the cluster lies, and which clusters there are.
+"""Google Cloud around the cluster: the login, the cluster's place, and a session with any cluster of Google's list.
 
-Works without a cluster too, for whoever has nothing but Google credentials. Google's libraries are loaded, in a thread,
-by the first question.
-
-From a cluster in Google's list to a session with it, without gcloud and without the person's kubeconfig.
+It works without a cluster too. Google's libraries are loaded, in a thread, by the first question.
 """
 
 from __future__ import annotations

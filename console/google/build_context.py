@@ -1,6 +1,5 @@
-"""Folders that images are built from: what they ask for, and how they are packed for the builder.
-
-Images that were built from this machine, so that the launch form offers them without asking Google.
+"""Folders that images are built from: what they ask for, how they are packed, and which images were built of them
+here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Image builds, and the images of a registry.
-
-What a registry says of an image before any pod has pulled it.
-"""
+"""Models of Cloud Build's builds, of images in registries, and of what a registry says of an image."""
 
 from __future__ import annotations
 

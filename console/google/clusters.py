@@ -1,9 +1,4 @@
-"""Clusters and node pools as Google's API knows them, beside what the cluster itself tells.
-
-Versions of GKE, such as "1.32.4-gke.1236000", and which is the older.
-
-Ways out of a network, what its firewall lets in, and machines that are reserved.
-"""
+"""Models of GKE's clusters, node pools, operations and versions, and of the network and reservations around them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Images: build contexts, builds, their logs, and what the registries hold.
-
-What the registries of a project hold, around one region.
-"""
+"""Image builds and registries around the cluster: build contexts, builds, their logs, and the images there are."""
 
 from __future__ import annotations
 

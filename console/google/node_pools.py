@@ -1,7 +1,4 @@
-"""Node pools as Google's API and the cluster's nodes tell of them together, and what is asked of DWS.
-
-The pools of the nodes and those of Google as one list: pools without a machine now are pools too.
-"""
+"""Node pools as Google's API and the cluster's nodes tell of them together; pools without a machine are pools too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The node pools of the connected cluster: Google's side and the cluster's together, and what can be done to them.
-
-ProvisioningRequests of DWS: what is asked for and how far it is; read when somebody looks, not watched.
+"""The node pools of the connected cluster: read, resized and reported; ProvisioningRequests of DWS are read with
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Buckets and what is in them, Lustre and Filestore instances.
-
-Storage around a cluster: buckets, what is in them, logs put there, and the file systems that pods can mount.
-"""
+"""Storage around a cluster: buckets and their objects, logs put there, Lustre and Filestore instances."""
 
 from __future__ import annotations
 

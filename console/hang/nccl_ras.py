@@ -1,6 +1,5 @@
-"""What NCCL's RAS service says of a running job: its communicators, and who is behind, missing or dead.
-
-The verbose status of NCCL's RAS service (port 28028 in every pod, NCCL 2.24 and newer), as text.
+"""The verbose status of NCCL's RAS service (port 28028 in every pod, NCCL 2.24 and newer): who is behind, missing or
+dead.
 """
 
 from __future__ import annotations

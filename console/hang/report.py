@@ -1,6 +1,4 @@
-"""The X-ray of a job that hangs: where every process is, who is not where the others are, and what to do (pure).
-
-For whom the others wait, among groups of processes that are at the same place (pure).
+"""The report on a hanging job: processes grouped by where they are, and which group the others wait for (pure).
 
 Stacks say it where the waiting call is Python's. Two usual ones are not: `loss.item()` waits for the GPU, and backward
 of DDP for the other ranks, inside compiled code, so that such a rank seems to compute. That many are at the very same

@@ -1,7 +1,4 @@
-"""What is said of the groups of an X-ray, and what to do (pure).
-
-The processes and pods of an X-ray in lines, as the Hang tab and `a4 hang` show them (pure).
-"""
+"""The report on a hanging job as lines of text, for the Hang tab and `a4 hang` (pure)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The X-ray of a job: asks all its pods at once, a few at a time, and puts together what they say.
-
-What the probe says of one pod, as it is read.
-
-What the X-ray does on this machine: it keeps what was recorded, and lends its py-spy.
+"""The X-ray of a job: the probe runs in all its pods, a few at a time, with this machine's py-spy where a pod has
+none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Requests to the API server: bytes out, bytes in, refusals as our errors.
+"""Requests to the API server: bytes out, bytes in, and failures as errors of ours.
 
 A refused token is renewed once; 429 with a Retry-After is waited for, a few times and not for long.
-
-What goes wrong below HTTP, in plain words.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Which kinds the cluster serves, and in which version.
+"""One connected context: which kinds the server offers, in which version, and the changes of each.
 
 Only the list of groups and the groups of JobSet and Kueue are asked for. Both come from the API server itself, so an
 aggregated API whose server is down neither slows this nor breaks it.
-
-One context of the kubeconfig, connected: the client, what the server offers, and the changes of every kind.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Run a command in a container: its output as it comes, its input, its exit code.
+"""Run a command in a container, with its input, output and exit code; or a shell on this process's own terminal.
 
 Over a WebSocket, which needs the right to `get` pods/exec (kubectl's older SPDY needed `create`). v5 can close the
-command's input; v4, for older servers, cannot.
-
-A shell in a container on this process's own terminal: every key goes there, its size too.
-
-Whoever draws on the terminal has to stop doing so first.
+command's input; v4, for older servers, cannot. Whoever draws on the terminal stops before a shell takes it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Status objects: the API server's way of saying no.
-
-Answers of the API server, whichever library asked: what is common to them, and what a refusal says.
-
-Why the operating system or TLS gave no connection, in plain words; needs no library of the network.
-"""
+"""Refusals of the API server (Status objects) and failures of the network below them, as errors in plain words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Finding a job by its name, and saying truly why it is not found: not there, not known yet, or not to be seen.
-
-Commands that a sentence tells a person to type, so that they reach the namespace they are about (pure).
-"""
+"""Finding a job by its name, why it is not found, and the commands that a sentence tells a person to type (pure)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Answers that go on, such as logs: as many as there are ranks at once, over a few HTTP/2 connections.
+"""Answers that go on, such as logs: as many as there are ranks at once, over a few HTTP/2 connections, by libcurl.
 
-By libcurl, because aiohttp knows HTTP/1.1 only. There each log has a TLS connection of its own, and a line that all of
-128 ranks print is 128 records to be decrypted in 128 turns of the loop; here they come in a few of each. A server
-without HTTP/2, such as the practice cluster, is asked over HTTP/1.1.
-
-One answer that goes on: libcurl brings its bytes, and whoever reads takes them or has them poured.
-
-What libcurl says of a connection, in plain words.
+aiohttp knows HTTP/1.1 only. There each log has a TLS connection of its own, and a line that all of 128 ranks print is
+128 records to be decrypted in 128 turns of the loop; here they come in a few of each. A server without HTTP/2, such as
+the practice cluster, is asked over HTTP/1.1.
 """
 
 from __future__ import annotations

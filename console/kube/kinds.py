@@ -1,8 +1,6 @@
-"""Lists and watch lines of any kind, straight from bytes.
+"""The kinds that are watched: where they are served, and how lists and watch lines of them are read.
 
 One object that cannot be read costs that object alone: it is named in `unreadable`, and the rest of its page stays.
-
-The kinds that are watched: where they are served and how they are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The kubeconfig: one file, a KUBECONFIG list, or the account of the pod this runs in.
+"""The kubeconfig: one file, a KUBECONFIG list, or the account of the pod this runs in; and writing a cluster's entry.
 
 Files of a list are merged as kubectl merges them: the first to name a cluster, user, context or current context wins,
-and paths inside a file are relative to it.
-
-A cluster's entry in a kubeconfig: one of three parts, put beside what is there, and nothing else of it changed.
+and paths inside a file are relative to it. A written entry is put beside what is there and changes nothing else.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Who we are to one API server: TLS, and a header that is renewed before it runs out.
 
-Static credentials (certificate, token, token file, password) are read here, programs are run by `credential_program`;
-auth providers are asked through `plugin`, which is imported only then.
-
-Exec credential programs of a kubeconfig (GKE, EKS, OIDC log-ins): run one, read what it gives.
-
-Not through `kubernetes`, whose import takes half a second, which every `ssh` to a rank would wait for, and whose runner
-lets the program read the terminal and leaves it running when its time is over.
-Source: client.authentication.k8s.io, v1 and v1beta1.
+Static credentials (certificate, token, token file, password) are read here, and exec credential programs (GKE, EKS,
+OIDC) are run here, by client.authentication.k8s.io v1 and v1beta1. `kubernetes` would take half a second to import, let
+the program read the terminal, and leave it running after its time; only auth providers still need it.
 """
 
 from __future__ import annotations

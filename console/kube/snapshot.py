@@ -1,12 +1,7 @@
-"""Fleet: one picture of the cluster at one moment.
+"""Fleet: all objects of the cluster at one moment, with how fresh each kind is.
 
 The store makes a new one at most four times a second. What follows from the objects (which pods a JobSet has, which
-GPUs of a node are taken) is worked out on first use and kept for as long as the picture lives, so a screen that does
-not ask does not pay.
-
-How fresh each kind of object is: a lost connection is state, not an exception.
-
-What a person can connect to, and what became of what was stopped.
+GPUs of a node are taken) is worked out on first use and kept for as long as the snapshot lives.
 """
 
 from __future__ import annotations

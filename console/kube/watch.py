@@ -2,13 +2,8 @@
 
 The first list comes page by page, so that a table fills while it is read. After that the stream resumes where it
 stopped. When the server no longer knows that point (410), the whole is listed again and given as one replacement, so
-nothing vanishes in between. A connection that has gone silent is noticed, because the server sends a bookmark about
-every minute.
-
-One kind's changes, whatever the cluster serves and the account may read.
-
-Finds the version that is served, waits for kinds that are not, and where a kind may not be listed in all namespaces,
-follows it in one.
+nothing vanishes in between. A silent connection is noticed, because the server sends a bookmark about every minute.
+Kinds that are not served are waited for, and one that may not be listed in all namespaces is followed in one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""WebSocket frames (RFC 6455), bytes in and bytes out, no I/O; with few copies, because tunnels are made of them.
-
-A WebSocket on a connection that was upgraded: messages in parts as they come, flow control, pings, why it ended.
-"""
+"""WebSockets (RFC 6455) on an upgraded connection: frames with few copies, flow control, pings, and why one ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a namespace has to choose from for one kind of field.
-
-Lists that fields offer choices from: names, and the little that helps to choose.
-
-Choices for the fields of a launch: listed when a form is open, never watched.
+"""What the cluster offers for fields of a launch: lists of names, read when a form is open, never watched.
 
 Of Secrets and ServiceAccounts only the metadata is asked for, so no secret ever reaches this machine.
 """

@@ -1,8 +1,8 @@
-"""A trial of objects before they are made: the API server, with every admission webhook, judges each and keeps none.
+"""A server dry run of objects before they are made: the API server and every admission webhook judge each, and keep
+none.
 
-Helm's own server dry run does not send a new release's objects to the server, so it cannot do this.
-
-Which field of a form a refusal of the API server is about, as far as its words tell.
+Helm's own server dry run does not send a new release's objects to the server. A refusal is traced to the form's field
+as far as its words tell.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Names of the documents' charts and what they are called here: tables alone.
-
-Values of the documents' charts, from a command or a values file, into values of this chart.
+"""Values of Google's gpu-recipes charts, from a command or a values file, as values of this chart.
 
 What has no place here is named with what to use instead; nothing is dropped in silence but what follows from the rest.
 """

@@ -1,9 +1,7 @@
-"""Helm: charts rendered, releases installed and removed; the only importer of the Helm SDK.
+"""Helm: charts rendered, releases installed and removed, Helm's errors translated; the only importer of the Helm SDK.
 
-The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only.
-Every action has a configuration of its own (2 ms), so actions share nothing.
-
-Helm's words for what went wrong, as our own failures.
+The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only. Every
+action has a configuration of its own (2 ms), so actions share nothing.
 """
 
 from __future__ import annotations

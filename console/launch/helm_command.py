@@ -1,8 +1,5 @@
-"""The `helm` command that makes a launch, for those who want to run or keep it themselves.
-
-A `helm install` line into what it sets: the options' own order and Helm's grammar of --set, nothing run or read.
-
-A pasted shell command into words as the shell makes them: quotes, continued lines, variables; nothing is run.
+"""The `helm` command that makes a launch, and a pasted one read back: shell words, then Helm's grammar of --set;
+nothing is run.
 """
 
 from __future__ import annotations

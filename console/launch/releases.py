@@ -1,13 +1,7 @@
-"""Releases as a whole: what goes when one is stopped, what is left of others, and what of one can still be changed.
-
-Releases: what they were launched with, and changing them as far as the cluster lets a JobSet change.
-
-What is different between two renderings of a release: object by object, in lines a screen can colour.
-
-The Secrets in which Helm keeps its releases, looked at before Helm unpacks them: none may fill the memory.
+"""Releases of the chart: what they were launched with, how two renderings differ, and what can still be changed.
 
 Whoever may write a Secret can write down a release of one megabyte that unpacks to gigabytes, and Helm unpacks all of a
-namespace to list them.
+namespace to list them. So the Secrets are checked before Helm sees them.
 """
 
 from __future__ import annotations

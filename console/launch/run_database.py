@@ -1,9 +1,7 @@
-"""The memory of runs: one SQLite file that any number of consoles may use at once, or none at all for practice.
+"""The history of runs: one SQLite file that several consoles use at once, or only memory where there is none.
 
-Nothing of this ever stops a launch: what is wrong with the file is a sentence in `note`, and this console then
-remembers until it ends.
-
-The SQLite file that several consoles use at once: opened, guarded, and moved aside where it is damaged.
+Nothing of this ever stops a launch: a damaged file is moved aside, what is wrong with it is a sentence in `note`, and
+this console then remembers until it ends.
 """
 
 from __future__ import annotations

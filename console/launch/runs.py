@@ -1,6 +1,5 @@
-"""What was launched, remembered, and completed as soon as anybody sees what became of it.
-
-The last figures that the logs of a job hold: its bandwidth, or its loss and step.
+"""The runs that were launched, completed as soon as anybody sees how they ended, with the last figures of their
+logs.
 """
 
 from __future__ import annotations

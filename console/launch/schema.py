@@ -1,8 +1,6 @@
-"""The chart's values.schema.json in, recipes and form fields out.
+"""The chart's values.schema.json: recipes and form fields out of it, and values checked against it.
 
 Nothing else in the console knows a field by name: a property added to the schema is a field of the form.
-
-Values of a launch, checked against the chart's schema, and `--set` lines read into values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Stopping jobs: what would go and what would stay, the doing, and what is left of releases that are gone.
+"""Stopping jobs: what would go and what would stay, the deletion, and what is left of releases that are gone.
 
-Trainings that were made by hand, of Pods and headless Services without a controller: what of them is in the cluster.
-
-The guide for SWIFT makes a Pod training-master, Pods training-worker-N and a headless Service for each of these two, or
-a StatefulSet and a Service called megatron. None of them has an owner that would take it away.
+Trainings made by hand are found too: the guide for SWIFT makes a Pod training-master, Pods training-worker-N and a
+headless Service for each of these two, or a StatefulSet and a Service called megatron. None of them has an owner that
+would take it away.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Follow what a container prints: over dropped connections and restarts, without a line lost or repeated.
+"""The log of one container, followed over dropped connections and restarts without a line lost or repeated.
 
 The API server can only be asked for lines since a whole second. So the lines of the last seconds are remembered, asked
 for again after a drop, and those already given are left out, however many carry the same timestamp. What is remembered
 is bounded: a container that prints more than REMEMBERED lines in these seconds is taken up after the oldest of them.
-
-Lines of a log that were given already, so that none is given twice over a drop.
-
-What to do when a log cannot be read.
 """
 
 from __future__ import annotations

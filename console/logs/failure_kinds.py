@@ -1,12 +1,7 @@
-"""What a log says went wrong: time-outs of NCCL, memory that ran out, faults of GPUs, ends told by launchers.
+"""Kinds of failure that a log names (NCCL, memory, GPU faults, ends told by launchers), with a next step for each.
 
-What to look at next after a failure that a log names: one sentence for each kind.
-
-Faults of GPUs in a kernel's log: lines of Xid, and of SXid for the switches between GPUs.
-
-What libnccl itself says while a program runs.
-
-Lines of libnccl: `host:pid:thread [device] NCCL INFO text`, warnings with the place in its source.
+GPU faults are Xid lines of a kernel's log, and SXid of the switches between GPUs; libnccl prints `host:pid:thread
+[device] NCCL INFO text`, and warnings with the place in its source.
 """
 
 from __future__ import annotations

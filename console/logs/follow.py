@@ -1,6 +1,5 @@
-"""Follow what all ranks of a job print at once, once for everybody who reads it, and keep it on this machine's disk.
-
-Why a job failed: endings of now and of before, with the last lines from wherever they still are.
+"""The logs of all ranks of a job, followed once for everybody who reads them and kept on disk; and why the job
+failed.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 Lines go from each connection straight into a `Part`, in memory for those who read and on its way to the disk. Whoever
 reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
 loses a line. Memory is bounded by the parts.
-
-What somebody who reads a log has not been told yet.
-
-Reading a job's log from several parts at once, each from its own place.
 """
 
 from __future__ import annotations

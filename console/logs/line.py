@@ -1,7 +1,4 @@
-"""Lines that containers printed, and how well a job's logs are being followed.
-
-How serious a line of a log is, by the words in it.
-"""
+"""A line that a container printed, its severity by the words in it, and how well a job's logs are being followed."""
 
 from __future__ import annotations
 

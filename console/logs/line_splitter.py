@@ -1,12 +1,8 @@
-"""Whole lines of text from bytes in any pieces, without what a terminal is told by the way.
+"""Whole lines out of bytes in any pieces, as the kubelet serves them: a timestamp, a space, the text.
 
-Lines as the kubelet serves them: a timestamp, a space, the text; cut from bytes in any pieces.
-
-Lines that a program draws again and again, each picture followed by a carriage return: progress bars.
-
-What is kept of such a line is its last picture, and before it, as lines of their own, one picture of each step of a bar
-that tells of a loss (curves are drawn of these), and the bar over which a loss was printed (it says of which step). All
-other pictures are dropped as they come: hours of a bar take no more room than one line.
+A progress bar is a line drawn again and again over a carriage return. Kept of it are its last frame and, as lines of
+their own, one frame of each step that tells a loss (curves are drawn of these) and the bar over which a loss was
+printed (it says of which step). Hours of a bar take no more room than one line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Many logs as one text in the order of time, of which any page can be had without sorting all of it.
-
-The lines of many parts as one text in the order of time (a `console.logs.text.Text`).
-"""
+"""Many logs as one text in the order of time, of which any page can be had without sorting all of it."""
 
 from __future__ import annotations
 

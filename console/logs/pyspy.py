@@ -1,6 +1,4 @@
-"""What the threads of a Python process are doing, as py-spy sees it.
-
-Output of `py-spy dump`, as text and as JSON: the stacks of all threads of one process or of several.
+"""Output of `py-spy dump`, as text and as JSON: the stacks of all threads of one process or of several.
 
 With --json it is an array with an object for each thread: pid, thread_id, thread_name, os_thread_id, active, owns_gil,
 frames (name, filename, short_filename, line), process_info (command_line) or null (py-spy 0.3.14 to 0.4.1).

@@ -1,13 +1,9 @@
-"""Secrets in what programs print, redacted before the text is kept anywhere.
+"""Secrets, told by a variable's name or the look of a text: one list for logs, forms, histories and profiles.
 
-Cost: a block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in
-which one stands are looked through.
-
-Secrets, told by the name of a variable or by the look of a text: one list for logs, forms, histories and profiles.
-
-Every pattern takes time in proportion to the text, whatever is in it: repeats are bounded, or begin where the
-characters before them cannot belong to them. Not recognised: passwords without a name before them, or shorter than four
-letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over data are called so), a name and a
+A block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in which
+one stands are looked through. Every pattern takes time in proportion to the text: repeats are bounded, or begin where
+the characters before them cannot belong to them. Not recognised: passwords without a name before them, or shorter than
+four letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over data are called so), a name and a
 blank before what has no digit in it, hexadecimal keys without a word that says so, and anything encoded again.
 """
 

@@ -1,7 +1,4 @@
-"""Lines of a log that look like a report of a program whose format is half known, and cannot be read.
-
-Counts the lines of a log while it is read, and keeps count of those that could not be read though they should.
-"""
+"""Counts the lines of a log that look like a report of a known program and cannot be read."""
 
 from __future__ import annotations
 

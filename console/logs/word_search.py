@@ -1,13 +1,8 @@
 """Lines in which one of many words stands, found in one pass over a large piece of a log.
 
-One search for each word costs 0.6 ns a byte, so twenty words cost more than all that is done with the lines they find;
-a search for all of them together costs 0.2 to 0.5 ns a byte, however many they are.
-
-Lines worth reading, found in large pieces of a log by a search for words.
-
-Nearly all lines of a log say nothing to a parser, and a parser that looks at each of them is slow: looking costs 1 to
-10 microseconds a line, searching a piece for words costs half a nanosecond a byte. So a parser names the words without
-which a line cannot mean anything to it, and sees only lines that hold one.
+One search for each word costs 0.6 ns a byte; a search for all of them together 0.2 to 0.5 ns a byte, however many they
+are. A parser that looks at each line takes 1 to 10 microseconds a line, so it names the words without which a line
+cannot mean anything to it, and sees only lines that hold one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a job sounds an alarm for, and how much of it is enough (pure).
-
-When the next step of a run is late, and when that is an alarm: by the run's own past (pure).
+"""The kinds of alarms, their thresholds, and when the next step of a run is late by the run's own past (pure).
 
 A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
 next line is due in a log that tells of every hundredth step only.

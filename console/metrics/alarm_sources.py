@@ -1,8 +1,8 @@
-"""One running job whose page nobody opened: its first and last ranks are heard, then only the one that tells of steps.
+"""What alarms are judged by: the snapshot of the cluster, the job's measurements, and a log or two of jobs nobody
+opened.
 
-Nothing of it goes to the disk, and only so many steps are kept.
-
-How a job is at one moment, by the picture of the cluster and by what was measured in it.
+Of such a job the first and last ranks are followed, then only the one that tells of steps. Nothing of it goes to the
+disk, and only so many steps are kept.
 """
 
 from __future__ import annotations

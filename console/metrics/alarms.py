@@ -1,10 +1,7 @@
-"""Alarms of jobs: each job that is watched is followed until it ends, and whoever asks hears what is wrong with it.
+"""Alarms of all running jobs in the chosen namespaces: each job is followed until it ends.
 
-A job whose page was opened is followed wholly; of all other running jobs a log or two (see `patrol`).
-
-How much is enough the person says, see `console.metrics.thresholds`.
-
-All running jobs of the chosen namespaces are watched by a bounded number of logs; it says what is not heard.
+A job whose page was opened is followed wholly, of every other one a log or two; what is not watched is said. Thresholds
+are in `console.metrics.thresholds`.
 """
 
 from __future__ import annotations

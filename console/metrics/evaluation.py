@@ -1,7 +1,4 @@
-"""Results of an evaluation of a model: one score for each task and metric.
-
-Result tables of lm-eval, old and new: columns are found by their titles.
-"""
+"""Result tables of lm-eval, old and new: one score for each task and metric; columns are found by their titles."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""One GPU as nvidia-smi reports it, and faults that the driver reports.
-
-What goes over the network of a pod's GPUs.
-
-The GPUs of all ranks of a job beside each other: what is measured, which look worse than the rest (pure).
-"""
+"""The GPUs of a job's ranks: what nvidia-smi and the driver report, network traffic, and which stand out (pure)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Readings of nvidia-smi: its table, and the CSV of `--query-gpu`, once or again and again.
+"""Readings of GPUs: nvidia-smi's table and CSV, the DCGM exporter's metrics, and counters of network cards and NVLink.
 
-Metrics of NVIDIA's DCGM exporter, in the text format of Prometheus.
-
-Counters of network cards and NVLink, read again and again in a pod: what went over each in between.
+The counters are printed by a script in the pod:
 
     a4-counters 812.31                  seconds since the machine started; what follows was read then
     a4-rdma mlx5_0/1 RECEIVED SENT      port_rcv_data and port_xmit_data of the kernel: words of 4 bytes

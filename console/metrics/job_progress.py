@@ -1,12 +1,6 @@
-"""How far a job is, as the end of its log says it: for a line in a list.
+"""How far a job is, by the log read so far or by the end of it: launcher steps, tests and training steps.
 
-How far a launcher has come: its numbered steps.
-
-Progress lines of our launchers: `step 3 discovery: run`, then done, skip or failed.
-
-What was measured in one job, as far as its log has been read.
-
-Looks now and then at the ends of the logs of running jobs, for lists; how often, how much, how many is bounded.
+For lists, the ends of the logs of running jobs are read now and then; how often, how much and how many is bounded.
 """
 
 from __future__ import annotations

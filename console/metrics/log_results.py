@@ -1,7 +1,4 @@
-"""A log read while it arrives: what programs printed into it.
-
-That is tables of nccl-tests, steps of training, failures, scores of lm-eval and stacks of py-spy.
-"""
+"""Everything that programs print into a log: nccl-tests, training steps, failures, lm-eval scores, py-spy stacks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What is looked at before a launch: one check, what it found, and what fixes it.
-
-What a check says: a verdict; how two halves of one become one; and what an error means for it.
-
-What is to be run: the checks that matter, and how strict they are, follow from it.
-"""
+"""One check before a launch: its verdict, its evidence, what an error means for it, and how strict it is."""
 
 from __future__ import annotations
 

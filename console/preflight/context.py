@@ -1,8 +1,7 @@
-"""How checks look: each question is asked once for all of them, has its place in the log, and ends in time.
+"""What checks ask of cluster and Google: each question once for all of them, logged, and within its time limit.
 
-A check gets a `Looking`: its own log, over the questions that all checks share.
-
-What checks ask of Google beside the cluster itself; every library is loaded at the first question, in a thread.
+A check gets a `Looking`: its own log over the shared questions. Google's libraries are loaded at the first question, in
+a thread.
 """
 
 from __future__ import annotations

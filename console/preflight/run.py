@@ -1,7 +1,4 @@
-"""Runs checks: some at a time, each within its limit, told as they end.
-
-What can be mended from here: an add-on switched on, services enabled, a repository or a LocalQueue created.
-"""
+"""Runs the checks, some at a time and each within its limit, and the fixes that can be made from here."""
 
 from __future__ import annotations
 

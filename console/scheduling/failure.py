@@ -1,8 +1,7 @@
 """What ended a job, or an attempt of it: which rank first, how, where, and what it said last.
 
-Pods of a job that somebody deleted: told from those that its own controllers take away, by the events of both.
-
-Events are forgotten after an hour, and of many alike only some are kept, so this may find nothing.
+Pods that a person deleted are told from those that their own controllers take away by the events of both. Events are
+forgotten after an hour, and of many alike only some are kept, so this may find nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What a launch asks of the cluster, and what can be expected of it: the shapes of a forecast.
-
-What would happen to a job if it were launched now: a check against quota, machines and network, not a promise.
+"""What would happen to a job if it were launched now: a check against quota, machines and network, not a promise.
 
 Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is told
 here, since that is the one it would end with.
-
-What can be said of a launch before its size is looked at: whether its queue is there, open, and known at all.
 """
 
 from __future__ import annotations

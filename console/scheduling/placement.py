@@ -1,6 +1,5 @@
-"""Quota is there, but not close enough together: free places per block, subblock or host.
-
-Machines that a job may use, counted by place: quick sums over thousands of nodes, kept for as long as a picture.
+"""Free places for a job's pods by block, subblock and host; quick sums over thousands of nodes, kept with the
+snapshot.
 """
 
 from __future__ import annotations

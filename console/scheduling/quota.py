@@ -1,10 +1,9 @@
-"""Quota arithmetic: what a ClusterQueue may still take, by Kueue's own rules for cohorts, borrowing and lending.
+"""Quota arithmetic by Kueue's own rules for cohorts, borrowing and lending: what is free, what is missing, and who has
+it.
 
 A queue keeps for itself what its lending limit does not lend; the rest lies in its cohort, where everybody takes what
 nobody uses, up to their borrowing limit. Cohorts may have cohorts above them and quota of their own. Usage is what is
 reserved, since a reservation binds as much as an admission.
-
-Too little quota: how much is missing, who has it, and whose end would be enough.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Ranks of a JobSet: every pod that its spec asks for, and the one that fills the place now.
-
-A rank is a node rank: one pod with all GPUs of a machine. Numbers run over the replicated jobs in the order of the
-spec, their Jobs, and the completion indexes of each Job.
-
-How the processes and pods of a job are named wherever a person reads of them.
+"""Ranks and pods of a JobSet: which pod fills each place now, what became of it, and how a person reads their numbers.
 
 A rank is a process: its RANK, 0 to N-1 over the whole job, as PyTorch and NCCL print it. A pod has an index in the job,
-over all its replicated jobs, and holds a process for each of its GPUs.
-
-What became of a pod, and who takes its place.
+over its replicated jobs in the order of the spec, their Jobs, and the completion indexes of each, and holds a process
+for each of its GPUs.
 """
 
 from __future__ import annotations

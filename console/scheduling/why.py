@@ -1,6 +1,5 @@
-"""Why a Workload waits: what Kueue says of it, checked against the arithmetic of the picture, in one sentence.
-
-What Kueue says of a Workload without quota: reason tokens where its gate is on, else the text of the message.
+"""Why a Workload waits, in one sentence: Kueue's reason tokens or message, checked against the snapshot's
+arithmetic.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Why a JobSet does not run: its Workload while it waits, its pods once it may start, its first failure at the end.
 
-Why a pod does not get its image, out of what the kubelet and containerd say.
-
-Pods that the API server refuses to a Job: which, why in its own words, and what to do (pure).
-
-The Job runs on without them and tries again ever more seldom; nothing but an event of it says so.
+Pods may lack their image, or be refused by the API server: then the Job tries again ever more seldom, and only an event
+says so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Builds from wherever they are shown: asked for, cancelled, and launched from.
-
-What a build is to be made with: its substitutions, its machine, its time.
+"""Image builds from any page: asked for with their substitutions, machine and time limit, cancelled, and launched
+from.
 """
 
 from __future__ import annotations

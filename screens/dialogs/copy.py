@@ -1,7 +1,4 @@
-"""Copies from and to pods, from the pages that show them.
-
-A copy between this machine and a pod: from where, to where, and how far it is.
-"""
+"""Copies between this machine and a pod: the dialog with source, destination and progress."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""VS Code and its kin in a rank: set up SSH after asking, then open an editor, or hand over its link.
-
-A rank that ssh reaches: its name, and the editors that can be opened in it.
-"""
+"""VS Code and its kin in a rank: set up SSH after asking, then open an editor, or hand over its link."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Opening a tunnel to a rank or a pod, from wherever one is shown.
-
-Which ports a tunnel is to open, and whether it goes on when the console closes.
-"""
+"""Opening a tunnel to a rank or a pod: which ports, and whether it goes on when the console closes."""
 
 from __future__ import annotations
 

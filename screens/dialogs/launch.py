@@ -1,10 +1,5 @@
-"""Two conversations of the launch screen: off with a plan, and a pasted text into the form.
-
-The look before a launch: what will be created, as the server would accept it.
-
-A place to paste a values.yaml or a helm command, and what came of a paste.
-
-Launching again: the form with the values of a run that is remembered, or of a job that is there.
+"""The dialogs of a launch: what will be created, the paste of a values.yaml or helm command, and launching a run
+again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Profiles in the launch form: the default one from the start, another when it is picked.
-
-What Google has to choose from in the fields of a launch: asked when somebody drops a list down, then kept.
+"""Profiles and Google's choices in the launch form: Google is asked when somebody drops a list down, then the answer is
+kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What can be done with pods, wherever a screen shows them: log, shell, YAML, delete, copy the name.
-
-What can be done with the chosen rank of a job, whatever tab is in front: an action is a function and a line here.
+"""What can be done with pods and ranks on any page: log, shell, YAML, delete, copy; an action is a function and a line
+here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What can be done with a node pool at Google: another size, other limits, a report of a faulty host.
-
-What can be done with nodes: cordon and uncordon, each after a question that names them.
+"""What can be done with node pools and nodes, each after a question: resize, set limits, report a faulty host,
+cordon.
 """
 
 from __future__ import annotations

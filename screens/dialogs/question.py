@@ -1,11 +1,4 @@
-"""What every dialog is: it is answered once.
-
-A question before something that cannot be undone: it names what goes, and what stays.
-
-A question whose answer is one line of text.
-
-A choice of one from a list.
-"""
+"""The base of every dialog, and its three usual forms: a confirmation, a line of text, a choice from a list."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Two conversations about a release: other values for it, and back to an earlier revision; each looked at before.
-
-The look before a release is changed: what becomes of its objects, as the API server judged it.
-
-The changed values of a release as YAML, to be typed over.
+"""Two dialogs about a release: other values, and back to an earlier revision; each after a look at what would
+change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A command in many pods of a job, and a short NCCL test in one, from the job's page.
-
-A command in many ranks at once: equal outputs stand together, and who says something else stands out.
-
-A quick NCCL test inside a pod: asked for once, then its table grows row by row.
-"""
+"""A command in many ranks at once, equal outputs together; and a quick NCCL test inside one pod."""
 
 from __future__ import annotations
 

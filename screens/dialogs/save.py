@@ -1,7 +1,4 @@
-"""Writing the lines of a log to a file of the person's choice.
-
-Writing what a panel shows to a file of the person's choice: a table, an object, or a picture, by its ending.
-"""
+"""Saving a log's lines, or a panel's table, object or picture, to a file whose ending says the format."""
 
 from __future__ import annotations
 

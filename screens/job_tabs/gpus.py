@@ -1,6 +1,5 @@
-"""The GPUs of all ranks, live: utilization, memory, power, temperature, clock, ECC.
-
-The GPUs of a job as a heat map: a row for each rank, a cell for each GPU.
+"""The GPUs of a job, live: a heat map with a row for each rank, and a table of utilization, memory, power and
+temperature.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""The ranks of a job at a glance and in a table, with the latest events below.
-
-The ranks of a job: pod, node, state, and how each ended.
-
-All ranks of a job at a glance: one cell per rank, up to 32 a line.
-
-The card of what failed first: who, how and where, then the last lines that were printed.
-"""
+"""The ranks of a job: one cell each at a glance, a table, the card of the first failure, and the latest events."""
 
 from __future__ import annotations
 

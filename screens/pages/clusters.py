@@ -1,7 +1,4 @@
-"""Clusters: those of Google's that the login may see, and the way into one.
-
-Clusters of Google's as rows and sentences.
-"""
+"""Google's clusters that the login may see, and the way into one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Queues: who waits for what, why, and what would unblock it.
-
-Tables of queues and of the workloads in them.
-"""
+"""Queues and the workloads in them: who waits for what, why, and what would unblock it."""
 
 from __future__ import annotations
 

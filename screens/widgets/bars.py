@@ -1,7 +1,4 @@
-"""Bars for quota: what is used of one's own, what is borrowed, what is free (pure).
-
-One line of figures over a table.
-"""
+"""Bars for quota (used, borrowed, free), and the line of figures over a table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Widgets and screens of which a part is left to those made from them: Textual's metaclass and that of `abc` in one.
+"""Bases of all widgets: abstract ones, scroll bars that repaint only when they change, and the gate before the
+terminal.
 
-Scroll bars that are repainted only when something about them has changed.
-
-The last gate before the terminal: whatever a widget draws, no letter in it can be obeyed as a command.
+Whatever a widget draws, no letter in it can be obeyed as a command.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The floor in lines: which hosts stand beside each other, and what each is called (pure).
-
-Words of the floor: who holds what, and the largest free stretch.
-
-The floor: blocks, subblocks and hosts of the pools, a pip per GPU, coloured by the job that holds it.
-"""
+"""The floor map: blocks, subblocks and hosts of the pools, a pip per GPU in the colour of the job that holds it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""A job in words and cells: state, ranks, attempt, place, and what matters most about it now.
-
-What is said above a job, and what its parts wait for (pure).
+"""A job in words and cells: state, ranks, attempt, place, what matters most about it now, and what its parts wait
+for.
 """
 
 from __future__ import annotations

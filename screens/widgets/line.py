@@ -1,9 +1,7 @@
-"""Lines: runs of text cut, padded and inked into one strip of a widget.
+"""Lines: runs of text cut, padded and coloured into one strip of a widget, and the named colours of text.
 
-Inks: the named colours of text, so that data never carries markup and a theme decides what a name looks like.
-
-A theme gives every ink a colour as a variable of its own name. Glyphs say the same as colours, so a terminal without
-colours loses nothing.
+Data never carries markup: a theme gives every ink a colour as a variable of its own name. Glyphs say the same as
+colours, so a terminal without colours loses nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How nodes and pools are said: their state, their place, their GPUs (pure).
-
-A node pool at Google in words: what it should be, and what is under way (pure).
-"""
+"""Nodes, pods and node pools in words: state, place, GPUs, and what Google has under way (pure)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The line at the top: screens as tabs, the trail of where one is, the cluster, and how fresh the picture is.
-
-Freshness: how new what is shown is, in words; per kind when kinds differ (pure).
-"""
+"""The top line: screens as tabs, the trail, the cluster, and how fresh the snapshot is, per kind when kinds differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""YAML to read: coloured in the theme's inks, only the visible lines drawn.
-
-YAML to type: coloured in the theme's inks, lines that cannot be taken underlined.
-"""
+"""YAML to read and to type, coloured; only visible lines are drawn, and lines that cannot be used are underlined."""
 
 from __future__ import annotations
 

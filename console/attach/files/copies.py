@@ -1,7 +1,4 @@
-"""Copies between this machine and the pods of a watched cluster.
-
-Counts a copy's bytes and files, and tells whoever listens; and tries again what broke off.
-"""
+"""Copies between this machine and the pods of a watched cluster, with their progress and their retries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""This machine's side of a copy: trees, parts that become files, checksums, free space. All of it blocks.
-
-Tar streams of known length out of this machine's files, and files out of a tar stream, piece by piece.
+"""This machine's side of a copy: directory trees, partial files, checksums, free space, and tar streams. All of it
+blocks.
 """
 
 from __future__ import annotations

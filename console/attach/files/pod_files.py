@@ -1,11 +1,4 @@
-"""Files of one container, seen and changed through commands that run in it.
-
-Files of one container, large ones over SFTP: the rest is done by commands, which are quicker to begin.
-
-A folder of a container: what is in it, and how full its disk is.
-
-Folders of one container: what is in them, and what is deleted there; by commands that run in it.
-"""
+"""Files and folders of one container: listed and changed by commands, large files read and written over SFTP."""
 
 from __future__ import annotations
 

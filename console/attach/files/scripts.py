@@ -1,9 +1,8 @@
-"""What is run in a container for a copy: plain `sh` with the programs that GNU and busybox images both have.
+"""Shell scripts that a copy runs in a container, with programs that GNU and busybox images both have, and what their
+listings say.
 
 Paths are arguments, never parts of a script, so no name can be a command; and they never begin with a dash. Input has a
 known length and is cut with `head`, because not every server can close a command's input.
-
-Listings of files in a pod, as the script of `console.attach.files.scripts` prints them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From a container to this machine.
-
-From this machine to a container.
-"""
+"""One copy, from a container to this machine or from this machine to a container."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""SSH from inside a4, by paramiko, which only this module and `sftp` import.
+"""SSH and SFTP from inside a4, by paramiko, which nothing else in the console imports.
 
-Blocking functions over a connected socket, for threads, and `open_transport`, which puts them together: the host key
-is checked against what the API says before anything is sent that could be misused.
-
-Bytes of files over SFTP: from an offset on, with many requests under way. One user at a time.
+Its functions block and run in threads. The host key is checked against what the API says before anything is sent that
+could be misused. Files are read from an offset on, with many requests under way, by one user at a time.
 """
 
 from __future__ import annotations

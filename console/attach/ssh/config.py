@@ -1,13 +1,7 @@
-"""The one line that a4 puts into the person's ssh config, and takes out again without a trace.
+"""SSH host entries of jobs, and the one Include line for them in the person's ssh config; removing both again.
 
-Nothing else of that file is read into meaning or written back changed: not its line ends, its encoding, its mode, nor
-the link it may be.
-
-The jobs that have host entries: one small file each, from which our config and known_hosts are written.
-
+Nothing else of the person's file is changed: not its line ends, its encoding, its mode, nor the link it may be.
 Everything here blocks. Whoever changes something holds `places.locked()`.
-
-Everything that a4 wrote for ssh taken away again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What happens between "this is the rank's pod now" and the first byte of SSH.
+"""What `a4 proxy` does for one connection: find the rank's pod, check its host key, install the person's key if that
+was agreed.
 
-`a4 proxy` calls `follow` for every connection, so a pod that is known costs one small file to read and nothing else
-is imported. A new pod has its host key checked and, where the person agreed, gets the key.
-
-What `a4 proxy` has to know later, started by ssh from anywhere: where the kubeconfig is, and a4 itself.
+A pod that is known costs one small file to read, and nothing else is imported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""A way to a rank by SSH: what is ready, what the person is asked, what an editor needs, what the doctor found.
-
-Editors that work in a pod over SSH: what is run, what opens them from a link, what is done by hand.
+"""Editors that work in a pod over SSH: their commands, their links, and what has to be done by hand.
 
 VS Code and its kin take `--remote ssh-remote+HOST FOLDER` and vscode://vscode-remote/ssh-remote+HOST/FOLDER; Zed takes
-ssh://HOST/FOLDER; JetBrains Gateway reads the same ssh config as everybody.
+ssh://HOST/FOLDER; JetBrains Gateway reads the ssh config.
 """
 
 from __future__ import annotations

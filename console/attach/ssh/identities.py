@@ -1,9 +1,7 @@
-"""The person's keys: those the agent holds, those in ~/.ssh, and a pair of our own where there is neither.
+"""The person's SSH keys: those of the agent, those in ~/.ssh, and a key pair of a4's own where there is neither.
 
 A key file with a passphrase that no agent holds is left alone: it would ask at every connection, and an editor that
 connects in the background cannot answer. Private keys are never read here; ssh's own programs do. Everything blocks.
-
-The public half of a private key that came through the API; the private one goes no further.
 """
 
 from __future__ import annotations

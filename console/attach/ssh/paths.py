@@ -1,8 +1,7 @@
-"""Where SSH keeps things: the person's ~/.ssh, and our own folder in it, readable by nobody else.
+"""Where SSH files are (the person's ~/.ssh, and a4's private folder in it), and quoting for ssh's configuration and
+shell.
 
 ssh itself looks for ~ in the account (`getpwuid`), not in $HOME, so this does too. Everything here blocks.
-
-Words as ssh's configuration and the shell behind ProxyCommand read them.
 """
 
 from __future__ import annotations

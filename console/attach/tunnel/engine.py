@@ -1,11 +1,7 @@
-"""Ports of this machine that lead to one rank, for as long as it exists: whoever connects is taken to its pod of now.
+"""Local ports that lead to one rank for as long as it exists, whichever pod fills it.
 
-A connection that breaks is broken for whoever uses it, but the port stays, and the next connection waits for the pod
-that comes. What happens is told as a `Tunnel`, a frozen picture.
-
-From a rank to a connection: find the live pod, wait while it is being replaced, dial.
-
-Imports no more than that needs: `a4 proxy` has 150 ms in all.
+A broken connection is broken for its user, but the port stays, and the next connection waits for the next pod. `a4
+proxy` imports this within 150 ms, so imports are few.
 """
 
 from __future__ import annotations

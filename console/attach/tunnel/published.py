@@ -1,9 +1,8 @@
-"""What is kept between runs: the local port of each remote one, and profiles; two small files, 0600.
+"""Tunnels of all processes of this user, and what is kept between runs: local ports and saved profiles, in files of
+mode 0600.
 
-Tunnels of all processes of this user: each says in a file where it can be asked, and answers on a socket there.
-
-So `a4 tunnels` lists and stops those of other terminals, of the console, and those that go on by themselves. What is
-listed is always asked of the process that does it; a file whose process is gone says how that one ended.
+Each process says in a file on which socket it can be asked. What is listed is always asked of that process; a file
+whose process is gone says how its tunnel ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is at this end of a pipe: a local connection, a pair of files, or code that awaits.
+"""The local end of a connection to a rank's port: a socket, a pair of files (for ssh's ProxyCommand), or code that
+awaits.
 
 No bytes are collected: when one side is slow, the other is not read from.
-
-Standard input and output as one end of a pipe to a rank's port: what ssh's ProxyCommand wants.
 """
 
 from __future__ import annotations

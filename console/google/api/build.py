@@ -1,7 +1,4 @@
-"""Cloud Build: builds asked for, listed, looked at and cancelled; the only importer of google.cloud.devtools.
-
-Cloud Logging: what builds have printed; the only importer of google.cloud.logging_v2.
-"""
+"""Cloud Build and the logs of its builds; the only importer of google.cloud.devtools and google.cloud.logging_v2."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Cloud Storage: buckets and objects; the only importer of google.cloud.storage, whose calls run in threads.
-
-Downloads out of buckets: in pieces that can be gone on with, checked by crc32c, whole under their final names.
+"""Buckets and objects, and resumable downloads checked by crc32c; the only importer of google.cloud.storage, in
+threads.
 """
 
 from __future__ import annotations

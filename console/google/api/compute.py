@@ -1,11 +1,4 @@
-"""Networks of a project: ways out by Cloud NAT, and firewall rules; asked of Compute Engine's REST API, in threads.
-
-Reservations of machines, asked of Compute Engine's REST API, in threads.
-
-Managed instance groups: how many machines a pool should have, and what is done to them.
-
-GKE's own API does not say. Asked of Compute Engine's REST API with Google's authorized HTTP session, in threads.
-"""
+"""Compute Engine's REST API, asked in threads: Cloud NAT, firewall rules, reservations, and managed instance groups."""
 
 from __future__ import annotations
 

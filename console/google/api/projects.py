@@ -1,6 +1,5 @@
-"""Google Cloud projects; the only importer of google.cloud.resourcemanager.
-
-Google's services: which a project has enabled, and enabling one; the only importer of google.cloud.service_usage.
+"""Projects and their enabled services; the only importer of google.cloud.resourcemanager and
+google.cloud.service_usage.
 """
 
 from __future__ import annotations

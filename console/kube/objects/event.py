@@ -1,7 +1,4 @@
-"""Events: what controllers report about an object.
-
-Event objects (v1), written by the old recorder and by the new one.
-"""
+"""Events: what controllers report about an object, by the old recorder and by the new one."""
 
 from __future__ import annotations
 

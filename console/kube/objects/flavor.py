@@ -1,7 +1,4 @@
-"""ResourceFlavor objects.
-
-AdmissionCheck objects.
-"""
+"""ResourceFlavor and AdmissionCheck objects."""
 
 from __future__ import annotations
 

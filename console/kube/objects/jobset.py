@@ -1,9 +1,4 @@
-"""JobSets and the Jobs they make.
-
-Job objects (batch/v1).
-
-JobSet objects (jobset.x-k8s.io).
-"""
+"""JobSets (jobset.x-k8s.io) and the Jobs (batch/v1) they make."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""What all API objects share: metadata, owners, conditions.
-
-Conditions: what controllers say of their objects, always picked by type, never by position.
-
-Whose something is: the name that a person is known by in a cluster, and where objects of others tell it.
-
-RFC 3339 timestamps to seconds since the epoch.
-
-Kubernetes quantities: "8", "500m", "1Ti", "1e3".
-"""
+"""What all API objects share: metadata, owners, conditions, the account they belong to, timestamps and quantities."""
 
 from __future__ import annotations
 

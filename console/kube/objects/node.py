@@ -1,9 +1,4 @@
-"""A machine of the cluster, as its Node object describes it.
-
-Node objects, with GKE's labels for pools, placement, provisioning, maintenance and faults.
-
-Maintenance windows in words (pure).
-"""
+"""Nodes: machines with GKE's labels for pools, placement, provisioning, maintenance and faults."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A pod and its containers, with its place in a JobSet.
-
-What a pod asks for: of a pod itself, or of the template in a Job, JobSet or Workload.
-
-Pod objects.
-"""
+"""Pods and their containers: their place in a JobSet, their state, and the resources they ask for."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Kueue's queues and what they hand out.
-
-Quota and usage, spelled alike in ClusterQueues, LocalQueues and Cohorts.
-
-ClusterQueue objects, v1beta1 and v1beta2.
-
-LocalQueue objects, v1beta1 and v1beta2.
-
-Cohort objects.
-"""
+"""Kueue's ClusterQueues, LocalQueues and Cohorts (v1beta1 and v1beta2), with their quota and its usage."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A Kueue Workload: one job's claim on quota, and what became of it.
-
-Workload objects, v1beta1 and v1beta2.
-"""
+"""Workload objects (v1beta1 and v1beta2): one job's claim on quota, and what became of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Nodes of a person's YAML into values, each read as its field in the schema says, with the line it stands in.
-
-YAML that people write, as nodes that know their place in the text.
+"""YAML that people write, read into values as the schema says, with the line that each stands in.
 
 Values are read from the parser's events, never built by it: references, tags and other ways to make a few lines into
 gigabytes or objects are refused where they stand, and a number keeps its spelling until its field says what it is.

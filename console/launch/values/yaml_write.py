@@ -1,9 +1,7 @@
-"""Values as YAML: written anew, or put into a text that a person wrote, of which all else stays as it is.
+"""Values as YAML: a new file with what each value means, or changes put into a text that a person wrote.
 
 The text is edited in place, since every YAML library that keeps comments ties them to the value before them and drops
 them with it.
-
-A values file to begin with: every value of a recipe at its default, with what it means above it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Tests that were measured before: what a person's own machines usually reach, and each node's latest bandwidth.
-
-Every NCCL test that was seen to its end, kept in a file of one JSON object a line; consoles share it.
+"""Every finished NCCL test, kept in a file of one JSON object a line: what a cluster usually reaches, and each node's
+latest.
 """
 
 from __future__ import annotations

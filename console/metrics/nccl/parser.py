@@ -1,15 +1,11 @@
 """Output of nccl-tests, read while it is printed: bytes in any pieces, tests out.
 
-One log may hold several tests: one after another, or two processes that print into each other. Lines that carry a label
-of their process are kept apart by it.
+A log may hold several tests, one after another or printed into each other: they are told apart by the label of their
+process, by what they announce, and by sizes that fall back. A test without its footer is not finished, and one that
+said why it failed has that as its error.
 
-Cost: searching for the words takes half a nanosecond a byte; rows that follow each other cost a microsecond
-each, every other line of a table 5 to 20.
-
-One test of nccl-tests while it is printed, and the lines of one process or of several that cannot be told apart.
-
-Tests are told apart by what they announce and by sizes that fall back. A test without its footer is not finished, and
-one that said why it failed has that as its error.
+Cost: searching for the words takes half a nanosecond a byte; rows that follow each other cost a microsecond each, every
+other line of a table 5 to 20.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Results of nccl-tests: rows of a table, with what each half measured.
-
-Results of nccl-tests as JSON, CSV and SVG.
-"""
+"""Results of nccl-tests: rows of a table with what each half measured, and tests as JSON, CSV and SVG."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The rows of a test, packed: a million of them take ninety megabytes, not five hundred.
 
-Rows of an nccl-tests table that follow each other, read together: columns out of bytes, no object for a row.
-
-Cost: a microsecond a row as long as nothing stands between them; twice as much where only a pattern tells the rows
-from what does.
+Rows that follow each other are read together, columns out of bytes, without an object for each: a microsecond a row,
+twice as much where other lines stand between them.
 """
 
 from __future__ import annotations

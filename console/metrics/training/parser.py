@@ -3,10 +3,6 @@
 Cost: searching for the words below takes a tenth of a nanosecond a byte; a line that holds one costs about a
 microsecond to set aside and 5 to 15 to read. Of lines that are all alike, as those of steps are, a whole piece is taken
 at once, which costs half a microsecond to two a line.
-
-Lines that look like the report of a step, for the case that nothing could be read of them.
-
-Pieces of a log of which all lines are like the learned one before them, taken at once; the rest is read by lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""At which step of a training a line says its program is, told from that line alone: for every line of every rank.
+"""The step or the saved checkpoint that one line tells of, from that line alone: for every line of every rank.
 
 Cost: a line without any of the words below 0.4 microseconds, one that tells of a step 2 to 6.
-
-Lines that say that a checkpoint was saved, of Megatron and NeMo, HF Trainer and ms-swift, torchtitan, MaxText.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One training run while its log is read: each step once, whoever reports it and however often.
 
-Steps are told again by several ranks, by two libraries at once, in full and rounded; and they are done again after a
-restart from a checkpoint. A step that its own reporter goes back to is done again; any other repetition is the same.
-
-What stands beside the lines of a step: progress bars, skipped steps, reports of two ranks.
+Steps are told again by several ranks, by two libraries at once, in full and rounded, and beside progress bars; and they
+are done again after a restart from a checkpoint. A step that its own reporter goes back to is done again; any other
+repetition is the same.
 """
 
 from __future__ import annotations

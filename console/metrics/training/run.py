@@ -1,6 +1,5 @@
-"""A training run as the console follows it: its steps as columns, what happened on the way, how far it is.
-
-What happened on the way of a training run: spikes, NaN, plateaus, restarts, checkpoints, evictions.
+"""A training run as the console follows it: steps as columns, how far it is, and events such as spikes, NaN and
+restarts.
 """
 
 from __future__ import annotations

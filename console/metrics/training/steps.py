@@ -1,6 +1,5 @@
-"""Progress of a training run: one entry for each step that a log reports.
-
-The steps of a run, packed: a million of them with ten numbers each take a hundred megabytes, not a thousand.
+"""The steps of a training run, packed: a million of them with ten numbers each take a hundred megabytes, not a
+thousand.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Numbers as training programs print them, and what a line of a log yields.
+"""Numbers and names as training programs print them, and the step that a line's figures make.
 
-How programs call the figures of a step, and a step of such figures: for lines, bars, blocks and dictionaries.
-
-Figures of a learned line with their unit behind them, or with a unit for a key: `1234 tok/s`, `tok/s 1234`.
-
-Between two numbers a unit may be either. What stands before the first number decides: the value of a loss has no unit;
-where nothing does, the figure is unknown.
+Between two numbers a unit may belong to either (`1234 tok/s`, `tok/s 1234`). What stands before the first number
+decides: the value of a loss has no unit; where nothing does, the figure is unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The curve of a bandwidth test: busbw over message size, both halves, and what the machine is known to reach.
-
-A test in words and cells: the sentence above the panel, and the verdict on each row (pure).
-"""
+"""The curve of a bandwidth test, busbw over message size beside the reference, and the test in sentences and cells."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The panel of a training run: how far it is, what happened, and the charts.
-
-The charts of a training run: one large, the others small beside or below it, over one axis.
-
-A training run in words (pure).
+"""The panel of a training run: how far it is, what happened, and charts over one axis, one large and the others
+small.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""One metric of a training run on a canvas: raw and smoothed, earlier runs, and what happened on the way (pure).
+"""One metric of a training run on a canvas: raw and smoothed values, earlier runs, events, and the axes (pure).
 
 Raw values are sparse dots, the smoothed ones a solid line, earlier runs dotted lines with a letter at their end: all of
 it can be told apart without colour. Each column of dots shows the lowest and the highest of its steps, so no spike is
 lost, however many steps there are.
-
-What stands on the axes of a chart: round values, steps and times in few letters (pure).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The list that drops down under a value: what the cluster has to choose from.
-
-Where the name of something in the cluster stands in what is typed (pure).
-"""
+"""The list that drops down under a value: names that the cluster has to choose from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The cursor of a form: which line has the keys, what Enter does there, and what drops down under it.
-
-The line in which a form is searched.
-"""
+"""The cursor of a form: which line has the keys, what Enter does there, the list of choices, and the search line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A launch that another screen asks for: a recipe with values to begin from.
-
-One recipe's launch as a person has it so far: its form, and the values that come of it (pure).
-"""
+"""One recipe's launch as a person has typed it so far, and a launch that another screen asks for (pure)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Four views of one launch: what will be created, its values as YAML, what differs, and the helm command.
+"""Four views of one launch: objects to be created, values as YAML, differences, and the helm command; and the checks'
+line.
 
-Fills the views of a launch, and takes what is typed as YAML into the form.
-
-The line under a form that says how its launch stands with cluster and project; it looks by itself when keys rest.
+Text typed as YAML goes into the form. The checks run by themselves when keys rest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""What the launch screen says and offers: recipes, plans, choices of the cluster, names that are free (pure).
-
-What stands over a form: the recipe, the fit light, and what the values come to.
-
-The list of what can be launched.
-"""
+"""What the launch screen shows besides the form: the list of recipes, the head, plans, choices and free names."""
 
 from __future__ import annotations
 

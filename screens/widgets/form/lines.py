@@ -1,7 +1,4 @@
-"""The lines of a form, drawn; only those in view cost anything, so a form may have any number of fields.
-
-What the lines of a form say: titles, values, and the words beside them (pure).
-"""
+"""The lines of a form: titles, values, notes; only those in view are drawn, so a form may have any number of fields."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What is typed into a form: text by path, and every step back (pure).
+"""The state of a form: typed text by path, undo, and the lines in sight, section by section (pure).
 
 A list or a map is lines of text, one an entry.
-
-A form as lines: which fields of a recipe are in sight, section by section (pure).
 """
 
 from __future__ import annotations

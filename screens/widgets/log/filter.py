@@ -1,7 +1,4 @@
-"""Filter and search of a text that is too long to be looked through while somebody waits for a key.
-
-What a program printed, made fit for a terminal: no control codes, one ink per line, matches found (pure).
-"""
+"""Filter and search of a long text in the background, and program output made fit for a terminal (no control codes)."""
 
 from __future__ import annotations
 

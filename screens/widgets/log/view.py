@@ -1,7 +1,4 @@
-"""A log with its status line, its search box and its filters.
-
-The line below a log while it tells an alarm: what the log does stays in front of it (pure).
-"""
+"""A log with its status line, its alarm, its search box and its filters."""
 
 from __future__ import annotations
 

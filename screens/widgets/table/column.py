@@ -1,7 +1,4 @@
-"""Columns: how a table's rows become cells, and how wide the cells are.
-
-How the rows of a table are drawn: widths are shared out, inks mixed, and lines kept as they were drawn last.
-"""
+"""Columns of a table: how rows become cells, how widths are shared, and rows kept as they were drawn last."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Iteration lines of Megatron-LM and what is built on it: Pai, Megatron-Bridge, ms-swift up to 3.12, DeepSpeed's fork.
 
 `[date] iteration 5/100 | key: value | ... |`. The loss stands there only if it is a number: where it is missing and the
-iteration was not skipped, it was nan.
-
-Iteration lines of Megatron in the few words that matter, for a screen: the loss stands off it in the whole line.
+iteration was not skipped, it was nan. A screen shows a shorter form, since the loss stands far to the right.
 """
 
 from __future__ import annotations
