@@ -20,7 +20,7 @@ from textual.command import CommandPalette
 from textual.widgets import Input, TextArea
 from textual.worker import active_worker
 
-from screens.gated import GatedApp
+from screens.widgets.base import GatedApp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

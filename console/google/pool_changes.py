@@ -94,7 +94,6 @@ class NodePools:
         return {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
 
     async def _requests(self, unread: dict[str, str]) -> tuple[ProvisioningRequest, ...]:
-
         try:
             return await requests(self._watched.connected.client)
         except ConsoleError as error:

@@ -4,17 +4,108 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from console.errors import NotFound
+from console.errors import ApiDisabled, NotFound
 from console.kube.objects.on_demand import AgentWire, ClaimWire, NamedWire
-from console.preflight import file_systems
-from console.preflight.check import Mend, Need, Repair, Result, Verdict, both, fail, lacking, ok, seen, skip, warn
-from console.preflight.context import bucket, buckets
+from console.preflight.check import (
+    Mend,
+    Need,
+    Repair,
+    Result,
+    Verdict,
+    both,
+    enable,
+    fail,
+    lacking,
+    ok,
+    seen,
+    skip,
+    warn,
+)
+from console.preflight.context import bucket, buckets, filestore_instances, lustre_instances
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from console.preflight.context import Looking
+
+
+class _Server(NamedTuple):
+    """An instance of a file system of Google's."""
+
+    name: str
+    address: str
+    words: str
+    state: str
+    ready: bool
+    why: str
+    network: str
+    share: str = ""
+
+
+async def _filestores(look: Looking, project: str) -> list[_Server]:
+    return [
+        _Server(each.name, each.address, f"{each.name}: {each.address}:/{each.share}", each.state,
+                each.state == "READY", each.why, each.network, each.share)
+        for each in await filestore_instances(look, project)
+    ]  # fmt: skip
+
+
+async def _lustres(look: Looking, project: str) -> list[_Server]:
+    return [
+        _Server(each.name, each.server, f"{each.name} in {each.location}: {each.mount_point}", each.state,
+                each.state == "ACTIVE", each.why, each.network)
+        for each in await lustre_instances(look, project)
+    ]  # fmt: skip
+
+
+async def filestore_instance(look: Looking, address: str, share: str, need: Need) -> Verdict:
+    """An instance of Filestore: the one at that address, with that share; empty: any."""
+    return await _serving(look, "Filestore", _filestores, address, need, share)
+
+
+async def lustre_instance(look: Looking, address: str, need: Need, project: str = "") -> Verdict:
+    """An instance of Managed Lustre: the one at that address; empty: any. In the cluster's project if none is named."""
+    return await _serving(look, "Lustre", _lustres, address, need, project=project)
+
+
+async def _serving(
+    look: Looking,
+    kind: str,
+    listing: Callable[[Looking, str], Awaitable[list[_Server]]],
+    address: str,
+    need: Need,
+    share: str = "",
+    project: str = "",
+) -> Verdict:
+    cluster = await look.gke()
+    project = project or cluster.project
+    try:
+        found = await listing(look, project)
+    except ApiDisabled as error:
+        return lacking(need, error.message, "No instance can be there.", "Enable the service, then make one.",
+                       repair=enable(project, error.service))  # fmt: skip
+    listed = "; ".join(f"{each.words} {each.state}" for each in found) or "none"
+    told = f"{kind} instances of {project}: {listed}."
+    mine = [each for each in found if not address or each.address == address]
+    if not mine:
+        return lacking(need, told, f"None has the address {address}." if address else "There is no instance.")
+    best = next((each for each in mine if each.ready), mine[0])
+    if not best.ready:
+        return lacking(need, told, f"{best.name} is {best.state}. {best.why}".strip())
+    if share and all(each.share != share for each in mine):
+        return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(each.share for each in mine)}.")
+    return _same_network(told, best.network, cluster.network, need)
+
+
+def _same_network(told: str, theirs: str, ours: str, need: Need) -> Verdict:
+    last = theirs.rpartition("/")[2]
+    if last == ours.rpartition("/")[2]:
+        return ok(f"{told} Same network as the cluster: {last}.")
+    return lacking(need, told, f"It lies in network {last}, the cluster in {ours.rpartition('/')[2]}.")
+
 
 HOST_NETWORK_FROM = (1, 17, 2)
 """The first version of the GCS FUSE driver that serves pods with the host network."""
@@ -152,7 +243,7 @@ async def nfs(look: Looking) -> Verdict:
         share = look.wish.text("storage.nfs.share") if server else ""
         # Without the name of an instance the address may be that of any NFS server.
         filestore = need if look.wish.text("storage.nfs.instance") else Need.OPEN
-        halves = [await seen(file_systems.filestore(look, server, share, filestore))]
+        halves = [await seen(filestore_instance(look, server, share, filestore))]
         if need is Need.OPEN:
             found = await seen(_claim(look, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
@@ -197,7 +288,7 @@ async def lustre(look: Looking) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await seen(file_systems.lustre(look, server, need, look.wish.text("storage.lustre.project")))
+    there = await seen(lustre_instance(look, server, need, look.wish.text("storage.lustre.project")))
     if need is Need.YES and not server:
         return both(await seen(_claim(look, claim)), _lighter(there))
     return there

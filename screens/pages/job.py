@@ -16,9 +16,15 @@ from screens.base import LiveScreen
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS
 from screens.dialogs.stop import stop_jobs
+from screens.job_tabs.events import EventsTab
+from screens.job_tabs.gpus import GpusTab
+from screens.job_tabs.hang import HangTab
 from screens.job_tabs.log import LogTab
-from screens.job_tabs.registry import TABS
+from screens.job_tabs.nccl import NcclTab
+from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
+from screens.job_tabs.training import TrainingTab
+from screens.job_tabs.yaml import YamlTab
 from screens.widgets.job_line import first_tab, head, told
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.tab_strip import Tab, TabStrip
@@ -31,6 +37,19 @@ if TYPE_CHECKING:
     from console.scheduling.ranks import Rank
     from screens.dialogs.pod_actions import RankAction
     from screens.widgets.job_line import JobLine
+
+
+TABS: tuple[type[JobTab], ...] = (
+    RanksTab,
+    LogTab,
+    NcclTab,
+    TrainingTab,
+    GpusTab,
+    HangTab,
+    EventsTab,
+    YamlTab,
+)
+
 
 BY_NAME = {action.name: action for action in RANK_ACTIONS}
 

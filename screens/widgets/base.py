@@ -1,21 +1,27 @@
-"""Bases of all widgets: abstract ones, scroll bars that repaint only when they change, and the gate before the
-terminal.
+"""What all widgets and the app rest on: abstract widgets, steady scroll bars, and the gate before the terminal.
 
-Whatever a widget draws, no letter in it can be obeyed as a command.
+Whatever a widget draws, no letter in it can be obeyed as a command; and no error that ends the app tells values.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABCMeta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import get_character_cell_size
 from rich.segment import Segment
+from rich.text import Text
+from textual.app import App
 from textual.filter import LineFilter
 from textual.message_pump import _MessagePumpMeta
 from textual.scroll_view import ScrollView
 
+from screens.cli.crash import report
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.color import Color
     from textual.geometry import Size
 
@@ -62,3 +68,28 @@ def _clean(text: str) -> str:
         else "·" * get_character_cell_size(letter)
         for letter in text
     )  # fmt: skip
+
+
+class GatedApp(App[int]):
+    """An app that shows what others wrote."""
+
+    def __init__(self, **textual: Any) -> None:
+        super().__init__(**textual)
+        self._text_gate = TextGate()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and the gate that every line passes."""
+        return [*super().get_line_filters(), self._text_gate]
+
+    def panic(self, *renderables: Any) -> None:
+        """Ends the app with our report: what libraries draw of their own errors has the lines with their values."""
+        if (error := sys.exc_info()[1] or self._exception) is not None:
+            renderables = (Text(report(error)),)
+        super().panic(*renderables)
+
+    def _fatal_error(self) -> None:
+        # Textual's own prints every variable of every frame.
+        self.bell()
+        error = sys.exc_info()[1] or self._exception
+        self._exit_renderables.append(Text(report(error) if error is not None else "An error that nobody knows."))
+        self._close_messages_no_wait()

@@ -20,7 +20,7 @@ from console.settings import Settings
 from screens.cli.rows import job_rows
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import RankMatrix, card_lines
-from screens.job_tabs.registry import TABS as PAGE_TABS
+from screens.pages.job import TABS as PAGE_TABS
 from screens.pages.job import JobScreen
 from screens.pages.jobs import TABS, JobsScreen
 from screens.pages.launch import LaunchScreen

@@ -15,7 +15,7 @@ from console.launch.recipes import Field, FieldKind
 from console.logs.redact import is_confidential
 from screens import wording
 from screens.widgets.base import Steady
-from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormValues, Row, RowKind
+from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
 from screens.widgets.line import Inked, changed_columns, fit, line
 from screens.wording import Run, sentence
 
@@ -166,7 +166,7 @@ def _text_runs(model: FormModel, row: Row) -> list[Run]:
     return [Run(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
 
 
-def _differs(model: FormValues, row: Row, text: str) -> bool:
+def _differs(model: FormModel, row: Row, text: str) -> bool:
     """Of a list or map only the entries that the default has not."""
     if row.kind is RowKind.ENTRY:
         return text not in model.defaults[row.path].split("\n")

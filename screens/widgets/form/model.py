@@ -19,6 +19,8 @@ PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a 
 COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries
 TEXTS = (FieldKind.ROWS, FieldKind.BLOCK)  # kinds that are lines of one text
 STEPS = 200  # steps that can be taken back
+TALLEST = 8  # lines of a text that are in sight
+MENTIONS = "Mentioned in the help of"  # section of what a search finds in descriptions only
 
 
 class RowKind(Enum):
@@ -56,8 +58,8 @@ class _Before:
     place: tuple[str, int]
 
 
-class FormValues:
-    """The fields of one recipe, and what a person has typed into them."""
+class FormModel:
+    """The fields of one recipe, what a person has typed into them, and the lines in which that is shown."""
 
     def __init__(self, fields: Sequence[Field] = (), texts: Mapping[str, str] | None = None) -> None:
         self.fields = tuple(fields)
@@ -67,9 +69,14 @@ class FormValues:
         self.texts: dict[str, str] = self.defaults | known
         self._back: list[_Before] = []
         self._forth: list[_Before] = []
-
-    def lay_out(self, keep: str = "") -> None:
-        """Called when lines have come or gone; the field `keep` stays in sight."""
+        self.problems: dict[str, str] = {}  # what is wrong, by path of a field
+        self.rows: list[Row] = []
+        self.advanced = False  # whether every field is in sight
+        self.wanted = ""  # what is searched for
+        self._opened: set[str] = set()
+        self._folded: set[str] = set()
+        self._as_text: set[str] = set()
+        self.lay_out()
 
     def is_changed(self, path: str) -> bool:
         """Whether another text than the default stands there."""
@@ -178,24 +185,7 @@ class FormValues:
             return differ[0]
         return None
 
-
-TALLEST = 8  # lines of a text that are in sight
-MENTIONS = "Mentioned in the help of"  # section of what a search finds in descriptions only
-
-
-class FormModel(FormValues):
-    """What is typed, and the lines in which it is shown."""
-
-    def __init__(self, fields: Sequence[Field] = (), texts: Mapping[str, str] | None = None) -> None:
-        super().__init__(fields, texts)
-        self.problems: dict[str, str] = {}  # what is wrong, by path of a field
-        self.rows: list[Row] = []
-        self.advanced = False  # whether every field is in sight
-        self.wanted = ""  # what is searched for
-        self._opened: set[str] = set()
-        self._folded: set[str] = set()
-        self._as_text: set[str] = set()
-        self.lay_out()
+    # the lines in which it is shown
 
     def is_text(self, path: str) -> bool:
         """Whether that field is typed as lines of one text."""
