@@ -33,9 +33,12 @@ _BLOCK = 1 << 20
 _KEPT_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
 
 
-def part_name(name: str, entry: Entry) -> str:
-    """Temporary name of a copy; another content has another one, so no part is gone on with wrongly."""
-    about = f"{name}\0{entry.kind}\0{entry.size}\0{entry.modified}"
+def part_name(name: str, entry: Entry, whose: str = "") -> str:
+    """Temporary name of a copy; another content has another one, so no part is gone on with wrongly.
+
+    `whose`: the pod that writes it, where several pods may write into one folder of a shared file system.
+    """
+    about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
     return f".{name.encode(errors='replace')[:_KEPT_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
 

@@ -133,7 +133,7 @@ head -c "$2" | tar -xpof -
 """
 
 MERGE = """
-if [ ! -e "$2" ] && [ ! -L "$2" ]; then exec mv "$1" "$2"; fi
+if [ ! -e "$2" ] && [ ! -L "$2" ] && mv -T "$1" "$2" 2>/dev/null; then exit 0; fi
 T=$2; export T; cd "$1" || exit 45
 find . -type d -exec sh -c 'for d; do mkdir -p "$T/$d" || exit 1; done' sh {} + &&
 find . ! -type d -exec sh -c 'for f; do

@@ -312,7 +312,7 @@ class Send:
     async def _file(self, entry: Entry, source: Path, final: str) -> None:
         """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
         folder, name = posixpath.split(final)
-        part = posixpath.join(folder, local.part_name(name, entry))
+        part = posixpath.join(folder, local.part_name(name, entry, self._files.where))
         for second in (False, True):
             have = await self._files.size(part)
             have = have if have <= entry.size else 0
@@ -375,7 +375,7 @@ class Send:
         files = [each for each in entries if each.file]
         self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
         folder, name = posixpath.split(final)
-        staging = posixpath.join(folder, local.part_name(name, Entry("", EntryKind.FOLDER)))
+        staging = posixpath.join(folder, local.part_name(name, Entry("", EntryKind.FOLDER), self._files.where))
         staged, placed = await self._present(staging), await self._present(final)
         there = {each.path for each in files if each.same(staged.get(each.path)) or each.same(placed.get(each.path))}
         for entry in files:

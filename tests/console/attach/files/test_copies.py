@@ -316,3 +316,20 @@ async def test_a_copy_that_is_cancelled_leaves_no_process_and_its_part(pod: Pod,
     assert not (here / "a").exists()
     assert (await pod.fetch("a", here)).resumed > 0
     assert (here / "a").read_bytes() == BYTES * 8
+
+
+async def test_pods_that_share_a_file_system_get_a_file_and_a_folder_each_of_its_own_parts(
+    tmp_path: Path, here: Path
+) -> None:
+    """As the pods of a job whose folder lies in a bucket, on Lustre or Filestore do."""
+    (here / "file").write_bytes(BYTES * 8)
+    plant(here / "folder")
+    shared = [Pod(tmp_path / "shared") for _ in range(4)]
+    for number, pod in enumerate(shared):
+        pod.files.where = f"pod {number} of train"
+    for name in ("file", "folder"):
+        reports = await asyncio.gather(*(pod.send(here / name, f"./{name}") for pod in shared))
+        assert [each.problems for each in reports] == [()] * 4
+    assert (tmp_path / "shared" / "file").read_bytes() == BYTES * 8
+    assert tree(tmp_path / "shared" / "folder") == tree(here / "folder")
+    assert parts(tmp_path / "shared") == []
