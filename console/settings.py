@@ -21,7 +21,7 @@ class Settings:
     """Where actions and lists of the plain commands take place; empty: the context's namespace."""
     read_only: bool = False
     practice: bool = False  # the cluster is the practice cluster, and every screen says so
-    speed: float = 1.0  # how many times faster than life it runs
+    speed: float = 1.0  # how many times as fast as real time it runs
 
 
 def login_name() -> str:

@@ -121,7 +121,7 @@ class LiveApp(OrderedApp):
         if self._session is None:
             why = self.trouble.message if self.trouble else "The cluster is not connected yet."
             hint = self.trouble.hint if self.trouble else ""
-            raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to connect again.")
+            raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to reconnect.")
         return self._session
 
     @property

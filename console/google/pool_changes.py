@@ -146,7 +146,7 @@ class NodePools:
         self._cloud.check_may(f"set the limits of node pool {pool}")
         if not 0 <= least <= most <= MOST_NODES:
             raise BadInput(
-                f"{least} to {most} nodes are no limits.",
+                f"{least} to {most} nodes are not valid limits.",
                 f"Give two numbers from 0 to {MOST_NODES:,}, the smaller first.",
             )
         gke, cluster, _ = await self._found(pool)

@@ -289,7 +289,7 @@ def write(path: Path, entry: Entry) -> bool:
         if listed is None:
             listed = config[plural] = []
         if not isinstance(listed, list):
-            raise BadKubeconfig(f"In the kubeconfig {path}, {plural} is no list.", "Mend it, or name another file.")
+            raise BadKubeconfig(f"In the kubeconfig {path}, {plural} is no list.", "Fix it, or name another file.")
         at = next(
             (n for n, each in enumerate(listed) if isinstance(each, dict) and each.get("name") == entry.name), None
         )
@@ -372,7 +372,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     except yaml.YAMLError:
         # The text may hold secrets, so none of it is repeated.
         raise BadKubeconfig(
-            f"The kubeconfig {path} is no valid YAML; it is left as it is.", "Mend it, or name another file."
+            f"The kubeconfig {path} is no valid YAML; it is left as it is.", "Fix it, or name another file."
         ) from None
     if config is None:
         return {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}

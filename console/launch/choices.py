@@ -288,7 +288,7 @@ async def _offer(client: Client, catalogue: Catalogue, namespace: str, name: str
         )
     except NotAllowed:
         where = f" of {namespace}" if source.kind.namespaced else ""
-        return Offer(name, state=OfferState.NOT_ALLOWED, why=f"This account may not list the {source.noun}{where}.")
+        return Offer(name, state=OfferState.NOT_ALLOWED, why=f"No permission to list the {source.noun}{where}.")
     except NotFound:
         return Offer(name, state=OfferState.ABSENT, why=f"This cluster has no {source.noun}.")
     except ConsoleError as error:

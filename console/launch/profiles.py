@@ -46,7 +46,7 @@ PLACES = {
 bucket and queue are values of the chart too; the others are kept for these variables alone.
 """
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
-_HEAD = "# Values that are laid under the form of every recipe; a4 profiles NAME shows them.\n"
+_HEAD = "# Default values for the form of every recipe; a4 profiles NAME shows them.\n"
 
 
 def usual_folder() -> Path:

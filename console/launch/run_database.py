@@ -74,10 +74,10 @@ class Database:
                     return self._work(work, otherwise, writes)
             except (sqlite3.Error, _Damaged) as error:
                 if writes:
-                    self.note = f"What happens is not remembered: {self._place} does not take it ({error})."
+                    self.note = f"The history of runs cannot be written to {self._place} ({error})."
                     return otherwise
                 where = self._place or "in memory"
-                raise Unreadable(f"The memory of runs ({where}) does not answer: {error}.", TRY_AGAIN) from error
+                raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
     def _work(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         connection = self._connection or self._open()
@@ -100,7 +100,9 @@ class Database:
             with _alone(self._place):
                 self._connection = self._from_file(self._place)
         except (OSError, sqlite3.Error) as error:
-            self.note = f"Runs are remembered only until the console ends: {self._place} cannot be used ({error})."
+            self.note = (
+                f"The history of runs is kept only until the console ends: {self._place} cannot be used ({error})."
+            )
             self._connection = self._ready(_connect(":memory:"))
         return self._connection
 
@@ -110,7 +112,7 @@ class Database:
             return self._sound(place)
         except _Damaged:
             aside = _move_aside(place)
-            self.note = f"The memory of runs was damaged; it was moved to {aside}, and a new one begun."
+            self.note = f"The history of runs was damaged; it was moved to {aside}, and a new one was created."
         return self._sound(place)
 
     def _sound(self, place: Path) -> sqlite3.Connection:
@@ -124,7 +126,7 @@ class Database:
             if version > self._version:
                 connection.close()
                 self._writable = False
-                self.note = f"The memory of runs is of a newer a4: it is shown, and nothing is added to it ({place})."
+                self.note = f"The history of runs was written by a newer a4: it is shown read-only ({place})."
                 return _connect(f"file:{quote(str(place))}?mode=ro", uri=True)
             return self._ready(connection)
         except sqlite3.DatabaseError as error:

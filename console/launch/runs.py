@@ -161,7 +161,8 @@ class Runs:
         if found is None:
             names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
             raise BadInput(
-                f"No run {word} is remembered.", f"The latest are: {names}." if names else "None is: launch something."
+                f"There is no run {word} in the history.",
+                f"The latest are: {names}." if names else "The history is empty.",
             )
         return found
 
@@ -321,17 +322,20 @@ class Runs:
     async def _end_of(self, run: RunRecord) -> dict[str, Any]:
         """What can still be said of a job that is gone."""
         if run.number in self._alive:
-            return {"outcome": Outcome.STOPPED, "why": "It was deleted, not from this console."}
+            return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}
         try:
             known = await self._launcher().releases(run.namespace)
         except ConsoleError as error:
-            return {"outcome": Outcome.UNKNOWN, "why": f"The job was gone when the console came back. {error.message}"}
+            return {
+                "outcome": Outcome.UNKNOWN,
+                "why": f"The job was deleted while the console was closed. {error.message}",
+            }
         release = next((each for each in known if each.name == run.name), None)
         if release is None:
-            return {"outcome": Outcome.UNKNOWN, "why": "The job was gone when the console came back."}
+            return {"outcome": Outcome.UNKNOWN, "why": "The job was deleted while the console was closed."}
         if release.status == "failed":
             return {"outcome": Outcome.FAILED, "why": "Helm says that its release failed, and its job is gone."}
-        why = f"The job was gone when the console came back; its Helm release is still {release.status}."
+        why = f"The job was deleted while the console was closed; its Helm release is still {release.status}."
         return {"outcome": Outcome.UNKNOWN, "why": why}
 
     async def _write(self, before: RunRecord, after: RunRecord) -> None:

@@ -237,7 +237,7 @@ def _service(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
         and pod.status.phase not in _ENDED
     )
     if not seen:
-        return _leftover("Service", item, "Made by hand; its Pods may not be listed.", runs=True)
+        return _leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
     if behind:
         return _leftover("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
     return _leftover("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)

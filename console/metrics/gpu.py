@@ -64,8 +64,8 @@ class Gpu:
 
 
 THROTTLES = {
-    0x08: "clock cut by hardware (heat or power)", 0x20: "clock held down for heat",
-    0x40: "clock cut by hardware for heat", 0x80: "clock cut by a power brake",
+    0x08: "hardware clock slowdown (thermal or power)", 0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown", 0x80: "hardware power brake slowdown",
 }  # fmt: skip
 """Clock event reasons that are faults; idling and the power cap are not."""
 

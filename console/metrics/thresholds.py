@@ -27,7 +27,7 @@ def read_thresholds(place: Path | None = None) -> Thresholds:
         return Thresholds()
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"{place} cannot be read: {error}.", "Mend or remove it; a4 wait --help lists its keys."
+            f"{place} cannot be read: {error}.", "Fix or remove it; a4 wait --help lists its keys."
         ) from error
     try:
         return with_thresholds(Thresholds(), given)

@@ -37,7 +37,7 @@ async def agreed(
 ) -> bool:
     """Ask on the terminal; BadInput without one, since nobody could answer."""
     if not asks():
-        raise BadInput(f"{question} Nobody can be asked here.", hint)
+        raise BadInput(f"{question} There is no terminal to confirm it.", hint)
     for line in lines:
         sys.stderr.write(f"{line}\n")
     return await answer(f"{question} [y/N] ") in {"y", "yes"}

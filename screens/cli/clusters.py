@@ -270,7 +270,7 @@ def _question(options: Options, facts: PoolFacts, limits: tuple[int, int] | None
         now = facts.target if facts.target is not None else facts.nodes
         return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
     if limits == (0, 0):
-        return f"Switch autoscaling of {options.pool} off?"
+        return f"Turn autoscaling of {options.pool} off?"
     return f"Let the autoscaler keep {options.pool} between {limits[0]} and {limits[1]} nodes?"
 
 
@@ -279,7 +279,7 @@ def _limits(text: str) -> tuple[int, int] | None:
         return None
     least, colon, most = text.partition(":")
     if not (colon and least.isdecimal() and most.isdecimal()):
-        raise BadInput(f"{text!r} are no limits.", "Write two numbers: --limits 0:8.")
+        raise BadInput(f"{text!r} are not valid limits.", "Write two numbers: --limits 0:8.")
     return int(least), int(most)
 
 
@@ -299,7 +299,7 @@ async def report(options: Options) -> int:
     if options.json:
         say_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
     else:
-        say(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows how far it is."))
+        say(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows the progress."))
     return 0
 
 

@@ -202,7 +202,7 @@ async def shell(options: Options) -> int:
 
 async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
     """The pod to attach to next, once it runs; None if there is none, or the person has had enough."""
-    warn("Waiting for the pod that takes its place; Ctrl-C ends this.")
+    warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
         async with asyncio.timeout(PATIENCE):
             async for fleet in session.snapshots():
@@ -216,7 +216,7 @@ async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
                             continue
                 except NotFound as error:
                     if fate(fleet, pod) is Fate.OVER:
-                        warn(f"Nothing takes its place: {error.message}")
+                        warn(f"No pod replaces it: {error.message}")
                         return None
                     continue
                 same = found.uid == pod.uid

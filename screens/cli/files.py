@@ -163,7 +163,7 @@ def summary(report: CopyReport) -> str:
     files = f"{report.files} file{'' if report.files == 1 else 's'}"
     sent = report.bytes - report.resumed
     rate = f", {size(int(sent / report.seconds))}/s" if report.seconds > 0 and sent > 0 else ""
-    before = f", {size(report.resumed)} of it was there" if report.resumed else ""
+    before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
     return (
         f"{report.target}: {files}, {size(report.bytes)}{before} in {report.seconds:.1f} s{rate} by {report.way}; "
         f"{report.proof} equal"
@@ -235,8 +235,8 @@ async def delete(options: Options) -> int:
     async with connected(options, KINDS) as session:
         session.changing(f"delete {place.path}")
         rank, files = await _there(session, place, options)
-        lines = [f"It goes from {where(rank, place.job)} with all that is in it, and cannot be brought back.",
-                 "On a shared file system it goes for every pod."]  # fmt: skip
+        lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
+                 "On a shared file system it is deleted for every pod."]  # fmt: skip
         if not (options.yes or await agreed(lines, f"Delete {place.path}?", "Add --yes.")):
             return 1
         await files.delete(place.path)

@@ -73,7 +73,11 @@ def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
     """The run that a word which is no recipe's name means."""
     found = find_run(runs, word)
     if found is None:
-        what = f"No run {word} is remembered" if word.isdecimal() else f"There is neither a recipe nor a run {word}"
+        what = (
+            f"There is no run {word} in the history"
+            if word.isdecimal()
+            else f"There is neither a recipe nor a run {word}"
+        )
         raise BadInput(f"{what}.", "a4 history lists the runs, a4 recipes the recipes.")
     return found
 
@@ -102,14 +106,14 @@ async def complete(session: Session) -> None:
         finally:
             await watching.close()  # which settles what is open
     except ConsoleError as error:
-        warn(f"What became of open runs is not known: {error.message}")
+        warn(f"The outcome of open runs is not known: {error.message}")
 
 
 def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
     """The run that was named."""
     found = find_run(runs, word)
     if found is None:
-        raise BadInput(f"No run {word} is remembered.", "a4 history lists them.")
+        raise BadInput(f"There is no run {word} in the history.", "a4 history lists them.")
     return found
 
 
@@ -124,7 +128,7 @@ def show_runs(runs: Sequence[RunRecord], note: str, *, as_json: bool) -> int:
     if as_json:
         say_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
     elif not runs:
-        say("No runs are remembered.")
+        say("No runs in the history.")
     else:
         say_table(TITLES, [row(run, now) for run in runs], RIGHT)
     return 0

@@ -148,7 +148,7 @@ async def make_plan(session: Session, options: Options) -> LaunchPlan:
     if run is not None and run.recipe != recipe.id:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
     if run is not None and run.left_out:
-        warn(f"Not remembered of {run.name}, because secret: {', '.join(run.left_out)}.")
+        warn(f"Not kept from {run.name}, because secret: {', '.join(run.left_out)}.")
     profile = options.profile or ("" if run or options.no_profile else await session.profiles.default())
     laid = await session.profiles.values(profile, recipe.id) if profile else {}
     laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)

@@ -96,7 +96,7 @@ async def forget_hosts(options: Options) -> int:
     from console.attach.ssh.access import Attach
 
     if not options.jobs:
-        raise BadInput("Name the jobs to forget.", "a4 ssh --undo takes everything away.")
+        raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
     gone: list[str] = []
     for job in options.jobs:
         gone += await Attach.forget_named(job, context=options.context, namespace=options.namespace)

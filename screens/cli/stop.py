@@ -102,7 +102,7 @@ async def leftovers(options: Options) -> int:
         if options.jobs:
             found = tuple(each for each in found if (each.release or each.name) in options.jobs)
         for kind in hidden:
-            warn(f"{kind}s may not be listed: ask for `list {kind.lower()}s`.")
+            warn(f"No permission to list {kind}s: ask for `list {kind.lower()}s`.")
         going = [each for each in found if (options.data or not each.holds_data) and (options.jobs or not each.runs)]
         removed: list[Leftover] = []
         code = 0

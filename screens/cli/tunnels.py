@@ -154,7 +154,7 @@ async def _list(options: Options) -> int:
         say("No tunnel is open. Open one: a4 forward JOB POD 8888")
     else:
         rows = [row(each, at) for each in found for at in range(max(1, len(each.listeners)))]
-        titles = ("NAME", "STATE", "LEADS TO", "LOCAL", "REMOTE", "OPEN", "ALL", "SENT", "RECEIVED", "POD", "WHY")
+        titles = ("NAME", "STATE", "TARGET", "LOCAL", "REMOTE", "OPEN", "ALL", "SENT", "RECEIVED", "POD", "WHY")
         say_table(titles, rows, (False,) * 3 + (True,) * 6 + (False,) * 2)
     return 0
 
@@ -201,7 +201,7 @@ async def _profiles(options: Options) -> int:
         rows = [
             (each.name, each.context, each.namespace, f"{each.job} {each.rank}", " ".join(each.ports)) for each in found
         ]
-        say_table(("PROFILE", "CONTEXT", "NAMESPACE", "LEADS TO", "PORTS"), rows, (False,) * 5)
+        say_table(("PROFILE", "CONTEXT", "NAMESPACE", "TARGET", "PORTS"), rows, (False,) * 5)
     return 0
 
 

@@ -77,7 +77,7 @@ class CopyDialog(Question[None]):
         if self._busy:
             self.workers.cancel_group(self, "copy")
             self._busy = False
-            self._say("waits", "Stopped. What has come is kept: the same copy goes on from there.")
+            self._say("waits", "Stopped. What was copied is kept: the same copy continues from there.")
         else:
             self.dismiss(None)
 
@@ -96,7 +96,7 @@ class CopyDialog(Question[None]):
     async def _copy(self, source: str, target: str) -> None:
         self._busy, self._began = True, time.monotonic()
         self.details.runs = ()
-        self._say("dim", "Looking at what there is…")
+        self._say("dim", "Listing files…")
         try:
             report = await self._do(source, target, self._progress)
         except ConsoleError as error:
@@ -122,11 +122,11 @@ class CopyDialog(Question[None]):
         self.details.runs = (Run(far.now[-200:], "dim"),)
 
     def _tell(self, report: CopyReport) -> None:
-        before = f", {size(report.resumed)} of it was there" if report.resumed else ""
+        before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
         words = f"{count(report.files, 'file')}, {size(report.bytes)}{before}, by {report.way}, {report.proof} equal: "
         left_out = len(report.problems)
         self._say("waits" if left_out else "ok", words + report.target)
-        told = [Run(f"{count(left_out, 'thing')} left out: ", "waits")] if left_out else []
+        told = [Run(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
         told += [Run(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
         self.details.runs = (*told, Run(report.note, "dim"))
 

@@ -168,14 +168,14 @@ def consequences(plan: SshPlan) -> list[str]:
     """What the person agrees to."""
     lines = []
     if plan.makes_key:
-        lines.append(f"There is no key that can be used without a question: {plan.key} is made.")
+        lines.append(f"No usable key without a passphrase was found: {plan.key} is created.")
     if plan.adds_key:
         lines.append(f"Pod {plan.pod} does not know it and gets it, for {plan.user}:" if plan.makes_key else
                      f"Pod {plan.pod} does not know your key, {plan.key}, and gets it, for {plan.user}:")  # fmt: skip
         others = f", the other pods of {plan.job} when you connect to them" if plan.ranks > 1 else ""
         lines.append(f"one line in ~/.ssh/authorized_keys{others}.")
     if plan.adds_line:
-        lines.append(f"{plan.config} begins with `{plan.line}`; `a4 ssh --undo` takes it away.")
+        lines.append(f"{plan.config} begins with `{plan.line}`; `a4 ssh --undo` removes it.")
     if plan.other:
         lines.append(f"{plan.other}-{plan.rank} is another job's, so this one is {plan.host}.")
     return lines

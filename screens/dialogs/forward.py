@@ -43,7 +43,7 @@ class AskPorts(Question["Answer | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "turn_away", "Cancel", id="ports.cancel"),
-        Binding("ctrl+g", "by_itself", "Go on by itself", id="ports.background"),
+        Binding("ctrl+g", "by_itself", "Keep open", id="ports.background"),
     ]
 
     def __init__(self, title: str, value: str) -> None:
@@ -66,7 +66,7 @@ class AskPorts(Question["Answer | None"]):
         self._tell()
 
     def _tell(self) -> None:
-        state = "● It goes on when the console closes" if self._keeps else "○ It ends with the console"
+        state = "● It stays open when the console closes" if self._keeps else "○ It ends with the console"
         self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
     def action_by_itself(self) -> None:

@@ -244,9 +244,9 @@ async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, erro
 
 
 async def _offer_removal(screen: Launching, namespace: str, name: str) -> None:
-    lines = [f"The launch of {name} in {namespace} failed, and some of its objects may be there still."]
+    lines = [f"The launch of {name} in {namespace} failed, and some of its objects may still exist."]
     agreed = await screen.app.push_screen_wait(
-        Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Leave it")
+        Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
     )
     if not agreed:
         return
@@ -256,7 +256,7 @@ async def _offer_removal(screen: Launching, namespace: str, name: str) -> None:
         screen.app.notify(str(error), title=f"{name} is still there", severity="error", timeout=12, markup=False)
         return
     gone = ", ".join(report.deleted)
-    screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left.", title=name, markup=False)
+    screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left to remove.", title=name, markup=False)
 
 
 async def paste_it(screen: Launching, text: str) -> None:
@@ -267,7 +267,7 @@ async def paste_it(screen: Launching, text: str) -> None:
     session = screen.app.session
     read = await session.drafting.paste(here.recipe.id, text, variables=await session.profiles.variables())
     if not read.sound:
-        head = "Nothing was taken"
+        head = "Nothing was imported"
         await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=0)))
         return
     draft = screen.pick_recipe(read.recipe) if read.recipe and read.recipe != here.recipe.id else here
@@ -276,7 +276,7 @@ async def paste_it(screen: Launching, text: str) -> None:
     taken = _fill(screen, draft, read)
     if draft is not here:
         words = (
-            f"These are values of {draft.recipe.id}: its form was filled, and that of {here.recipe.id} left as it was."
+            f"These are values of {draft.recipe.id}: its form was filled; the form of {here.recipe.id} was not changed."
         )
         screen.app.notify(words, severity="warning", timeout=10, markup=False)
     here_in = screen.app.session.namespace
@@ -319,7 +319,7 @@ def begin_from(screen: Launching, wish: LaunchWish) -> None:
     name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
     screen.form.put_texts(draft.texts_for(values, name))
     strangers = draft.strangers(wish.values)
-    lost = f" Not values of this chart, left out: {', '.join(strangers)}." if strangers else ""
+    lost = f" Not values of this chart, skipped: {', '.join(strangers)}." if strangers else ""
     said = wish.said or f"{draft.recipe.title} with the values of before."
     screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
     screen.form.go(NAME)

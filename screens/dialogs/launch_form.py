@@ -42,7 +42,7 @@ async def pick_profile(screen: FormScreen) -> None:
         screen.app.notify("There are no profiles. a4 profiles NAME --set queue=a4 makes one.", markup=False)
         return
     choices = [Choice(name, "the default" if name == default else "", present=name == default) for name in names]
-    picked = await screen.app.push_screen_wait(Pick("Lay which profile over the form?", choices))
+    picked = await screen.app.push_screen_wait(Pick("Apply which profile to the form?", choices))
     if picked:
         await _lay_named(screen, draft, picked)
 

@@ -40,7 +40,7 @@ class PodActions(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
         Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),
-        Binding("f", "forward", "Forward", id="pods.forward", tooltip="Ports of this machine that lead to it"),
+        Binding("f", "forward", "Forward", id="pods.forward", tooltip="Forward ports of this machine to it"),
         Binding("i", "facts", "Facts", show=False, id="pods.facts", tooltip="GPUs, disks, mounts, NCCL environment"),
         Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="Its files to here"),
         Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="Files from here into it"),
@@ -181,7 +181,7 @@ def consequences(pods: list[Pod]) -> list[str]:
     if jobs:
         return [" ", f"{', '.join(jobs)} counts this as a failure and may restart all its pods."]
     owned = sorted({f"{pod.owner_kind} {pod.owner_name}" for pod in pods if pod.owner_name and not pod.finished})
-    return [" ", f"{', '.join(owned)} makes a new one."] if owned else [" ", "Nothing makes a new one."]
+    return [" ", f"{', '.join(owned)} creates a new one."] if owned else [" ", "No controller creates a new one."]
 
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
         "forward",
         "f",
         "Forward",
-        "Ports of this machine that lead to the chosen pod, and follow it when it is replaced",
+        "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
         "screens.dialogs.forward:forward_rank",
         running=False,
         alive=True,

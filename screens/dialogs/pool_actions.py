@@ -27,9 +27,9 @@ class NodeActions(LiveScreen):
     CHANGES_CLUSTER = frozenset({"cordon", "uncordon"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("K", "cordon", "Cordon", key_display="K", id="nodes.cordon",
-                tooltip="No new pods here; what runs goes on. Asks first"),
+                tooltip="Cordon: no new pods here; running pods stay. Asks first"),
         Binding("U", "uncordon", "Uncordon", key_display="U", id="nodes.uncordon",
-                tooltip="Let pods come here again. Asks first"),
+                tooltip="Uncordon: new pods may be scheduled here again. Asks first"),
         Binding("y", "yaml", "YAML", id="nodes.yaml", tooltip="The object as the API server has it"),
         Binding("c", "copy", "Copy name", show=False, id="nodes.copy", tooltip="To the clipboard (OSC 52)"),
     ]  # fmt: skip
@@ -72,13 +72,16 @@ class NodeActions(LiveScreen):
         verb = "Cordon" if on else "Uncordon"
         title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
         lines = [f"{node.name}: {self._held(node)}" for node in nodes]
-        lines += [" ", "No new pods come here; what runs goes on." if on else "New pods may come here again."]
+        lines += [
+            " ",
+            "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again.",
+        ]
         if not await self.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
             return
         for node in nodes:
             with self.report_errors(f"Could not {verb.lower()} {node.name}"):
                 await self.session.cordon(node.name, on=on)
-                self.notify(f"{node.name} is {'cordoned' if on else 'open'}.", timeout=3, markup=False)
+                self.notify(f"{node.name} is {'cordoned' if on else 'uncordoned'}.", timeout=3, markup=False)
 
     def _held(self, node: Node) -> str:
         used = self.app.fleet.gpus_used.get(node.name, 0)
@@ -91,9 +94,9 @@ class PoolSizes(LiveScreen):
     CHANGES_CLUSTER = frozenset({"resize", "limits"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("R", "resize", "Resize", key_display="R", id="pool.resize",
-                tooltip="Another number of machines in this pool. Asks first"),
+                tooltip="Resize this pool. Asks first"),
         Binding("L", "limits", "Limits", key_display="L", id="pool.limits",
-                tooltip="Between which sizes the autoscaler keeps this pool. Asks first"),
+                tooltip="Set the autoscaling limits of this pool. Asks first"),
     ]  # fmt: skip
 
     @property
@@ -125,19 +128,23 @@ class PoolSizes(LiveScreen):
         each = now // max(1, zones)
         where = f" in each of its {zones} zones" if zones > 1 else ""
         text = await self.app.push_screen_wait(
-            Prompt(f"How many machines is {name} to have{where}? It has {each} of them wanted now.", str(each))
+            Prompt(f"Resize {name} to how many nodes{where}? Its target size is {each} now.", str(each))
         )
         if not text:
             return
         with self.report_errors(f"Could not resize {name}"):
             if not text.isdecimal():
-                raise BadInput(f"{text!r} is no number of machines.", "Give a whole number, 0 or more.")
+                raise BadInput(f"{text!r} is not a number of nodes.", "Give a whole number, 0 or more.")
             wanted = int(text)
             if wanted == each:
                 self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
                 return
             lines = [*facts.losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
-            lines += ["The reservation or the zone must have them: else it ends half-way."] if wanted > each else []
+            lines += (
+                ["The reservation or the zone must have enough capacity: otherwise the resize stops part-way."]
+                if wanted > each
+                else []
+            )
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
                 self._tell(await self.session.node_pools.resize(name, wanted))
@@ -157,25 +164,29 @@ class PoolSizes(LiveScreen):
     async def limits(self, facts: PoolFacts) -> None:
         name = facts.pool.name
         now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
-        hint = "Two numbers, over all zones; 0 0 switches autoscaling off. Enter takes it, Esc cancels."
-        question = f"Between which sizes is the autoscaler to keep {name}?"
+        hint = "Minimum and maximum over all zones; 0 0 turns autoscaling off. Enter confirms, Esc cancels."
+        question = f"Autoscaling limits of {name}?"
         text = await self.app.push_screen_wait(Prompt(question, now, hint=hint))
         if not text:
             return
         with self.report_errors(f"Could not set the limits of {name}"):
             words = text.replace("to", " ").replace(",", " ").split()
             if len(words) != 2 or not all(word.isdecimal() for word in words):
-                raise BadInput(f"{text!r} are no limits.", "Give two whole numbers, the smaller first: 2 8.")
+                raise BadInput(f"{text!r} are not valid limits.", "Give two whole numbers, the smaller first: 2 8.")
             least, most = int(words[0]), int(words[1])
             title = f"Let the autoscaler keep {name} between {least} and {count(most, 'node')}?"
-            lines = ["Idle machines above the least go after ten minutes."]
+            lines = ["Idle nodes above the minimum are removed after ten minutes."]
             if most == 0:
-                title, lines = f"Switch the autoscaler of {name} off?", ["The pool keeps the size it has."]
+                title, lines = f"Turn autoscaling of {name} off?", ["The pool keeps the size it has."]
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Set", keep="Leave")):
                 self._tell(await self.session.node_pools.scale_between(name, least, most))
 
     def _tell(self, operation: GkeOperation) -> None:
-        self.notify(f"Google has begun; a row here shows how far it is ({operation.name}).", timeout=4, markup=False)
+        self.notify(
+            f"Google has started the operation; a row here shows its progress ({operation.name}).",
+            timeout=4,
+            markup=False,
+        )
         self.look_again()
 
 
@@ -219,7 +230,7 @@ class PoolActions(PoolSizes, NodeActions):
         question = (
             f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
             "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
-            f"minutes. The repair takes 3 to 14 days; Google takes only so many reports for a reservation."
+            f"minutes. The repair takes 3 to 14 days; Google limits the number of reports per reservation."
         )
         typed = await self.app.push_screen_wait(
             Prompt(question, hint="Type the node's name to report it; Esc cancels.")
@@ -230,5 +241,5 @@ class PoolActions(PoolSizes, NodeActions):
             if typed != node.name:
                 raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
             await self.session.node_pools.report(node.name, fault)
-            self.notify(f"{node.name} is reported: {fault}. Its row shows how far it is.", timeout=5, markup=False)
+            self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5, markup=False)
             self.look_again()

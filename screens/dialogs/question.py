@@ -95,7 +95,7 @@ class Prompt(Question[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "turn_away", "Cancel", id="prompt.cancel")]
 
-    def __init__(self, title: str, value: str = "", *, hint: str = "Enter takes it, Esc cancels.") -> None:
+    def __init__(self, title: str, value: str = "", *, hint: str = "Enter confirms, Esc cancels.") -> None:
         super().__init__()
         self._question, self._value, self._hint = title, value, hint
 
@@ -124,7 +124,7 @@ class Choice:
 
 class ChoiceTable(ResourceTable[Choice]):
     NOUN = "entry"
-    EMPTY = Notice("Nothing to choose from.")
+    EMPTY = Notice("No choices.")
     COLUMNS: ClassVar = (
         Column("", lambda each: Run("●" if each.present else "", "ok"), width=1),
         Column("NAME", lambda each: each.value, least=20),
@@ -160,7 +160,7 @@ class Pick(Question[str | None]):
             box.border_title = Content(self._question)
             yield Input(placeholder="type to narrow" + (", or a name of your own" if self._free else ""), compact=True)
             yield ChoiceTable()
-            yield Static("Enter takes it, Esc cancels.", classes="hint")
+            yield Static("Enter confirms, Esc cancels.", classes="hint")
 
     def on_mount(self) -> None:
         table = self.query_one(ChoiceTable)

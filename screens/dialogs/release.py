@@ -116,7 +116,7 @@ class EditValues(Question[str | None]):
         editor = self.query_one(YamlEditor)
         remarks = self._judge(editor.text)
         editor.mark({each.line for each in remarks})
-        said = "What differs from the recipe's defaults; a line that is taken away is at its default again."
+        said = "What differs from the recipe's defaults; a deleted line returns to its default."
         line = self.query_one(SentenceLine)
         line.runs = (Run(said, "dim"),)
         if remarks:

@@ -34,7 +34,7 @@ async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
 def write_lines(text: Text, place: str) -> int:
     """All lines of the text into a new file that only its owner may read; how many. BadInput: no lines, or no file."""
     if not len(text):
-        raise BadInput("There are no lines to save.", "Wait for some, or end the filter with esc.")
+        raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")
     file = Path(place).expanduser()
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

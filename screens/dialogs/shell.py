@@ -79,7 +79,7 @@ async def _lend_terminal(
             except ConsoleError as error:
                 failure = error  # given back: an exception in here would leave the app suspended
     except SuspendNotSupported:
-        failure = ConsoleError("This terminal cannot be handed over.", f"Run: a4 shell pod/{pod}")
+        failure = ConsoleError("A shell cannot be opened in this terminal.", f"Run: a4 shell pod/{pod}")
     except ConsoleError as error:
         failure = error
     app.screen.refresh(layout=True)
@@ -90,19 +90,19 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
     """The pod to go on in, if the person wants to: the same one if it still runs, else the one that replaces it."""
     became = fate(screen.app.fleet, pod)
     if became is Fate.OVER:
-        screen.notify(f"{pod.name} has ended, and nothing takes its place.", severity="warning", markup=False)
+        screen.notify(f"{pod.name} has ended, and no pod replaces it.", severity="warning", markup=False)
         return None
     here = became is Fate.HERE
     words = f"{pod.name} is still there." if here else f"{pod.name} is being replaced."
     offer = "Open the shell again?" if here else "Open a shell in the pod that replaces it as soon as it runs?"
-    again = Confirm(words, [offer], verb="Open", keep="Leave it")
+    again = Confirm(words, [offer], verb="Open", keep="Cancel")
     if not await screen.app.push_screen_wait(again):
         return None
     async for fleet in screen.session.snapshots():
         if here and fate(fleet, pod) is Fate.HERE:
             return pod
         if fate(fleet, pod) is Fate.OVER:
-            screen.notify(f"{pod.name} has ended, and nothing takes its place.", severity="warning", markup=False)
+            screen.notify(f"{pod.name} has ended, and no pod replaces it.", severity="warning", markup=False)
             return None
         heir = successor(fleet, pod)
         if heir is not None:

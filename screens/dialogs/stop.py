@@ -97,5 +97,5 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
             report = await screen.session.stop_job(jobset.namespace, jobset.name, named)
             gone = ", ".join(report.deleted[:4])
             gone += f" and {len(report.deleted) - 4} more" if len(report.deleted) > 4 else ""
-            screen.notify(f"Going: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)
+            screen.notify(f"Deleting: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)
     return True

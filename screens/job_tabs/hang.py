@@ -36,7 +36,7 @@ class GroupTable(ResourceTable["HangGroup"]):
     """Processes at the same place, those for whom the others wait first."""
 
     NOUN = "group"
-    EMPTY = Notice("Nothing has been looked into yet.", "H asks every process of the job where it is.")
+    EMPTY = Notice("No X-ray has been taken yet.", "H takes one: the stacks of every process of the job.")
     COLUMNS: ClassVar = (
         Column("", lambda group: Run("✗", "bad") if group.suspect else Run("●", "ok"), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
@@ -81,7 +81,7 @@ class HangTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("H", "look", "Look again", id="hang.look", tooltip="Ask all processes anew where they are"),
+        Binding("H", "look", "Look again", id="hang.look", tooltip="Read the stacks of all processes again"),
         Binding("F", "record", "Flame graph", id="hang.record",
                 tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
         Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),
@@ -138,7 +138,7 @@ class HangTab(JobTab):
 
     @work(group="hang", exclusive=True)
     async def _look(self) -> None:
-        self._tell("waits", "◐ ", "Asks all processes where they are…")
+        self._tell("waits", "◐ ", "Reading the stacks of all processes…")
         try:
             report = await self.live.session.xray.job(*self.key, answered=self._answered)
         except ConsoleError as error:
@@ -152,7 +152,7 @@ class HangTab(JobTab):
 
     def _answered(self, done: int, every: int) -> None:
         self._tell(
-            "waits", "◐ ", f"Asks all processes where they are: {done} of {wording.count(every, 'pod')} answered…"
+            "waits", "◐ ", f"Reading the stacks of all processes: {done} of {wording.count(every, 'pod')} answered…"
         )
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
@@ -232,7 +232,7 @@ class HangTab(JobTab):
         )
         if what is None:
             return
-        with self.live.report_errors(f"Rank {process.rank} does not tell its {what}"):
+        with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
             said = await self.live.session.xray.facts(*self.key, process, what)
             self.text.show(f"{RULE}● {what} of {process_words(process.place)}, pid {process.pid}\n{said}")
 
@@ -246,8 +246,8 @@ class HangTab(JobTab):
         missing = [pod.pod for pod in report.without_py_spy]
         question = f"py-spy is missing in {len(missing)} of {wording.count(len(report.pods), 'pod')} of {self.key[1]}."
         lines = [*missing[:8], *([f"… and {len(missing) - 8} more"] if len(missing) > 8 else []),
-                 "It comes by pip, or is copied from here, into these containers, and goes with them."]  # fmt: skip
-        if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Leave it")):
+                 "It is installed with pip or copied from here; it is lost when the containers end."]  # fmt: skip
+        if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Cancel")):
             return
         with self.live.report_errors("py-spy is not installed"):
             self._tell("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")

@@ -126,7 +126,7 @@ class LogTab(JobTab):
         found = await asyncio.to_thread(firsts, self._parts(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
-            self.view.tell_answer("No line of any pod tells of an error.", OFFERS)
+            self.view.tell_answer("No line of any pod contains an error.", OFFERS)
             return
         first = min(found.values(), key=lambda each: each.time)
         where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"

@@ -34,7 +34,7 @@ class NcclTab(JobTab):
     KEY = "b"
     TITLE = "NCCL"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "against", "Against", id="nccl.against", tooltip="Lay an earlier test of the same kind beside it"),
+        Binding("a", "against", "Against", id="nccl.against", tooltip="Compare with an earlier test of the same kind"),
         Binding("S", "save", "Save", key_display="S", id="nccl.save", tooltip="As .csv, .json or .svg"),
     ]
 

@@ -136,4 +136,4 @@ class JobTab(Vertical, metaclass=Abstract):
 
     def waits_to_appear(self) -> str:
         """What it says while there is no such JobSet."""
-        return f"Waits for JobSet {self.key[1]} to appear."
+        return f"Waiting for JobSet {self.key[1]} to appear."

@@ -34,7 +34,7 @@ class TrainingTab(JobTab):
     TITLE = "Training"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "earlier", "Earlier runs", id="training.earlier",
-                tooltip="Lay earlier runs of the same recipe under it, or take them away"),
+                tooltip="Show or hide earlier runs of the same recipe"),
         Binding("S", "save", "Save", key_display="S", id="training.save", tooltip="As .csv, .json or .svg"),
     ]  # fmt: skip
 

@@ -90,9 +90,7 @@ class AlarmsScreen(LiveScreen):
         coverage = self.session.alarms.coverage
         part = coverage.heard < coverage.running
         speed = self.app.settings.speed
-        real = (
-            f" They wait for seconds of real time, though the practice cluster runs {speed:g} times faster than life."
-        )
+        real = f" Their times are real seconds; the speed-up of the practice cluster is {speed:g}."
         fast = [Run(real, "dim")] if speed > 1 else []
         return (Run("◐ " if part else "● ", "waits" if part else "ok"), Run(coverage.words), *fast)
 

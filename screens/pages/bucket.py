@@ -184,7 +184,7 @@ class BucketScreen(InGoogleScreen):
                 words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
                 self.notify(words, title=f"{each.title} is in {target}", markup=False)
                 for name, why in report.problems[:3]:
-                    self.notify(why, title=f"{name} was left out", severity="error", timeout=8, markup=False)
+                    self.notify(why, title=f"{name} was skipped", severity="error", timeout=8, markup=False)
         self.table.clear_marks()
         self.told.runs = ()
 

@@ -110,7 +110,7 @@ class DoctorScreen(LiveScreen):
     async def _diagnose(self) -> None:
         self._running = True
         self._draw()
-        with self.report_errors(f"Could not look at pod {self._rank}"):
+        with self.report_errors(f"Could not check pod {self._rank}"):
             async for step in self.session.attach.diagnose(*self.key, self._rank):
                 self._steps[step.name] = step
                 self._draw()

@@ -66,7 +66,7 @@ class FactsScreen(LiveScreen):
         pod = fleet.pods.get(self.key)
         words = [Run(self.key[1], "strong")]
         if pod is None:
-            words.append(Run("  is gone: this is what it said last", "waits"))
+            words.append(Run("  was deleted: these are its last answers", "waits"))
         else:
             container = self._container or (pod.main.name if pod.main else "")
             words.append(Run(f"  container {container} on {pod.node}", "dim"))
@@ -91,7 +91,7 @@ class FactsScreen(LiveScreen):
     async def _ask(self) -> None:
         pod = self.app.fleet.pods.get(self.key)
         if pod is None:
-            self.text.show(f"{RULE}✗ The pod is gone: nobody can be asked.")
+            self.text.show(f"{RULE}✗ The pod was deleted: nothing can be read from it.")
             return
         with self.report_errors(f"Could not ask {pod.name}"):
             await self.session.inside.facts(pod, container=self._container, answered=self._take)

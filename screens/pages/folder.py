@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 FULL = 0.9  # share of a disk from which it is told as nearly full
 
-LOST = ("All that is in it goes too, and cannot be brought back.", "On a shared file system it goes for every pod.")
+LOST = (
+    "Everything in it is deleted too. This cannot be undone.",
+    "On a shared file system it is deleted for every pod.",
+)
 
 
 def name_cell(entry: Entry) -> Cell:
@@ -152,7 +155,7 @@ class FolderScreen(LiveScreen):
         chosen = self._chosen()
         if not chosen:
             return
-        what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} things in {self.path}"
+        what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} files in {self.path}"
         lines = [*(chosen if len(chosen) > 1 else ()), *LOST]
         if not await self.app.push_screen_wait(Confirm(f"Delete {what}?", lines, verb="Delete", keep="Keep")):
             return

@@ -63,7 +63,7 @@ class LaunchScreen(LiveScreen):
         Binding("f6,ctrl+v", "paste", "Paste", id="launch.paste",
                 tooltip="A values.yaml or a helm install line fills the form"),
         Binding("f8", "profile", "Profile", show=False, id="launch.profile",
-                tooltip="Lay the values of a profile over the form"),
+                tooltip="Apply the values of a profile to the form"),
         Binding("f9", "preflight", "Preflight", show=False, id="launch.preflight",
                 tooltip="What this launch needs of cluster and project, looked at"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),

@@ -76,7 +76,7 @@ class LeftoversScreen(LiveScreen):
         rows: dict[RowKey, Leftover] = {(each.kind, each.namespace, each.name): each for each in found}
         self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
         self.table.show_rows(rows)
-        unseen = f" You may not list these: {', '.join(hidden)}." if hidden else ""
+        unseen = f" No permission to list: {', '.join(hidden)}." if hidden else ""
         self.told.runs = (Run(wording.count(len(found), "leftover")), Run(f".{unseen}", "dim"))
 
     @on(ResourceTable.Opened)

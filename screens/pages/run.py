@@ -157,7 +157,7 @@ class RunScreen(LiveScreen):
     def _draw(self) -> None:
         run = self.run
         if run is None:
-            self.head.runs = (Run(f"Run {self._number} is not remembered any more.", "waits"),)
+            self.head.runs = (Run(f"Run {self._number} is no longer in the history.", "waits"),)
             return
         self._show_title()
         self.head.runs = tuple(run_sentence(run))

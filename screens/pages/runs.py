@@ -37,7 +37,7 @@ class RunTable(ResourceTable["RunRecord"]):
     """Runs, newest first."""
 
     NOUN = "run"
-    EMPTY = Notice("No runs are remembered.", "What is launched from the form, or by a4 launch, is kept here.")
+    EMPTY = Notice("No runs in the history.", "Jobs launched from the form or with a4 launch appear here.")
     COLUMNS: ClassVar = (
         Column("RUN", lambda run: Run(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
                down=True, drop=5),
@@ -75,7 +75,8 @@ class RunsScreen(LiveScreen):
         Binding("d", "difference", "Compare", id="runs.difference",
                 tooltip="Two marked runs, or this one with the last that succeeded"),
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
-        Binding("x", "forget", "Forget", id="runs.forget", tooltip="Drop this run, or all marked ones; asks first"),
+        Binding("x", "forget", "Forget", id="runs.forget",
+                tooltip="Remove this run, or all marked ones, from the history; asks first"),
         Binding("L", "leftovers", "Leftovers", show=False, key_display="L", id="runs.leftovers",
                 tooltip="What releases that are gone left in the cluster"),
     ]  # fmt: skip
@@ -154,14 +155,14 @@ class RunsScreen(LiveScreen):
     async def _forget(self, runs: list[RunRecord]) -> None:
         lines = [f"{run.name}, {run.recipe}, {wording.moment(run.launched, time.time())}" for run in runs[:8]]
         lines += [f"and {len(runs) - 8} more"] if len(runs) > 8 else []
-        lines.append("Their values and figures go from the memory. Stays: the jobs, and what they wrote.")
+        lines.append("Their values and figures are deleted from the history. The jobs and their output stay.")
         question = f"Forget {wording.count(len(runs), 'run')}?"
         if not await self.app.push_screen_wait(Confirm(question, lines, verb="Forget")):
             return
         with self.report_errors("The runs could not be forgotten"):
             gone = await self.session.runs.forget([run.number for run in runs])
             if not gone:
-                self.notify(self.session.runs.note or "They are gone already.", severity="warning", markup=False)
+                self.notify(self.session.runs.note or "They were already deleted.", severity="warning", markup=False)
             self.table.clear_marks()
             self.read()
 

@@ -75,15 +75,15 @@ class TunnelTable(ResourceTable["Tunnel"]):
     EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
     COLUMNS: ClassVar = (
         Column("STATE", state_cell, width=9, sort=lambda tunnel: tunnel.state),
-        Column("LEADS TO", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
+        Column("TARGET", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
                sort=lambda tunnel: str(tunnel.address)),
         Column("PORTS", ports_cell, least=5, most=36),
         Column("OPEN", connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
         Column("SENT", lambda tunnel: bytes_cell(sent(tunnel)), width=9, right=True, sort=sent, down=True, drop=5),
         Column("RECEIVED", lambda tunnel: bytes_cell(received(tunnel)), width=9, right=True, sort=received, down=True,
                drop=4),
-        Column("LIVES", lambda tunnel: "by itself" if tunnel.kept else Run("with its program", "dim"), least=9, most=16,
-               sort=lambda tunnel: tunnel.kept, drop=6),
+        Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Run("with its program", "dim"),
+               least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
         Column("POD", lambda tunnel: Run(tunnel.pod, "dim"), least=10, most=50, tail=True, drop=7),
         Column("NAMESPACE", lambda tunnel: Run(tunnel.namespace, "dim"), most=20, drop=8),
         Column("CLUSTER", lambda tunnel: Run(tunnel.context, "dim"), most=24, drop=9, tail=True),
@@ -106,7 +106,7 @@ class TunnelsScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a pod by its name, or a saved profile"),
         Binding("x", "stop", "Stop", id="tunnels.stop", tooltip="Close its ports, or those of the marked; asks first"),
-        Binding("b", "keep", "In background", id="tunnels.keep", tooltip="Let it go on when the console closes"),
+        Binding("b", "keep", "In background", id="tunnels.keep", tooltip="Keep it open when the console closes"),
         Binding("c", "copy", "Copy address", id="tunnels.copy", tooltip="http://127.0.0.1:PORT to the clipboard"),
         Binding("a", "save", "Save", id="tunnels.save", tooltip="Save it as a profile, to be opened again by name"),
     ]  # fmt: skip
@@ -169,7 +169,7 @@ class TunnelsScreen(LiveScreen):
         """Whether it leads into another cluster, which is then said."""
         other = tunnel.context != self.session.context
         if other:
-            self.notify(f"It leads into another cluster: {tunnel.context}.", severity="warning", markup=False)
+            self.notify(f"It connects to another cluster: {tunnel.context}.", severity="warning", markup=False)
         return other
 
     def action_copy(self) -> None:
@@ -201,18 +201,18 @@ class TunnelsScreen(LiveScreen):
     async def action_keep(self) -> None:
         for tunnel in self._chosen()[:1]:
             if tunnel.kept or tunnel.state == "ended":
-                words = "It has ended." if tunnel.state == "ended" else "It goes on by itself already."
+                words = "It has ended." if tunnel.state == "ended" else "It already runs in the background."
                 self.notify(words, markup=False)
                 return
             if self._elsewhere(tunnel):
                 return
             ports = [f"{each.local}:{each.remote}" for each in tunnel.listeners]
-            question = f"Hand {ports_cell(tunnel)} over to a process of its own?"
+            question = f"Move {ports_cell(tunnel)} to a background process?"
             broken = (
                 [f"{wording.count(open_now(tunnel), 'connection')} through it will break."] if open_now(tunnel) else []
             )
-            if not broken or await self.app.push_screen_wait(Confirm(question, broken, verb="Hand over")):
-                with self.report_errors("Not handed over"):
+            if not broken or await self.app.push_screen_wait(Confirm(question, broken, verb="Move")):
+                with self.report_errors("Not moved"):
                     await self.session.tunnels.stop(tunnel.name)
                     await open_ports(self, tunnel.address, ports, keep=True)
             self.read()
@@ -279,5 +279,5 @@ def _sentence(tunnel: Tunnel) -> list[Run]:
         carried = f"{wording.size(each.sent)} sent, {wording.size(each.received)} received"
         parts.append(Run(f"{each}: {wording.count(each.connections, 'connection')}, {carried}. ", "dim"))
     if tunnel.reconnections:
-        parts.append(Run(f"It was led on to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
+        parts.append(Run(f"It moved to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
     return parts

@@ -236,9 +236,9 @@ def first_tab(jobset: JobSet | None) -> str:
 def told(line: JobLine | None, *, gone: bool) -> list[Run]:
     """Why it is as it is, in sentences."""
     if line is None:
-        return [Run("Waits for the JobSet to appear in the cluster.", "dim")]
+        return [Run("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:
-        return [Run("The JobSet has been deleted; this is what was last seen of it.", "waits")]
+        return [Run("The JobSet has been deleted; this is its last known state.", "waits")]
     runs: list[Run] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
@@ -266,13 +266,13 @@ def _well(line: JobLine) -> str:
         return "Done."
     if line.health.level is not Level.WELL:
         return f"It is {line.health.state}."
-    return f"All is well, {place}." if place else "All is well."
+    return f"No problem found, {place}." if place else "No problem found."
 
 
 def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
     """What the log of a rank waits for; empty once its container has started; `over`: no pod will come any more."""
     if pod is None:
-        return f"pod {rank} is gone, and its log with it" if over else f"pod {rank} has not been created yet"
+        return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
     main = pod.main
     if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
         return ""
@@ -293,7 +293,7 @@ def nccl_waits(line: JobLine) -> str:
         return f"The test has not started: {waits}"
     up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
     if jobset.recipe.startswith("nccl"):
-        return f"Waits for the first table: {up}."
+        return f"Waiting for the first table: {up}."
     return f"No NCCL table in the log of pod 0 so far ({up})."
 
 

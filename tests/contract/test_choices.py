@@ -55,5 +55,5 @@ async def test_what_may_not_be_listed_is_told_from_what_is_not_there(cluster: Cl
     finally:
         await session.close()
     assert found["secrets"].state is OfferState.NOT_ALLOWED
-    assert found["secrets"].why == f"This account may not list the Secrets of {space.name}."
+    assert found["secrets"].why == f"No permission to list the Secrets of {space.name}."
     assert found["images"].state is OfferState.LISTED

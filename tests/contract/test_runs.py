@@ -310,7 +310,7 @@ async def test_a_job_that_went_while_no_console_looked(
     try:
         await later.listed()
         lost = await remembered(later, space, Outcome.UNKNOWN)
-        assert lost.why == "The job was gone when the console came back; its Helm release is still deployed."
+        assert lost.why == "The job was deleted while the console was closed; its Helm release is still deployed."
     finally:
         await later.close()
 

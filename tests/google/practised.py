@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
 
 SPEED = 200.0
-"""How many times faster than life builds go."""
+"""How many times as fast as real time builds go."""
 
 
 @asynccontextmanager

@@ -119,7 +119,7 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         capsys.readouterr()
         await run("builds", "--json")
         number = said(capsys)["items"][0]["id"]
-        with pytest.raises(BadInput, match="Nobody can be asked here"):
+        with pytest.raises(BadInput, match="There is no terminal to confirm it"):
             await run("build-cancel", number)
 
 

@@ -209,7 +209,7 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
         assert "ckpt/model-3" in screen_text(app)
         session.answers["hold"].set()
         await until(pilot, lambda: "⚠ 9 files, 1 GiB, by sftp, sha256 equal: ./out" in screen_text(app))
-        assert "1 thing left out: x.sock It is a socket." in screen_text(app)
+        assert "1 thing skipped: x.sock It is a socket." in screen_text(app)
         (called,) = session.called("fetch")
         assert called[2:] == ("out", "./", "main")
 
@@ -222,9 +222,9 @@ async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
         await pilot.press("U")
         await until(pilot, lambda: isinstance(app.screen, CopyDialog))
         await pilot.press(*"here", "enter")
-        await until(pilot, lambda: "Looking at what there is" in screen_text(app))
+        await until(pilot, lambda: "Listing files" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "Stopped. What has come is kept" in screen_text(app))
+        await until(pilot, lambda: "Stopped. What was copied is kept" in screen_text(app))
         session.answers |= {"hold": None, "send": CopyFailed("here broke off: 1 of 2 MB are there.", "Run it again.")}
         await pilot.press("enter")
         await until(pilot, lambda: "✗ here broke off: 1 of 2 MB are there. Run it again." in screen_text(app))

@@ -202,7 +202,7 @@ async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
         screen = await to_jobs(app, pilot)
         screen.table.move_to(("default", "llama"))
         await pilot.press("s")
-        await until(pilot, lambda: "cannot be handed over" in toasts(app))
+        await until(pilot, lambda: "cannot be opened in this terminal" in toasts(app))
         assert session.called("shell") == []
 
 
@@ -526,7 +526,7 @@ async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> N
         assert "llama-workload-0-0" in screen_text(app)
         await pilot.press("escape")
         await to_job(app, pilot, "new-one")
-        assert "Waits for the JobSet to appear" in screen_text(app)
+        assert "Waiting for the JobSet to appear" in screen_text(app)
         new = replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new")
         session.show(jobsets={**fleet.jobsets, new.key: new})
         await until(pilot, lambda: "0/40" in screen_text(app))

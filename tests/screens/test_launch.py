@@ -344,7 +344,7 @@ async def test_a_text_that_says_nothing_leaves_the_form() -> None:
         before = screen.form.texts
         app.post_message(events.Paste("gpus: [\nqueue: {\n"))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
-        await until(pilot, lambda: "Nothing was taken" in screen_text(app))
+        await until(pilot, lambda: "Nothing was imported" in screen_text(app))
         await pilot.press("escape")
         assert screen.form.texts == before
 
@@ -403,7 +403,7 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
         assert screen.draft.recipe.id == "ddp-smoke"
         assert screen.form.texts["name"] == "llama-2"
         assert (screen.draft.against, screen.draft.against_name) == ({"gpus": 8}, "llama")
-        await until(pilot, lambda: "Not values of this chart, left out: gone" in toasts(app))
+        await until(pilot, lambda: "Not values of this chart, skipped: gone" in toasts(app))
         await pilot.press("ctrl+z")
         assert screen.form.texts["gpus"] == "16"
 

@@ -117,7 +117,7 @@ async def test_where_no_pod_tells_of_an_error_that_is_said() -> None:
         await to_log(app, pilot)
         await until(pilot, lambda: "libraries: run" in screen_text(app))
         await pilot.press("E")
-        await until(pilot, lambda: "No line of any pod tells of an error." in screen_text(app))
+        await until(pilot, lambda: "No line of any pod contains an error." in screen_text(app))
 
 
 async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:

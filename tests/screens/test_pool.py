@@ -138,7 +138,7 @@ async def test_limits_of_the_autoscaler() -> None:
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press(*["backspace"] * 3, "0", "space", "0", "enter")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "Switch the autoscaler of a4-pool off?" in screen_text(app)
+        assert "Turn autoscaling of a4-pool off?" in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: session.called("scale_between") == [("a4-pool", 0, 0)])
 

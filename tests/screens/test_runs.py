@@ -102,7 +102,7 @@ async def test_without_runs_there_are_no_keys_for_one() -> None:
     session.runs.runs = []
     async with console(session) as (app, pilot, _):
         await pilot.press("6")
-        await until(pilot, lambda: "No runs are remembered" in screen_text(app))
+        await until(pilot, lambda: "No runs in the history" in screen_text(app))
         assert "Forget" not in text_of(app.screen.query_one(KeyBar))
         session.runs.runs = list(RUNS)
         session.show()
@@ -164,7 +164,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
         await pilot.press("space", "x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Forget 1 run?" in screen_text(app)
-        assert "Stays: the jobs" in screen_text(app)
+        assert "The jobs and their output stay." in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
         assert session.called("forget") == []
@@ -177,7 +177,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
 
 async def test_what_is_wrong_with_the_memory_is_said() -> None:
     session = session_of()
-    session.runs.note = "The memory of runs is of a newer a4: it is shown, and nothing is added to it."
+    session.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
     async with console(session) as (app, pilot, _):
         await to_runs(app, pilot)
         await until(pilot, lambda: "of a newer a4" in screen_text(app))
@@ -207,7 +207,7 @@ async def test_leftovers_are_removed_one_by_one() -> None:
         await to_runs(app, pilot)
         await pilot.press("L")
         await until(pilot, lambda: isinstance(app.screen, LeftoversScreen) and len(app.screen.table.shown) == 2)
-        assert "You may not list these: Secret." in screen_text(app)
+        assert "No permission to list: Secret." in screen_text(app)
         assert "⚠ holds data" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: session.called("manifest") == [("ConfigMap", "default", "old-launchers")])

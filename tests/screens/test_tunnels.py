@@ -68,7 +68,7 @@ async def test_what_is_open_and_how_it_does() -> None:
         assert isinstance(screen, TunnelsScreen)
         await until(pilot, lambda: "broke off: it was deleted" in told(screen))
         assert "127.0.0.1:8888 leads to port 8888: 41 connections" in told(screen)
-        assert "led on to another pod 1 time" in told(screen)
+        assert "It moved to another pod 1 time" in told(screen)
 
 
 def told(screen: TunnelsScreen) -> str:
@@ -109,7 +109,7 @@ async def test_one_into_another_cluster_stays_where_it_is() -> None:
         await pilot.press("7")
         await until(pilot, lambda: "16006→6006" in screen_text(app))
         await pilot.press("down", "b")
-        await until(pilot, lambda: "It leads into another cluster: elsewhere." in toasts(app))
+        await until(pilot, lambda: "It connects to another cluster: elsewhere." in toasts(app))
         assert fake.called("stop_tunnel") == []
 
 

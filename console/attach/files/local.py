@@ -97,7 +97,7 @@ def tree(top: Path) -> tuple[list[Entry], list[CopyProblem]]:
             if entry.kind is EntryKind.OTHER:
                 problems.append(CopyProblem(relative, "It is a device, pipe or socket, which has no content."))
             elif entry.file and not os.access(path, os.R_OK):
-                problems.append(CopyProblem(relative, "You may not read it."))
+                problems.append(CopyProblem(relative, "Permission denied."))
             else:
                 entries.append(entry)
     return entries, problems

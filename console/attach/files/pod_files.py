@@ -135,7 +135,7 @@ class PodFiles:
         if code == scripts.MISSING:
             raise NotFound(f"There is no {path} in {self.where}.")
         if code == scripts.FORBIDDEN:
-            raise NotAllowed(f"{path} in {self.where} may not be read by the container's user.")
+            raise NotAllowed(f"{path} in {self.where} cannot be read: the container's user has no permission.")
         if code in _KILLED:
             raise Unreachable(f"Something ended the copy in {self.where} (exit code {code}).")
         if code:

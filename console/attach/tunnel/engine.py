@@ -201,7 +201,7 @@ class Forwarding:
         if target.uid != self._uid:
             again = self._tunnel.reconnections + bool(self._uid)
             if self._uid and self._tunnel.state == "ready":
-                self._went(f"{target.pod} took its place.")
+                self._went(f"{target.pod} replaced it.")
             self._uid = target.uid
             self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
         self._become("ready")

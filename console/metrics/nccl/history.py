@@ -247,7 +247,9 @@ class KeptTests:
                 with open(os.open(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:  # noqa: PTH123
                     out.write(data)
         except OSError as error:
-            self.note = f"NCCL tests are remembered only until the console ends: {self.place} ({error.strerror})."
+            self.note = (
+                f"The history of NCCL tests is kept only until the console ends: {self.place} ({error.strerror})."
+            )
 
     def _trim(self) -> None:
         lines = self.place.read_bytes().splitlines(keepends=True)[-MOST // 2 :]

@@ -103,7 +103,7 @@ def _end(track: Track, now: float, *, short: bool) -> str:
     if left is None:
         return ""
     at = f", at {wording.clock(now + left)[11:16]}" if now and not short and left < wording.DAY else ""
-    return f"{wording.duration(left)} left{at}" if left >= 1 else "at its end"
+    return f"{wording.duration(left)} left{at}" if left >= 1 else "finished"
 
 
 def marks_words(marks: Sequence[Mark]) -> list[Run]:

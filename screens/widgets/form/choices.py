@@ -58,7 +58,7 @@ class ChoiceList(Inked):
     def _why(self, width: int) -> list[str]:
         """Why there is nothing, line by line."""
         why = self._offer.why if self._offer else ""
-        return wrap(why or "Nothing to choose from.", max(10, width - 2))
+        return wrap(why or "No choices.", max(10, width - 2))
 
     def open(self, offer: Offer, typed: str = "", *, narrow: bool = False) -> None:
         """Shows the names; `narrow`: only those that hold what is typed, those that begin with it first."""

@@ -348,7 +348,7 @@ class LaunchViews:
         elif found := await self._screen.session.runs.last_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
-            self._pane.diff_said.runs = (Run("No launch of this recipe is remembered yet.", "waits"),)
+            self._pane.diff_said.runs = (Run("This recipe has not been launched yet.", "waits"),)
             return
         self.draw()
 

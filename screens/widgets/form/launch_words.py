@@ -239,7 +239,7 @@ def paste_words(read: Draft, *, taken: int) -> list[list[Run]]:
     """What came of a paste, a line each."""
     lines = [[Run("✗ ", "bad"), Run(str(remark))] for remark in read.problems]
     if read.problems:
-        lines.append([Run("The form is as it was; mend the text and paste it again.", "dim")])
+        lines.append([Run("The form is as it was; correct the text and paste it again.", "dim")])
     if read.left_out:
         lines.append([Run(f"Not taken ({len(read.left_out)}):", "strong")])
     lines += [[Run("○ ", "waits"), Run(f"{remark.path}: ", "accent"), Run(remark.message)] for remark in read.left_out]

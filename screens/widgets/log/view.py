@@ -94,7 +94,7 @@ class LogView(Vertical):
                 tooltip="All lines, warnings and errors, errors alone"),
         Binding("M", "nccl", "NCCL lines", id="log.nccl", tooltip="With, without, or only lines of NCCL"),
         Binding("E", "first_error", "First error", key_display="E", id="log.first-error",
-                tooltip="To the first line that tells of an error"),
+                tooltip="To the first line with an error"),
         Binding("S", "save", "Save", id="log.save", tooltip="Write the lines that are shown to a file"),
         Binding("escape", "end_search", "End search", show=False, id="log.end-search"),
     ]  # fmt: skip
@@ -187,9 +187,9 @@ class LogView(Vertical):
         if lines.keep is None or lines.shown or not total:
             return ""
         if lines.looking:
-            return f"Looks through {wording.count(total, 'line')} for those of the filter ({lines.keep.words}) …"
-        way = "esc ends the search, esc once more the filter." if lines.wanted else "esc ends the filter."
-        return f"The filter ({lines.keep.words}) leaves none of {wording.count(total, 'line')}: {way}"
+            return f"Searching {wording.count(total, 'line')} with the filter ({lines.keep.words}) …"
+        way = "esc ends the search; esc again clears the filter." if lines.wanted else "esc clears the filter."
+        return f"The filter ({lines.keep.words}) matches none of {wording.count(total, 'line')}: {way}"
 
     @property
     def tells(self) -> bool:
@@ -291,7 +291,7 @@ class LogView(Vertical):
         self._keep(replace(self._kept, nccl=nccl))
 
     def action_first_error(self) -> None:
-        """To the first line that tells of an error; n goes on to the next."""
+        """To the first line with an error; n goes on to the next."""
         self.lines.find_first(FIRST_ERROR)
         self._seeks_error = True
         self._end_seeking()
@@ -302,13 +302,13 @@ class LogView(Vertical):
             self._seeks_error = False
             if not self.lines.matches and self.lines.wanted == FIRST_ERROR:
                 self.lines.wanted = ""
-                self.tell_answer("No line tells of an error.")
+                self.tell_answer("No line contains an error.")
                 self.post_message(self.NoError())
 
     def action_save(self) -> None:
         """Says that these lines are to be saved; the page asks where. Without lines there is nothing to save."""
         if not len(self.lines.text):
-            why = self._why_none() or "No line has been printed yet."
+            why = self._why_none() or "No log lines yet."
             self.notify(why, title="There is nothing to save", severity="warning", markup=False)
             return
         self.post_message(self.Saved(self.lines.text))

@@ -191,7 +191,7 @@ async def test_resizes_that_are_refused_before_google_is_asked() -> None:
         for pool, nodes, words in (("a4-spot", -1, "cannot have"), ("a4-flex", 3, "DWS"), ("nope", 3, "no node pool")):
             with pytest.raises(ConsoleError, match=words):
                 await session.node_pools.resize(pool, nodes)
-        with pytest.raises(BadInput, match="no limits"):
+        with pytest.raises(BadInput, match="not valid limits"):
             await session.node_pools.scale_between("a4-spot", 5, 2)
 
 

@@ -189,7 +189,7 @@ async def test_a_damaged_file_is_moved_aside(place: Path, content: bytes) -> Non
     assert len(await history.runs()) == 1
     (aside,) = place.parent.glob("history.db.damaged-*")
     assert read(aside) == content
-    assert history.note == f"The memory of runs was damaged; it was moved to {aside}, and a new one begun."
+    assert history.note == f"The history of runs was damaged; it was moved to {aside}, and a new one was created."
     await history.close()
 
 
@@ -245,7 +245,7 @@ async def test_a_newer_file_is_shown_and_not_touched(place: Path) -> None:
     assert (await history.add(RUN)).number == 0
     assert await history.forget([1]) == 0
     assert len(await history.runs()) == 1
-    assert history.note.startswith("The memory of runs is of a newer a4: it is shown, and nothing is added to it")
+    assert history.note.startswith("The history of runs was written by a newer a4: it is shown read-only")
     await history.close()
 
 
@@ -254,7 +254,7 @@ async def test_where_no_file_can_be_made_this_console_remembers(tmp_path: Path) 
     history = History(tmp_path / "a4" / "history.db")
     await history.add(RUN)
     assert len(await history.runs()) == 1
-    assert history.note.startswith("Runs are remembered only until the console ends: ")
+    assert history.note.startswith("The history of runs is kept only until the console ends: ")
     await history.close()
 
 

@@ -34,7 +34,7 @@ def test_the_stream_of_a_real_machine() -> None:
     assert (well.clock, well.clock_max, well.throttle, well.recovery, well.faults) == (345, 1980, 1, "", ())
     assert ill.ecc_corrected is None
     assert ill.faults == (
-        "3 uncorrected ECC errors", "clock cut by hardware for heat", "the driver advises: Reset",
+        "3 uncorrected ECC errors", "hardware thermal slowdown", "the driver advises: Reset",
     )  # fmt: skip
 
 

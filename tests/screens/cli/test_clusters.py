@@ -27,7 +27,7 @@ def test_clusters(a4: Commands) -> None:
 
 
 def test_a_project_without_the_service_gets_it(a4: Commands) -> None:
-    assert "Nobody can be asked" in a4.run("clusters", "enable", "practice-new")[2]
+    assert "There is no terminal to confirm it" in a4.run("clusters", "enable", "practice-new")[2]
     assert a4.run("--read-only", "clusters", "enable", "practice-new", "--yes")[0] == 3
     code, out, _ = a4.run("clusters", "enable", "practice-new", "--yes", "--json")
     assert (code, json.loads(out)["service"]) == (0, "container.googleapis.com")
@@ -91,8 +91,8 @@ def test_resize(a4: Commands) -> None:
     [
         (("resize", "nope", "3", "--yes"), 1, "no node pool nope"),
         (("resize", "system"), 2, "number of nodes"),
-        (("resize", "system", "--limits", "9", "--yes"), 2, "no limits"),
-        (("resize", "system", "9"), 2, "Nobody can be asked"),
+        (("resize", "system", "--limits", "9", "--yes"), 2, "not valid limits"),
+        (("resize", "system", "9"), 2, "There is no terminal to confirm it"),
         (("report", "nope"), 1, "no node nope"),
         (("report", "nope", "--for", "noise", "--yes"), 2, "noise"),
     ],

@@ -61,7 +61,7 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     assert a4.json("history", "--forget", "two")["forgotten"] == [2]
     assert [item["number"] for item in a4.json("history")["items"]] == [1]
     assert a4.run("history", "--show", "two")[0] == 2
-    assert a4.run("history", "ddp-smoke")[1] == "No runs are remembered.\n"
+    assert a4.run("history", "ddp-smoke")[1] == "No runs in the history.\n"
     a4.run("stop", "one")
 
 
@@ -198,7 +198,7 @@ def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> N
     assert code == 2
     assert "There is neither a recipe nor a run nope." in told
     code, _, told = a4.run("history", "999")
-    assert (code, "No run 999 is remembered." in told) == (2, True)
+    assert (code, "There is no run 999 in the history." in told) == (2, True)
     assert "numbered" in a4.run("history", "numbered")[1]
 
 
@@ -232,4 +232,4 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
     assert main(["history", "--kubeconfig", str(config), "--json"]) == 0
     said = capfd.readouterr()
     assert [item["outcome"] for item in json.loads(said.out)["items"]] == ["running"]
-    assert "What became of open runs is not known: " in said.err
+    assert "The outcome of open runs is not known: " in said.err

@@ -164,7 +164,7 @@ def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Comm
     assert [(each["path"], each["kind"], each["size"]) for each in found["items"]] == [("tmp", "file", 3)]
     assert found["total"] > found["free"]
     code, _, err = a4.run("rm", place)
-    assert (code, "Nobody can be asked here. Add --yes." in err) == (2, True)
+    assert (code, "There is no terminal to confirm it. Add --yes." in err) == (2, True)
     code, _, err = a4.run("--read-only", "rm", place, "--yes")
     assert (code, "read-only" in err) == (3, True)
     assert a4.run("ls", place)[0] == 0, "it is still there"

@@ -189,7 +189,7 @@ async def test_a_filter_that_leaves_nothing_says_of_how_many_lines_and_which_key
     async with log(100) as (lines, pilot, view):
         empty = view.query_one(".log-empty")
         await pilot.press("L", "L", "M", "M")
-        assert "The filter (error, NCCL only) leaves none of 100 lines: esc ends the filter." in str(empty.render())
+        assert "The filter (error, NCCL only) matches none of 100 lines: esc clears the filter." in str(empty.render())
         lines.append([(0.0, "one more")])
         await until(pilot, lambda: "none of 101 lines" in str(empty.render()))
         await pilot.press("escape")
@@ -202,7 +202,7 @@ async def test_where_no_line_is_shown_nothing_is_saved() -> None:
         app = pilot.app
         assert isinstance(app, Host)
         await pilot.press("F", *"nowhere", "enter", "S")
-        await until(pilot, lambda: "leaves none of 2 lines" in toasts(app))
+        await until(pilot, lambda: "matches none of 2 lines" in toasts(app))
         assert app.saved == []
         await pilot.press("escape", "S")
         await until(pilot, lambda: len(app.saved) == 1)
@@ -211,7 +211,7 @@ async def test_where_no_line_is_shown_nothing_is_saved() -> None:
 async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> None:
     async with log(3) as (_, pilot, view):
         await pilot.press("E")
-        assert "No line tells of an error." in str(view.query_one(".log-foot").render())
+        assert "No line contains an error." in str(view.query_one(".log-foot").render())
         assert not toasts(pilot.app)
 
 

@@ -85,7 +85,7 @@ async def test_a_place_that_takes_nothing_is_told_and_costs_nothing_else(tmp_pat
     (tmp_path / "file").write_text("")
     kept = KeptTests(tmp_path / "file" / "tests.jsonl")
     await kept.keep([measured("a", 600.0)])
-    assert "remembered only until the console ends" in kept.note
+    assert "kept only until the console ends" in kept.note
     assert len(kept.tests) == 1
 
 
