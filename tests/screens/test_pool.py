@@ -126,7 +126,7 @@ async def test_what_is_no_number_is_refused_in_words() -> None:
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("x", "enter")
-        await until(pilot, lambda: any("no number" in each.message for each in app._notifications))
+        await until(pilot, lambda: any("not a number" in each.message for each in app._notifications))
         assert session.called("resize") == []
 
 

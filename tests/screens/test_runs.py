@@ -180,7 +180,7 @@ async def test_what_is_wrong_with_the_memory_is_said() -> None:
     session.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
     async with console(session) as (app, pilot, _):
         await to_runs(app, pilot)
-        await until(pilot, lambda: "of a newer a4" in screen_text(app))
+        await until(pilot, lambda: "written by a newer a4" in screen_text(app))
 
 
 async def test_read_only_launches_nothing_again() -> None:
