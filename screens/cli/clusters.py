@@ -353,7 +353,7 @@ def add_operations(parser: argparse.ArgumentParser) -> None:
 def add_resize(parser: argparse.ArgumentParser) -> None:
     """a4 resize."""
     parser.usage = "a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]"
-    parser.epilog = "N is for each zone of the pool. --limits 0:0 switches autoscaling off."
+    parser.epilog = "N is for each zone of the pool. --limits 0:0 turns autoscaling off."
     parser.add_argument("pool", metavar="POOL")
     parser.add_argument("nodes", metavar="N", type=int, nargs="?", default=None, help="machines that it is to have")
     parser.add_argument("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")

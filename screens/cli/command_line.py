@@ -28,7 +28,7 @@ HELP = {
     "launch": "launch a recipe",
     "stop": "stop jobs: uninstall their releases, or delete their JobSets",
     "history": "what was launched, and what came of it",
-    "profiles": "named sets of values under every form; needs no cluster",
+    "profiles": "named sets of default values for every form; needs no cluster",
     "releases": "releases of the chart, or the revisions of one",
     "upgrade": "give a release other values, as far as its objects may change",
     "rollback": "go back to an earlier revision of a release",

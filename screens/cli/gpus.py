@@ -97,8 +97,8 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
         "there is no nvidia-smi and in read-only mode. Only DCGM tells the last Xid."
     )
     parser.epilog = (
-        "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, clock cut for heat or power) or none\n"
-        "could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
+        "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, throttled by temperature or power) or\n"
+        "none could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
         "JSON: words, pods (and ranks, an older name: pod_index, rank, pod, node, at, source, problem, gpus: index,\n"
         "name, utilization in %, memory_used\n"
         "and memory_total in MiB, temperature in °C, power and power_limit in W, clock and clock_max in\n"

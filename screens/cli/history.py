@@ -247,7 +247,13 @@ def add_history(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--show", dest="run", metavar="RUN", help="one run: its values, and what differs from the last "
                       "successful one")  # fmt: skip
     what.add_argument("--diff", nargs=2, metavar=("RUN", "RUN"), help="values in which two runs differ")
-    what.add_argument("--forget", dest="forgotten", nargs="+", metavar="RUN", help="drop runs; jobs are not touched")
+    what.add_argument(
+        "--forget",
+        dest="forgotten",
+        nargs="+",
+        metavar="RUN",
+        help="remove runs from the history; jobs are not touched",
+    )
     add_json(parser)
 
 

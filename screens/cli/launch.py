@@ -353,8 +353,8 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         "--like", metavar="RUN", help="with the values of an earlier run: its number or name, see `a4 history`"
     )
     profile = parser.add_mutually_exclusive_group()
-    profile.add_argument("--profile", metavar="NAME", help="with these values under them, see `a4 profiles`")
-    profile.add_argument("--no-profile", action="store_true", help="not even the default one")
+    profile.add_argument("--profile", metavar="NAME", help="with this profile as defaults, see `a4 profiles`")
+    profile.add_argument("--no-profile", action="store_true", help="without a profile, not even the default one")
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:

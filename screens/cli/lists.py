@@ -128,7 +128,7 @@ def _keys(name: str) -> str:
     columns = LAYOUTS[name].columns
     width = max(len(column.key) for column in columns)
     lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
-    head = "JSON: kind, at, unread (kinds that could not be read, and why), items with these keys:"
+    head = "JSON: kind, at, unread (kinds that could not be listed, and why), items with these keys:"
     return f"{head}\n{lines}\n\n{EXIT_CODES}"
 
 

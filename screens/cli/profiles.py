@@ -75,7 +75,7 @@ def refusal(problems: tuple[FieldProblem, ...]) -> int:
 def add_profiles(parser: argparse.ArgumentParser) -> None:
     """`a4 profiles`."""
     parser.description = (
-        "Profiles are named sets of values that are laid under every form: queue, buckets, image, project. Each is a "
+        "Profiles are named sets of default values for every form: queue, buckets, image, project. Each is a "
         "YAML file. Without options, list them, or show one."
     )
     parser.add_argument("name", metavar="NAME", nargs="?", default="")

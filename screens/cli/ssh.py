@@ -241,9 +241,9 @@ def add_ssh(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOB [POD]", nargs="*", help="a job, and a pod of it (0 unless named)")
     parser.add_argument("--write-config", action="store_true", help="write the hosts of these jobs, or of all, only")
     parser.add_argument("--forget", action="store_true", help="remove the hosts and known host keys of these jobs")
-    parser.add_argument("--undo", action="store_true", help="take away all that a4 wrote for ssh")
-    parser.add_argument("--share", action="store_true", help="let connections be shared (ControlMaster) from now on")
-    parser.add_argument("--no-share", dest="share", action="store_false", help="let them not be shared any more")
+    parser.add_argument("--undo", action="store_true", help="remove everything that a4 wrote for ssh")
+    parser.add_argument("--share", action="store_true", help="share connections from now on (ControlMaster)")
+    parser.add_argument("--no-share", dest="share", action="store_false", help="no longer share them")
     _add_key(parser)
 
 

@@ -91,5 +91,5 @@ class GatedApp(App[int]):
         # Textual's own prints every variable of every frame.
         self.bell()
         error = sys.exc_info()[1] or self._exception
-        self._exit_renderables.append(Text(report(error) if error is not None else "An error that nobody knows."))
+        self._exit_renderables.append(Text(report(error) if error is not None else "An unexpected error."))
         self._close_messages_no_wait()
