@@ -92,18 +92,18 @@ for n in ("torch", "megatron-core", "transformer-engine", "ms-swift", "nvidia-nc
 
 QUESTIONS = (
     Question(
-        "environment", "Environment", _ENVIRONMENT,
+        "environment",
+        "Environment",
+        _ENVIRONMENT,
         "No variable of NCCL, RANK, MASTER or WORLD is set for the container; its launcher may set them later.",
     ),
-    Question(
-        "infiniband", "InfiniBand", _INFINIBAND, "There is no /dev/infiniband: the container has no RDMA device."
-    ),
+    Question("infiniband", "InfiniBand", _INFINIBAND, "There is no /dev/infiniband: the container has no RDMA device."),
     Question("libc", "C library", _LIBC, "There is neither getconf nor ldd in this image."),
     Question("python", "Python", _PYTHON, "There is no Python in this image."),
     Question("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
     Question("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
     Question("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
-)  # fmt: skip
+)
 
 
 def asked() -> tuple[ContainerFact, ...]:

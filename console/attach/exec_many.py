@@ -1,6 +1,4 @@
-"""One command in many ranks at once, with equal outputs grouped; container facts and a quick NCCL test are run the same
-way.
-"""
+"""One command in many ranks at once, with equal outputs grouped; facts and a quick NCCL test use it too."""
 
 from __future__ import annotations
 

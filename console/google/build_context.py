@@ -1,6 +1,4 @@
-"""Folders that images are built from: what they ask for, how they are packed, and which images were built of them
-here.
-"""
+"""Folders that images are built from: what they ask for, how they are packed, and what was built of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The node pools of the connected cluster: read, resized and reported; ProvisioningRequests of DWS are read with
-them.
-"""
+"""The node pools of the connected cluster, read, resized and reported; with DWS's ProvisioningRequests."""
 
 from __future__ import annotations
 

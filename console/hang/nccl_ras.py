@@ -1,6 +1,4 @@
-"""The verbose status of NCCL's RAS service (port 28028 in every pod, NCCL 2.24 and newer): who is behind, missing or
-dead.
-"""
+"""The verbose status of NCCL's RAS service (port 28028, NCCL 2.24 and newer): who is behind, missing or dead."""
 
 from __future__ import annotations
 

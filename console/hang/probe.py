@@ -120,9 +120,8 @@ def launchers(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
 def training(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The processes that train: one for each rank of the pod, not their launcher nor their helpers."""
     pythons = {
-        pid: each for pid, each in every.items()
-        if "python" in basename(each) and not HELPERS.search(each["command"])
-    }  # fmt: skip
+        pid: each for pid, each in every.items() if "python" in basename(each) and not HELPERS.search(each["command"])
+    }
     ranked = {pid: each for pid, each in pythons.items() if number(each["env"], LOCAL) is not None}
     chosen = ranked or pythons
     # Workers of a data loader have their parent's command line and environment; the parent is the rank.

@@ -1,6 +1,4 @@
-"""The X-ray of a job: the probe runs in all its pods, a few at a time, with this machine's py-spy where a pod has
-none.
-"""
+"""The X-ray of a job: the probe runs in all its pods, a few at a time; py-spy is lent to pods without one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A server dry run of objects before they are made: the API server and every admission webhook judge each, and keep
-none.
+"""A server dry run of objects: the API server and every admission webhook judge each, and keep none.
 
 Helm's own server dry run does not send a new release's objects to the server. A refusal is traced to the form's field
 as far as its words tell.

@@ -1,6 +1,4 @@
-"""The `helm` command that makes a launch, and a pasted one read back: shell words, then Helm's grammar of --set;
-nothing is run.
-"""
+"""The `helm` command that makes a launch, and a pasted one read back by Helm's grammar; nothing is run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The runs that were launched, completed as soon as anybody sees how they ended, with the last figures of their
-logs.
-"""
+"""The runs that were launched, with their end and last figures as soon as anybody sees them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The logs of all ranks of a job, followed once for everybody who reads them and kept on disk; and why the job
-failed.
-"""
+"""The logs of all ranks of a job, followed once for everybody and kept on disk; and why the job failed."""
 
 from __future__ import annotations
 

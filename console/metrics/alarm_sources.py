@@ -1,5 +1,4 @@
-"""What alarms are judged by: the snapshot of the cluster, the job's measurements, and a log or two of jobs nobody
-opened.
+"""What alarms are judged by: the snapshot, the job's measurements, and a log or two of jobs nobody opened.
 
 Of such a job the first and last ranks are followed, then only the one that tells of steps. Nothing of it goes to the
 disk, and only so many steps are kept.

@@ -106,9 +106,7 @@ def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator
     passing = judge(test, pass_line, accelerator).passing
     if passing is Passing.RUNNING:
         passing = judge(over, pass_line, accelerator).passing
-    return Glance(
-        size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at
-    )  # fmt: skip
+    return Glance(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at)
 
 
 def with_verdict(before: Glance | None, now: Glance) -> Glance:

@@ -87,9 +87,7 @@ class _Orders:
         self.by_queue: Mapping[str, Order] = {
             name: _order(name, waiting.get(name, []), holding.get(name, [])) for name in {*waiting, *holding}
         }
-        self.standings = {
-            each.workload.key: each for order in self.by_queue.values() for each in order.pending
-        }  # fmt: skip
+        self.standings = {each.workload.key: each for order in self.by_queue.values() for each in order.pending}
 
 
 def _order(name: str, waiting: list[Workload], holding: list[Workload]) -> Order:

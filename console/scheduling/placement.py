@@ -1,6 +1,4 @@
-"""Free places for a job's pods by block, subblock and host; quick sums over thousands of nodes, kept with the
-snapshot.
-"""
+"""Free places for a job's pods by block, subblock and host: quick sums, kept with the snapshot."""
 
 from __future__ import annotations
 

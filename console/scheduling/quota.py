@@ -1,5 +1,4 @@
-"""Quota arithmetic by Kueue's own rules for cohorts, borrowing and lending: what is free, what is missing, and who has
-it.
+"""Quota arithmetic by Kueue's rules for cohorts, borrowing and lending: what is free or missing, and who has it.
 
 A queue keeps for itself what its lending limit does not lend; the rest lies in its cohort, where everybody takes what
 nobody uses, up to their borrowing limit. Cohorts may have cohorts above them and quota of their own. Usage is what is

@@ -1,6 +1,4 @@
-"""Why a Workload waits, in one sentence: Kueue's reason tokens or message, checked against the snapshot's
-arithmetic.
-"""
+"""Why a Workload waits, in one sentence: what Kueue says, checked against the snapshot's arithmetic."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def programs(folder: Path, place: Place) -> dict[str, str]:
     found["df"] = _DF.format(
         script=shlex.quote(str(Path(__file__).parent.parent / "data" / "df.awk")),
         table=shlex.quote(str(folder / ".bin" / "df.table")),
-    )  # fmt: skip
+    )
     found["df.table"] = "".join("\t".join(map(str, each)) + "\n" for each in disks(place))
     found["ibv_devices"] = "#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in _devices(place))
     return found

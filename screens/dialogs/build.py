@@ -1,6 +1,4 @@
-"""Image builds from any page: asked for with their substitutions, machine and time limit, cancelled, and launched
-from.
-"""
+"""Image builds from any page: asked for with their settings, cancelled, and launched from."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The dialogs of a launch: what will be created, the paste of a values.yaml or helm command, and launching a run
-again.
-"""
+"""The dialogs of a launch: what will be created, a pasted values.yaml or helm command, launching again."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""Profiles and Google's choices in the launch form: Google is asked when somebody drops a list down, then the answer is
-kept.
-"""
+"""Profiles in the launch form, and what Google offers for its fields: asked when a list is dropped down, then kept."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.nested_values import overlay
@@ -19,20 +17,11 @@ if TYPE_CHECKING:
 
     from console.kube.nested_values import Value
     from console.session import Session
-    from screens.base import LiveApp
-    from screens.widgets.form.form import Form
+    from screens.dialogs.launch import Launching
     from screens.widgets.form.launch_draft import LaunchDraft
 
 
-class FormScreen(Protocol):
-    """What is needed of the launch screen."""
-
-    app: LiveApp
-    form: Form
-    draft: LaunchDraft | None
-
-
-async def pick_profile(screen: FormScreen) -> None:
+async def pick_profile(screen: Launching) -> None:
     """Lay the values of a profile over what is in the form; what was there is one undo away."""
     profiles, draft = screen.app.session.profiles, screen.draft
     if draft is None:
@@ -47,7 +36,7 @@ async def pick_profile(screen: FormScreen) -> None:
         await _lay_named(screen, draft, picked)
 
 
-async def lay_default(screen: FormScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
+async def lay_default(screen: Launching, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
     """Lay the default profile under a form that is new, unless something else was put into it meanwhile."""
     name = await screen.app.session.profiles.default()
     if name:
@@ -55,7 +44,7 @@ async def lay_default(screen: FormScreen, draft: LaunchDraft, untouched: Mapping
 
 
 async def _lay_named(
-    screen: FormScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
+    screen: Launching, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
 ) -> None:
     try:
         values = await screen.app.session.profiles.values(name, draft.recipe.id)
@@ -74,7 +63,7 @@ def _typed(draft: LaunchDraft, texts: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in texts.items() if path not in follows}
 
 
-def _lay(screen: FormScreen, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
+def _lay(screen: Launching, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
     plan, _ = draft.plan(screen.app.session.namespace)
     texts = draft.texts_for(overlay(plan.values, values))
     if screen.draft is draft:

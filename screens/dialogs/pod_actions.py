@@ -1,6 +1,4 @@
-"""What can be done with pods and ranks on any page: log, shell, YAML, delete, copy; an action is a function and a line
-here.
-"""
+"""What can be done with pods and ranks on any page; each action is a function and a line here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What can be done with node pools and nodes, each after a question: resize, set limits, report a faulty host,
-cordon.
-"""
+"""What can be done with node pools and nodes, each after a question: resize, limits, report, cordon."""
 
 from __future__ import annotations
 

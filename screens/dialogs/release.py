@@ -1,6 +1,4 @@
-"""Two dialogs about a release: other values, and back to an earlier revision; each after a look at what would
-change.
-"""
+"""Two dialogs about a release, each with a look at what would change: other values, an earlier revision."""
 
 from __future__ import annotations
 
@@ -101,8 +99,7 @@ class EditValues(Question[str | None]):
             box.border_title = Content(self._question)
             yield YamlEditor()
             yield SentenceLine()
-            yield Static("ctrl+s shows what would change   esc cancels", classes="keys",
-                         markup=False)  # fmt: skip
+            yield Static("ctrl+s shows what would change   esc cancels", classes="keys", markup=False)
 
     def on_mount(self) -> None:
         editor = self.query_one(YamlEditor)

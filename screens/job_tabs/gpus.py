@@ -1,6 +1,4 @@
-"""The GPUs of a job, live: a heat map with a row for each rank, and a table of utilization, memory, power and
-temperature.
-"""
+"""The GPUs of a job, live: a heat map, and a table of utilization, memory, power and temperature."""
 
 from __future__ import annotations
 

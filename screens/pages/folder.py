@@ -71,7 +71,7 @@ class FolderScreen(LiveScreen):
         Binding("x", "delete", "Delete", id="folder.delete", tooltip="What is under the cursor, or marked; asks first"),
         Binding("c", "copy", "Copy path", show=False, id="folder.copy", tooltip="To the clipboard"),
         Binding("r", "read", "Read again", id="folder.read", tooltip="Look anew"),
-    ]  # fmt: skip
+    ]
     table = getters.query_one(EntryTable)
     summary = getters.query_one(SummaryLine)
 

@@ -170,8 +170,7 @@ class PoolScreen(PoolActions):
             self.progress.show([])
             return
         self.google.runs = facts_runs(facts, self._picture)
-        reports = [failed_row(node) for node in self.app.fleet.nodes.values()
-                   if node.pool == self._pool and node.fault]  # fmt: skip
+        reports = [failed_row(node) for node in self.app.fleet.nodes.values() if node.pool == self._pool and node.fault]
         self.progress.show([*rows_of(facts, self._picture, now), *reports])
 
     def tick(self) -> None:

@@ -109,7 +109,7 @@ class PlaceTable(ResourceTable[Place]):
         Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
         since("AGE", lambda place: place.created, drop=6),
         Column("ENDPOINT", address_cell, fill=True, least=8, drop=3),
-    )  # fmt: skip
+    )
 
     def row_text(self, row: Place) -> str:
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"

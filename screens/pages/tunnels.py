@@ -109,7 +109,7 @@ class TunnelsScreen(LiveScreen):
         Binding("b", "keep", "In background", id="tunnels.keep", tooltip="Keep it open when the console closes"),
         Binding("c", "copy", "Copy address", id="tunnels.copy", tooltip="http://127.0.0.1:PORT to the clipboard"),
         Binding("a", "save", "Save", id="tunnels.save", tooltip="Save it as a profile, to be opened again by name"),
-    ]  # fmt: skip
+    ]
 
     table = getters.query_one(TunnelTable)
     told = getters.query_one("#told", SentenceLine)

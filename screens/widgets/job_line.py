@@ -1,6 +1,4 @@
-"""A job in words and cells: state, ranks, attempt, place, what matters most about it now, and what its parts wait
-for.
-"""
+"""A job in words and cells: state, ranks, attempt, place, and what matters most about it now."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-SOURCES = sorted([*ROOT.glob("console/**/*.py"), *ROOT.glob("screens/**/*.py")])
+SOURCES = sorted(path for package in ("console", "practice", "screens") for path in ROOT.glob(f"{package}/**/*.py"))
 LINE_LIMIT = 500
 
 

@@ -1,6 +1,4 @@
-"""This machine's side of a copy: directory trees, partial files, checksums, free space, and tar streams. All of it
-blocks.
-"""
+"""This machine's side of a copy, which blocks: trees, partial files, checksums, free space, tar streams."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Shell scripts that a copy runs in a container, with programs that GNU and busybox images both have, and what their
-listings say.
+"""Shell scripts that a copy runs in a container, with what GNU and busybox both have, and their listings read.
 
 Paths are arguments, never parts of a script, so no name can be a command; and they never begin with a dash. Input has a
 known length and is cut with `head`, because not every server can close a command's input.

@@ -1,5 +1,4 @@
-"""What `a4 proxy` does for one connection: find the rank's pod, check its host key, install the person's key if that
-was agreed.
+"""One connection of `a4 proxy`: find the rank's pod, check its host key, install the person's key if agreed.
 
 A pod that is known costs one small file to read, and nothing else is imported.
 """

@@ -1,5 +1,4 @@
-"""Where SSH files are (the person's ~/.ssh, and a4's private folder in it), and quoting for ssh's configuration and
-shell.
+"""Where SSH files are: the person's ~/.ssh and a4's private folder in it; and quoting for ssh and its shell.
 
 ssh itself looks for ~ in the account (`getpwuid`), not in $HOME, so this does too. Everything here blocks.
 """

@@ -1,5 +1,4 @@
-"""Tunnels of all processes of this user, and what is kept between runs: local ports and saved profiles, in files of
-mode 0600.
+"""Tunnels of all processes of this user, and their local ports and profiles, kept in files of mode 0600.
 
 Each process says in a file on which socket it can be asked. What is listed is always asked of that process; a file
 whose process is gone says how its tunnel ended.

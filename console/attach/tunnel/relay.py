@@ -1,5 +1,4 @@
-"""The local end of a connection to a rank's port: a socket, a pair of files (for ssh's ProxyCommand), or code that
-awaits.
+"""The local end of a connection to a rank's port: a socket, a pair of files (ProxyCommand), or code that awaits.
 
 No bytes are collected: when one side is slow, the other is not read from.
 """

@@ -1,6 +1,4 @@
-"""Buckets and objects, and resumable downloads checked by crc32c; the only importer of google.cloud.storage, in
-threads.
-"""
+"""Buckets, objects, resumable downloads with crc32c; the only importer of google.cloud.storage, in threads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Projects and their enabled services; the only importer of google.cloud.resourcemanager and
-google.cloud.service_usage.
-"""
+"""Projects and their enabled services; the only importer of google.cloud.{resourcemanager,service_usage}."""
 
 from __future__ import annotations
 

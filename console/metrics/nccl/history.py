@@ -1,6 +1,4 @@
-"""Every finished NCCL test, kept in a file of one JSON object a line: what a cluster usually reaches, and each node's
-latest.
-"""
+"""Finished NCCL tests, kept as one JSON object a line: what a cluster usually reaches, each node's latest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A training run as the console follows it: steps as columns, how far it is, and events such as spikes, NaN and
-restarts.
-"""
+"""A training run as the console follows it: steps as columns, how far it is, and spikes, NaN, restarts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The steps of a training run, packed: a million of them with ten numbers each take a hundred megabytes, not a
-thousand.
-"""
+"""The steps of a training run, packed: a million with ten numbers each take a hundred megabytes, not a thousand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The panel of a training run: how far it is, what happened, and charts over one axis, one large and the others
-small.
-"""
+"""The panel of a training run: how far it is, what happened, and charts over one axis."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Four views of one launch: objects to be created, values as YAML, differences, and the helm command; and the checks'
-line.
+"""Four views of one launch: its objects, values as YAML, differences, the helm command; and the checks' line.
 
 Text typed as YAML goes into the form. The checks run by themselves when keys rest.
 """
