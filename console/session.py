@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from console.errors import BadKubeconfig, Unreachable
 from console.kube.store import FIELDS
-from console.launch.choices import unasked
 from console.launch.launcher import LaunchingCluster
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ class ClusterInCloud(LaunchingCluster):
         found = dict(await super().choices(namespace))
         if "images" in found:
             found["images"] = await self.images.offered(found["images"])
+        from console.launch.choices import unasked
+
         return {**found, **unasked()}
 
     async def google_offer(self, kind: str) -> Offer:

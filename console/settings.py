@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+YOU = "you"  # stands for the name of whoever looks
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -10,7 +10,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from console.kube.objects.meta import YOU
+from console.settings import YOU
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -131,7 +131,7 @@ async def _path(catalogue: Catalogue, word: str, namespace: str, name: str) -> s
         plural = next((each for each in _ALSO_SHOWN if each in names), None)
         if plural is None:
             raise BadInput(f"{word} is no kind that can be shown.")
-        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE, KINDS[0].reader)
+        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE, KINDS[0].read_by)
     version = await catalogue.version(kind)
     if not version:
         raise NotFound(f"This cluster does not serve {kind.plural}.", status=404)

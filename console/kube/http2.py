@@ -74,6 +74,8 @@ def _cause(error: pycurl.error | OSError, *, proxied: bool) -> tuple[str, str]:
         return proxy_away(NO_NAME) if proxied else (NO_NAME, CHECK)
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return late(proxied=proxied)
+    if code == pycurl.E_SSL_CONNECT_ERROR:
+        return f"TLS failed ({said})", CHECK
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
         return certificate(Exception(said))
     return said, TRY_AGAIN

@@ -6,29 +6,14 @@ One object that cannot be read costs that object alone: it is named in `unreadab
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from console.errors import Unreadable
 from console.kube.failures import StatusWire
-from console.kube.objects.event import EventWire, parse_event
-from console.kube.objects.flavor import AdmissionCheckWire, FlavorWire, parse_admission_check, parse_flavor
-from console.kube.objects.jobset import JobSetWire, JobWire, parse_job, parse_jobset
 from console.kube.objects.meta import UNREADABLE, Meta, ObjectWire, Wire
-from console.kube.objects.node import NodeWire, parse_node
-from console.kube.objects.pod import PodWire, parse_pod
-from console.kube.objects.queue import (
-    ClusterQueueWire,
-    CohortWire,
-    LocalQueueWire,
-    parse_cluster_queue,
-    parse_cohort,
-    parse_local_queue,
-)
-from console.kube.objects.topology import TopologyWire, parse_topology
-from console.kube.objects.workload import WorkloadWire, parse_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -195,7 +180,12 @@ class Kind:
     group: str
     versions: tuple[str, ...]  # versions that can be read, best first
     namespaced: bool
-    reader: Reader[Any, Any]
+    read_by: Callable[[], Reader[Any, Any]]
+
+    @property
+    def reader(self) -> Reader[Any, Any]:
+        """What reads it; the module of its objects is imported now, as a command needs few of them."""
+        return self.read_by()
 
     def path(self, version: str, namespace: str = "") -> str:
         """URL path of the list; over all namespaces unless one is named."""
@@ -203,19 +193,103 @@ class Kind:
         return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
 
 
+@cache
+def _nodes() -> Reader[Any, Any]:
+    from console.kube.objects.node import NodeWire, parse_node
+
+    return Reader(NodeWire, parse_node)
+
+
+@cache
+def _pods() -> Reader[Any, Any]:
+    from console.kube.objects.pod import PodWire, parse_pod
+
+    return Reader(PodWire, parse_pod)
+
+
+@cache
+def _events() -> Reader[Any, Any]:
+    from console.kube.objects.event import EventWire, parse_event
+
+    return Reader(EventWire, parse_event)
+
+
+@cache
+def _jobsets() -> Reader[Any, Any]:
+    from console.kube.objects.jobset import JobSetWire, parse_jobset
+
+    return Reader(JobSetWire, parse_jobset)
+
+
+@cache
+def _jobs() -> Reader[Any, Any]:
+    from console.kube.objects.jobset import JobWire, parse_job
+
+    return Reader(JobWire, parse_job)
+
+
+@cache
+def _clusterqueues() -> Reader[Any, Any]:
+    from console.kube.objects.queue import ClusterQueueWire, parse_cluster_queue
+
+    return Reader(ClusterQueueWire, parse_cluster_queue)
+
+
+@cache
+def _localqueues() -> Reader[Any, Any]:
+    from console.kube.objects.queue import LocalQueueWire, parse_local_queue
+
+    return Reader(LocalQueueWire, parse_local_queue)
+
+
+@cache
+def _workloads() -> Reader[Any, Any]:
+    from console.kube.objects.workload import WorkloadWire, parse_workload
+
+    return Reader(WorkloadWire, parse_workload)
+
+
+@cache
+def _resourceflavors() -> Reader[Any, Any]:
+    from console.kube.objects.flavor import FlavorWire, parse_flavor
+
+    return Reader(FlavorWire, parse_flavor)
+
+
+@cache
+def _topologies() -> Reader[Any, Any]:
+    from console.kube.objects.topology import TopologyWire, parse_topology
+
+    return Reader(TopologyWire, parse_topology)
+
+
+@cache
+def _cohorts() -> Reader[Any, Any]:
+    from console.kube.objects.queue import CohortWire, parse_cohort
+
+    return Reader(CohortWire, parse_cohort)
+
+
+@cache
+def _admissionchecks() -> Reader[Any, Any]:
+    from console.kube.objects.flavor import AdmissionCheckWire, parse_admission_check
+
+    return Reader(AdmissionCheckWire, parse_admission_check)
+
+
 _QUEUES = ("v1beta2", "v1beta1", "v1alpha1")
 
 KINDS: tuple[Kind, ...] = (
-    Kind("nodes", "", ("v1",), False, Reader(NodeWire, parse_node)),
-    Kind("pods", "", ("v1",), True, Reader(PodWire, parse_pod)),
-    Kind("events", "", ("v1",), True, Reader(EventWire, parse_event)),
-    Kind("jobsets", JOBSET, ("v1alpha2",), True, Reader(JobSetWire, parse_jobset)),
-    Kind("jobs", "batch", ("v1",), True, Reader(JobWire, parse_job)),
-    Kind("clusterqueues", KUEUE, _QUEUES, False, Reader(ClusterQueueWire, parse_cluster_queue)),
-    Kind("localqueues", KUEUE, _QUEUES, True, Reader(LocalQueueWire, parse_local_queue)),
-    Kind("workloads", KUEUE, _QUEUES, True, Reader(WorkloadWire, parse_workload)),
-    Kind("resourceflavors", KUEUE, _QUEUES, False, Reader(FlavorWire, parse_flavor)),
-    Kind("topologies", KUEUE, _QUEUES, False, Reader(TopologyWire, parse_topology)),
-    Kind("cohorts", KUEUE, _QUEUES, False, Reader(CohortWire, parse_cohort)),
-    Kind("admissionchecks", KUEUE, _QUEUES, False, Reader(AdmissionCheckWire, parse_admission_check)),
+    Kind("nodes", "", ("v1",), False, _nodes),
+    Kind("pods", "", ("v1",), True, _pods),
+    Kind("events", "", ("v1",), True, _events),
+    Kind("jobsets", JOBSET, ("v1alpha2",), True, _jobsets),
+    Kind("jobs", "batch", ("v1",), True, _jobs),
+    Kind("clusterqueues", KUEUE, _QUEUES, False, _clusterqueues),
+    Kind("localqueues", KUEUE, _QUEUES, True, _localqueues),
+    Kind("workloads", KUEUE, _QUEUES, True, _workloads),
+    Kind("resourceflavors", KUEUE, _QUEUES, False, _resourceflavors),
+    Kind("topologies", KUEUE, _QUEUES, False, _topologies),
+    Kind("cohorts", KUEUE, _QUEUES, False, _cohorts),
+    Kind("admissionchecks", KUEUE, _QUEUES, False, _admissionchecks),
 )

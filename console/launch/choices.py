@@ -255,7 +255,7 @@ class _Source:
 
 
 def _core(plural: str) -> Kind:
-    return Kind(plural, "", ("v1",), True, KINDS[0].reader)
+    return Kind(plural, "", ("v1",), True, KINDS[0].read_by)
 
 
 _SOURCES: Mapping[str, _Source] = {
@@ -264,10 +264,10 @@ _SOURCES: Mapping[str, _Source] = {
     "serviceaccounts": _Source("ServiceAccounts", _core("serviceaccounts"), names, True),
     "priorityclasses": _Source(
         "WorkloadPriorityClasses",
-        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False, KINDS[0].reader),
+        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False, KINDS[0].read_by),
         priorities,
     ),
-    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True, KINDS[0].reader), images),
+    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True, KINDS[0].read_by), images),
 }
 
 

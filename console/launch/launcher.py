@@ -9,9 +9,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.kube.objects.meta import YOU, short_name
+from console.kube.objects.meta import short_name
 from console.kube.watched_cluster import WatchedCluster
-from console.settings import login_name
+from console.settings import YOU, login_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

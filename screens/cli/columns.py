@@ -241,4 +241,7 @@ PODS = Layout(
     ),
 )
 
+WAIT_KINDS = (JOBS.kind, *JOBS.uses)
+"""What the reason for a wait is made of."""
+
 LAYOUTS = {"pools": POOLS, "nodes": NODES, "queues": QUEUES, "workloads": WORKLOADS, "jobs": JOBS, "pods": PODS}

@@ -195,7 +195,9 @@ def whole_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
     )
     _add_common(parser)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser)
+    commands = parser.add_subparsers(
+        prog="a4", dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser
+    )
     parser.set_defaults(command="")
     parser.add_argument(
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="which a4 this is, and its commit"

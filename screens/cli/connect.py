@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from console.errors import BadKubeconfig
-from practice.child import PracticeProcess
 from screens.cli.output import Voice, warn
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from console.google.account import Cloud
     from console.session import Session
+    from practice.child import PracticeProcess
     from screens.cli.options import Options
 
 
@@ -27,6 +27,8 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
     if not options.demo:
         yield None
         return
+    from practice.child import PracticeProcess
+
     practice = PracticeProcess.start(speed=options.demo_speed or 1.0, seed=options.seed)
     try:
         yield practice

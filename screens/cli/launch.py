@@ -28,7 +28,7 @@ from screens import wording
 from screens.cli.alarm_words import tell_alarms, told_of
 from screens.cli.arguments import add_json, add_queue
 from screens.cli.ask import agreed, asks
-from screens.cli.columns import JOBS
+from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, say_hint, say_json, say_table, warn
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from console.session import Session
     from screens.cli.options import Options
 
-WAIT_KINDS = (JOBS.kind, *JOBS.uses)
-"""What the reason for a wait is made of."""
 FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
 """What a forecast is made of."""
 LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")

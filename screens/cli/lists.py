@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound
-from console.kube.objects.meta import YOU
 from console.kube.snapshot import LinkState
+from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, add_json
 from screens.cli.columns import LAYOUTS
 from screens.cli.command import Command

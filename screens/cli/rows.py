@@ -1,18 +1,8 @@
-"""A picture as rows for the listing commands."""
+"""A picture as rows for the listing commands; each list imports what its rows are made by."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from console.kube.objects.meta import GPU
-from console.kube.objects.workload import WorkloadState
-from console.metrics.health import job_health
-from console.scheduling.order import cluster_queue_name, queue_order
-from console.scheduling.pools import pools
-from console.scheduling.quota import queue_account
-from console.scheduling.ranks import ranks
-from console.scheduling.why import why
-from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +18,8 @@ if TYPE_CHECKING:
 
 def pool_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
     """One row per node pool."""
+    from console.scheduling.pools import pools
+
     return [
         {
             "name": pool.name,
@@ -94,6 +86,8 @@ def queue_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
 
 
 def _queue_row(queue: ClusterQueue, fleet: Fleet) -> Row:
+    from console.scheduling.quota import queue_account
+
     room = queue_account(fleet, queue.name)
     doors = sorted(
         (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name), key=lambda each: each.key
@@ -135,6 +129,9 @@ def _stopped(policy: str, inactive: str) -> str | None:
 
 def workload_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
     """One row per unfinished workload, by ClusterQueue: those that wait in Kueue's order, then the others."""
+    from console.kube.objects.workload import WorkloadState
+    from console.scheduling.order import cluster_queue_name, queue_order
+
     found: list[Row] = []
     for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
         queue = queue_order(fleet, name)
@@ -146,6 +143,9 @@ def workload_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
 
 
 def _workload_row(workload: Workload, queue: str, position: int, fleet: Fleet) -> Row:
+    from console.kube.objects.meta import GPU
+    from console.scheduling.why import why
+
     reason = why(workload, fleet)
     jobset = fleet.jobset_by_uid.get(workload.owner_uid)
     return {
@@ -178,6 +178,10 @@ def _held(job: Held) -> Row:
 
 def job_rows(fleet: Fleet, namespace: str | None, glances: Mapping[str, Glance] | None = None) -> list[Row]:
     """One row per JobSet, youngest first; `glances`: what the ends of logs say, by uid."""
+    from console.metrics.health import job_health
+    from console.scheduling.ranks import ranks
+    from console.scheduling.why_job import why_jobset
+
     found = []
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace is not None and job.namespace != namespace:

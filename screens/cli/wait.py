@@ -22,9 +22,9 @@ from console.metrics.alarm_rules import LEAST, Thresholds
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.alarm_words import told_of
 from screens.cli.arguments import add_json, seconds_of_an_hour
+from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.launch import WAIT_KINDS
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
 

@@ -9,20 +9,20 @@ import msgspec
 
 from console.kube.find_job import find_job
 from console.kube.objects.jobset import JobState
-from console.metrics.alarms import Heard
 from console.metrics.health import job_health
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
 from screens.cli.arguments import add_json
+from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.launch import WAIT_KINDS
 from screens.cli.output import say_hint, say_json
 
 if TYPE_CHECKING:
     import argparse
 
     from console.kube.objects.jobset import JobSet
+    from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
     from console.session import Session
     from screens.cli.options import Options
@@ -42,51 +42,54 @@ async def why(options: Options) -> int:
             find_job(fleet, session.namespace, options.job)
         reason = why_jobset(job, session.fleet) if job else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
-        heard, health = Heard(), None
+        alarms: tuple[Alarm, ...] = ()
+        refused, health = "", None
         if job and not sentence:
-            heard, health = await _looked_at(session, job)
+            alarms, refused, health = await _looked_at(session, job)
         if options.json:
             told = {"namespace": session.namespace, "name": options.job, "state": job.state if job else None,
                     "health": asdict(health or job_health(job, session.fleet)) if job else None,
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
-                    "alarms": [told_of(session, each) for each in heard.alarms]}  # fmt: skip
+                    "alarms": [told_of(session, each) for each in alarms]}  # fmt: skip
             say_json(told)
             return 0
         for line in card.told() if card else ():
             say_hint(line)
         if card is None or (job and job.state is not JobState.FAILED):
-            say_hint(f"{options.job} {sentence or (_words(health, heard) if health else 'is done')}.")
+            say_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
             if reason is not None and reason.next:
                 say_hint(f"{reason.next}.")
-            for alarm in heard.alarms[-1:]:
+            for alarm in alarms[-1:]:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
                 say_hint(f"{more}{alarm.next}.")
     return 0
 
 
-async def _looked_at(session: Session, job: JobSet) -> tuple[Heard, Health]:
-    """What is heard of a job that nothing keeps from running, or the end of the log of one that is done."""
-    heard = Heard()
+async def _looked_at(session: Session, job: JobSet) -> tuple[tuple[Alarm, ...], str, Health]:
+    """Alarms of a job that nothing keeps from running, and why it cannot be heard; else the end of its log."""
+    alarms: tuple[Alarm, ...] = ()
+    refused = late = ""
     if not job.finished:
         session.go_on()
         heard = await session.alarms.hear(*job.key, LISTENS)
+        alarms, refused, late = heard.alarms, heard.refused, heard.late
     else:
         await session.measures.glancing.look([job.key])
     glance = session.measures.glancing.of(job.uid)
-    return heard, job_health(job, session.fleet, alarms=heard.alarms, late=heard.late, glance=glance)
+    return alarms, refused, job_health(job, session.fleet, alarms=alarms, late=late, glance=glance)
 
 
-def _words(health: Health, heard: Heard) -> str:
+def _words(health: Health, refused: str) -> str:
     """How it is, after its name."""
     state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "is done", "diverged": "diverged"}.get(
         health.state, f"is {health.state}"
     )
     if health.words:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
-    if heard.refused:
-        return f"{state}; nothing more is known of it: {heard.refused.rstrip('.')}"
+    if refused:
+        return f"{state}; nothing more is known of it: {refused.rstrip('.')}"
     known = health.state == JobState.SUCCEEDED
     return state if known else f"{state}, and no alarm rang in {LISTENS:g} s (a4 alarms listens longer)"
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.kube.objects.meta import YOU, short_name
+from console.kube.objects.meta import short_name
 from console.launch.run_record import differences, find_run, last_success
+from console.settings import YOU
 from screens import wording
 from screens.base import LiveScreen
 from screens.dialogs.launch import AGAIN, launch_like, open_job

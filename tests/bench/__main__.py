@@ -1,8 +1,8 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
 Options choose parts (`parsers`, `panels`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
-`consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, and by its name only
-`floods`, what hostile pods and servers send) and the cluster's size.
+`commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, and by its
+name only `floods`, what hostile pods and servers send) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import consoles, floods, form_keys, launch, logs, panels, parsers, scale, ssh, tunnels
+from tests.bench import commands, consoles, floods, form_keys, launch, logs, panels, parsers, scale, ssh, tunnels
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -37,7 +37,19 @@ def main() -> int:
     parser.add_argument(
         "parts",
         nargs="*",
-        default=["parsers", "panels", "launch", "practice", "logs", "consoles", "screens", "scale", "ssh", "tunnels"],
+        default=[
+            "parsers",
+            "panels",
+            "launch",
+            "practice",
+            "commands",
+            "logs",
+            "consoles",
+            "screens",
+            "scale",
+            "ssh",
+            "tunnels",
+        ],
     )
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
@@ -48,6 +60,7 @@ def main() -> int:
         "panels": lambda: panels.main() == 0,
         "launch": lambda: launch.main(say, bound),
         "practice": practice,
+        "commands": lambda: commands.main(say, ratio),
         "scale": lambda: scale.main(bound, say),
         "floods": lambda: floods.main([], say),
     }

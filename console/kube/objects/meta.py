@@ -46,7 +46,6 @@ def holds(conditions: Iterable[Condition], type_: str) -> bool:
 
 
 OWNER = "a4.console/owner"  # label with the short name of who launched it, and annotation with the whole one
-YOU = "you"  # stands for the name of whoever looks
 _TELLING = ("owner", "user", "username", "creator", "created-by", "submitted-by", "launched-by")
 """Last part of labels and annotations in which other tools say who launched something."""
 _TOOLS = frozenset({"app.kubernetes.io/created-by"})  # a key of that kind that names programs, not people
