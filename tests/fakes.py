@@ -192,6 +192,9 @@ class FakeSession:
             self._wake()
         self.namespace = namespace or self.namespace
 
+    async def require_namespace(self, name: str) -> None:
+        self._did("require_namespace", name)
+
     async def snapshots(self) -> AsyncIterator[Fleet]:
         woken = asyncio.Event()
         woken.set()

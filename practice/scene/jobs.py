@@ -24,6 +24,12 @@ _ALREADY_THERE = {
     "A4_GLOBAL_BATCH_SIZE": "1024",
 }
 """Earlier jobs have left code, data and converted weights in the shared storage."""
+_FOLDERS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("shm", "/dev/shm", {"medium": "Memory", "sizeLimit": "250Gi"}),  # a path in pods
+    ("gib", "/usr/local/gib", {}),
+    ("third-party", "/third_party", {}),
+)
+"""What the chart gives to every pod beside its storage."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +109,25 @@ def _pod(job: Job, nodes: int, gpus: int) -> Object:
                 "ports": [{"name": "ssh", "containerPort": 2222}],
                 "env": _env(job, nodes, gpus),
                 "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+                "volumeMounts": [{"name": name, "mountPath": path} for name, path, _ in _FOLDERS],
             }
         ],
+        "volumes": [{"name": name, "emptyDir": dict(source)} for name, _, source in _FOLDERS],
     }
     if job.node_selector:
         pod["nodeSelector"] = dict(job.node_selector)
     return pod
+
+
+def _nccl(*, small: bool) -> dict[str, str]:
+    """What the chart sets for NCCL where nothing else is asked for."""
+    gib = "/usr/local/gib"
+    values = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_PLUGIN_PATH": f"{gib}/lib64"}
+    if small:
+        return {**values, "NCCL_NET": "Socket"}
+    tuner = f"{gib}/configs/tuner_config_a4.txtpb"
+    script = f"{gib}/scripts/set_nccl_env.sh"
+    return {**values, "NCCL_NET": "gIB", "NCCL_INIT_SCRIPT": script, "NCCL_TUNER_CONFIG_PATH": tuner}
 
 
 def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
@@ -126,7 +145,7 @@ def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
         "NNODES": str(nodes),
         "GPUS_PER_NODE": str(gpus),
         "SLEEP_INFINITY": "false",
-        "NCCL_NET": "gIB",
+        **_nccl(small=job.gpus < 8),
         **(_ALREADY_THERE if job.recipe.startswith("qwen3") else {}),
         **job.env,
     }

@@ -40,6 +40,8 @@ async def pick_namespace(screen: LiveScreen) -> None:
         name = await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
         if not name:
             return
+        if name not in {ALL_NAMESPACES, *seen}:
+            await session.require_namespace(name)
         screen.app.only_namespace = "" if name == ALL_NAMESPACES else name
         if name not in {ALL_NAMESPACES, session.namespace}:
             await session.switch(namespace=name)

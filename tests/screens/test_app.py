@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Input
 
-from console.errors import BadKubeconfig, NotAllowed, Unreachable
+from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
 from console.kube.snapshot import ContextName, Link, LinkState
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -213,6 +213,18 @@ async def test_another_namespace_may_be_one_nobody_uses_yet() -> None:
         app.screen.query_one(Input).value = "brand-new"
         await pilot.press("enter")
         await until(pilot, lambda: session.called("switch") == [(None, "brand-new")])
+        assert session.called("require_namespace") == [("brand-new",)]
+
+
+async def test_a_namespace_that_is_not_there_is_refused_and_the_lists_stay() -> None:
+    async with console() as (app, pilot, session):
+        session.answers["require_namespace"] = NotFound("There is no namespace nosuch.", "There are jobs in default.")
+        await pilot.press("N")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        app.screen.query_one(Input).value = "nosuch"
+        await pilot.press("enter")
+        await until(pilot, lambda: any("There is no namespace nosuch." in each.message for each in app._notifications))
+        assert (app.only_namespace, session.called("switch")) == ("", [])
 
 
 async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so() -> None:
