@@ -18,7 +18,6 @@ CHILDREN = "/"
 
 
 def chart() -> Path:
-    """The folder of the Helm chart."""
     return _folder("chart", "Chart.yaml")
 
 

@@ -94,7 +94,6 @@ def run(options: Options) -> int:
 
 
 def open_console(options: Options) -> int:
-    """The console itself, in this terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise BadInput("The console needs a terminal.", "Without one use a command: `a4 jobs --json`, `a4 --help`.")
     from screens.cli.connect import practice_cluster

@@ -27,7 +27,6 @@ Connect = Callable[[], Awaitable["Session"]]
 
 
 def _session_class() -> type[Session]:
-    """Imports the session and what it will need."""
     from console.session import Session
 
     Session.prepare()

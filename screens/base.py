@@ -101,7 +101,6 @@ class LiveApp(OrderedApp):
         super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
 
     def alarms_in_corner(self) -> list[Notification]:
-        """The toasts of alarms that are shown now."""
         return [each for each in self._notifications if each.title.startswith(GLYPH)]
 
     def close_alarms(self) -> bool:
@@ -182,7 +181,6 @@ class LiveApp(OrderedApp):
         self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: str) -> None:
-        """Open a page by name about an object."""
         self.push_screen(self.PAGES[page](*about))
 
     def action_open_page(self, page: str) -> None:
@@ -202,7 +200,6 @@ class LiveApp(OrderedApp):
             await self.pop_screen()
 
     def open_preflight(self, plan: LaunchPlan) -> None:
-        """Open the checks of a launch."""
         self.push_screen(self.PAGES["preflight"](plan))
 
     async def action_reconnect(self) -> None:

@@ -50,7 +50,6 @@ class FilterLine(Horizontal):
         yield Static(self._found, classes="found", markup=False)
 
     def tell(self, shown: int, of: int) -> None:
-        """Say how many rows the filter leaves."""
         self._found = f"{shown:,} of {of:,}"
         for found in self.query(".found").results(Static):  # none before it is mounted
             found.update(self._found)

@@ -85,7 +85,6 @@ class Guide:
 
     @property
     def fleet(self) -> Fleet:
-        """The picture on the screen."""
         return self.app.fleet
 
     async def look_round(self) -> None:
@@ -230,7 +229,6 @@ class Guide:
 
     @property
     def job(self) -> JobSet | None:
-        """The job that was launched."""
         return self.fleet.jobsets.get(("default", NAME))
 
     async def type_over(self, text: str) -> None:
@@ -244,7 +242,6 @@ class Guide:
         say(f"\n[{KEY_NAMES.get(keys, keys)}] {what}")
 
     async def press(self, key: str, what: str = "") -> None:
-        """Press one key and let the screen answer."""
         if what:
             self.step(key, what)
         await self.pilot.press(key)

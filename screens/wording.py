@@ -200,7 +200,6 @@ def whole_path(place: str) -> Path:
 
 
 def pod_glyph(status: str, *, ready: bool) -> Run:
-    """The mark for a pod's status word."""
     if status in {"Succeeded", "Completed"}:
         return DONE
     if status == "Running":
@@ -213,7 +212,6 @@ def pod_glyph(status: str, *, ready: bool) -> Run:
 
 
 def job_glyph(state: str) -> Run:
-    """The mark for a JobSet's or Workload's state."""
     return {
         "pending": IDLE,
         "starting": WAITS,

@@ -55,14 +55,12 @@ class Cloud:
         """By context: what was last seen of the pools of its cluster."""
 
     async def close(self) -> None:
-        """End all connections to Google."""
         reaches, self._reaches = list(self._reaches.values()), {}
         for reach in reaches:
             await reach.close()
 
     @property
     def practice(self) -> bool:
-        """Whether it is practice Google."""
         return self.practice_folder is not None
 
     @property
@@ -231,7 +229,6 @@ class Cloud:
 
     @staticmethod
     def usual_kubeconfig() -> Path:
-        """The file that kubectl would write to."""
         return usual_kubeconfig()
 
     @staticmethod
@@ -399,7 +396,6 @@ def add(
 
 
 def usual_kubeconfig() -> Path:
-    """The file that kubectl would write to."""
     from console.kube import kubeconfig
 
     return kubeconfig.usual_file()
@@ -430,7 +426,6 @@ async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: s
 
 
 def _login_program() -> tuple[str, tuple[str, ...]]:
-    """The program that gives kubectl a token."""
     if found := shutil.which(_PLUGIN):
         return Path(found).name, ()
     beside = Path(sys.executable).with_name("a4")

@@ -37,7 +37,6 @@ _IMAGE = f"${{{REGISTRY}}}/${{{NAME}}}:${{{TAG}}}"
 
 
 def bundled() -> tuple[BuildContext, ...]:
-    """The images of the documents."""
     folders = sorted(each for each in (assets.launchers() / "images").iterdir() if each.is_dir())
     return tuple(read_context(each) for each in folders)
 

@@ -118,7 +118,6 @@ def _pool_words(pool: GkePool) -> str:
 
 
 def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
-    """Nested values as texts of fields."""
     found: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict):

@@ -265,7 +265,6 @@ class Images:
         return await (await self._registries()).repositories(project, location)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
-        """Make a repository for images."""
         self._cloud.check_may(f"create repository {name}")
         return await (await self._registries()).create_repository(project, location, name)
 

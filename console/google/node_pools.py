@@ -130,7 +130,6 @@ class PoolsPicture:
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way."""
         return any(not each.over for each in self.operations)
 
     def pool(self, name: str) -> PoolFacts | None:

@@ -101,7 +101,6 @@ class StoredObject:
 
     @property
     def title(self) -> str:
-        """The last part of its name."""
         return self.name.rstrip("/").rpartition("/")[2] + ("/" if self.is_folder else "")
 
     @property
@@ -166,7 +165,6 @@ class LustreInstance:
 
     @property
     def server(self) -> str:
-        """The address in the mount point."""
         return self.mount_point.partition("@")[0]
 
     def values(self) -> dict[str, Value]:
@@ -286,7 +284,6 @@ class StoredThings:
         return Listing(place, marked(objects, latest), _note(place, objects, latest), more)
 
     async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
-        """All objects under a folder."""
         async with aclosing((await self._of()).tree(place)) as found:
             async for each in found:
                 yield each

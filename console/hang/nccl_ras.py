@@ -143,7 +143,6 @@ class _Reading:
         return found is not None
 
     def warning(self, line: str) -> None:
-        """A line of errors and warnings."""
         if found := _COLLECTIVE.search(line):
             self.collective = found[1]
         elif found := _MOST.match(line):

@@ -89,13 +89,11 @@ def number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 
 def every_process() -> dict[int, dict[str, Any]]:
-    """All processes of the pod but this one."""
     pids = [int(name) for name in os.listdir(PROC) if name.isdigit()]
     return {pid: found for pid in pids if pid != os.getpid() for found in [process(pid)] if found}
 
 
 def basename(each: dict[str, Any]) -> str:
-    """The name of its program."""
     return os.path.basename(str(each["argv"][0]))
 
 

@@ -215,7 +215,6 @@ class HangReport:
 
     @property
     def suspects(self) -> tuple[HangGroup, ...]:
-        """Groups for which the others wait."""
         return tuple(group for group in self.groups if group.suspect)
 
     @property

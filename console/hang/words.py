@@ -138,7 +138,6 @@ def stack_lines(process: Traced) -> list[str]:
 
 
 def kernel_words(process: Traced | Launcher) -> list[str]:
-    """What /proc says of it."""
     said = [f"pid {process.pid}", f"state {process.state or '?'}"]
     said += [f"in the kernel at {process.wchan}"] if process.wchan else []
     said += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []

@@ -80,7 +80,6 @@ class PodAnswer(msgspec.Struct):
     gdb: str = ""
 
     def of(self, pod: PodTrace) -> PodTrace:
-        """That pod with what it said."""
         master = self.master
         return replace(
             pod,

@@ -223,7 +223,6 @@ class Client:
         return f"{address}{'&' if parts.query else '?'}{urlencode(list(pairs), quote_via=quote)}"
 
     def _yarl(self, path: str, params: Params | None) -> yarl.URL:
-        """The same, as aiohttp takes it."""
         import yarl
 
         try:

@@ -132,7 +132,6 @@ class Connection:
         self._backoff = backoff
 
     def feed(self, plural: str, namespace: str) -> AsyncGenerator[Change | Served, None]:
-        """Changes of one kind, for ever."""
         kind = next(each for each in KINDS if each.plural == plural)
         return feed(self.client, self.catalogue, kind, namespace, self._backoff)
 

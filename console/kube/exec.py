@@ -78,7 +78,6 @@ class Process:
                 await self._socket.send_bytes(bytes([CLOSE, STDIN]))
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the command's terminal its size."""
         size = msgspec.json.encode({"Width": columns, "Height": rows})
         with suppress(ConnectionError, aiohttp.ClientError):
             await self._socket.send_bytes(bytes([RESIZE]) + size)
@@ -135,7 +134,6 @@ def exit_code(status: bytes, what: str) -> int:
 
 
 def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> list[tuple[str, str]]:
-    """Query of an exec request."""
     flags = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     params = [("command", each) for each in argv]
     params += [(name, "true") for name, on in flags.items() if on]

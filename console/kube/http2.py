@@ -193,13 +193,11 @@ class Answer:
     # who reads
 
     async def begun(self) -> None:
-        """Wait for status and headers."""
         while not self._begun:
             await self._news()
 
     @property
     def _is_over(self) -> bool:
-        """Whether it has ended well."""
         return self._finished and self._error is None
 
     async def _news(self) -> None:
@@ -229,7 +227,6 @@ class Answer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _go_on(self) -> None:
-        """There is room for more."""
         if self._paused and not self._finished:
             self._paused, self._heard = False, self._loop.time()
             try:

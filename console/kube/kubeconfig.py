@@ -270,7 +270,6 @@ class Entry:
 
 
 def usual_file() -> Path:
-    """The file that kubectl would write to."""
     listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     return Path(listed[0]).expanduser() if listed else Path.home() / ".kube" / "config"
 

@@ -67,7 +67,6 @@ class Pipe:
         """Say that no more will be written, if the protocol can."""
 
     def pause(self) -> None:
-        """Let nothing more come for now."""
         self._socket.pause()
 
     def resume(self) -> None:
@@ -143,7 +142,6 @@ class ChannelPipe(Pipe):
         self._fresh = True
 
     def feed(self, data: memoryview) -> None:
-        """A part of a message."""
         if self._fresh:
             self._fresh, self._channel, data = False, data[0], data[1:]
         if self._channel > ERROR:

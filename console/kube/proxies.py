@@ -50,7 +50,6 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
 
 
 def is_here(host: str) -> bool:
-    """Whether that is this machine."""
     address = _address(host)
     return address.is_loopback if address else host == "localhost"
 

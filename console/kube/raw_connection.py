@@ -215,7 +215,6 @@ async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader,
 
 
 async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:
-    """The error that an answer stands for."""
     from console.kube.failures import refusal  # only what is refused needs it
 
     error = refusal(answer.status, answer.body, doing=doing)

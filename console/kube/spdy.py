@@ -105,15 +105,12 @@ class Writer:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
     def data(self, stream: int, data: bytes, *, last: bool = False) -> bytes:
-        """Return data of a stream."""
         return struct.pack(">II", stream, (FIN if last else 0) << 24 | len(data)) + data
 
     def syn_stream(self, stream: int, headers: dict[str, str]) -> bytes:
-        """Return the opening of a stream."""
         return self._control(SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._headers(headers))
 
     def syn_reply(self, stream: int) -> bytes:
-        """Return the acceptance of a stream."""
         return self._control(SYN_REPLY, struct.pack(">I", stream) + self._headers({}))
 
     def reset(self, stream: int, status: int = 5) -> bytes:

@@ -134,7 +134,6 @@ class Store:
     # what is seen
 
     def link(self, kind: str) -> Link:
-        """How fresh that kind is."""
         return self._links[kind]
 
     @property

@@ -242,7 +242,6 @@ class HttpSource:
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Lines of a watch, without their line ends."""
         lasts = str(random.randint(*LASTS))
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
         doing = f"follow {self._what}"

@@ -74,7 +74,6 @@ class WatchedCluster:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing may be changed."""
         return self.settings.read_only
 
     @property
@@ -84,7 +83,6 @@ class WatchedCluster:
 
     @property
     def server(self) -> str:
-        """Address of the API server."""
         return self.connected.target.cluster.server
 
     @property

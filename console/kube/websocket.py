@@ -167,7 +167,6 @@ def _ones(words: int) -> int:
 
 
 def closing(code: int = 1000) -> bytes:
-    """The frame that says goodbye."""
     return frame(CLOSE, struct.pack(">H", code))
 
 
@@ -359,7 +358,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.begin()
 
     def feed(self, data: memoryview) -> None:
-        """A part of a message."""
         if self._listener and not self.closed:
             self._listener.feed(data)
 

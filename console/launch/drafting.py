@@ -51,7 +51,6 @@ class Drafting:
         return self._catalogue.defaults(recipe)
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
-        """All values of a plan, nested."""
         return self._catalogue.values(plan)
 
     def ask(self, plan: LaunchPlan) -> Ask:

@@ -451,7 +451,6 @@ def _way(path: str) -> Way:
 
 
 def spell_way(way: Way) -> str:
-    """A way as a person writes it."""
     text = ""
     for name in way:
         text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else str(name)

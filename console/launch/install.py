@@ -92,7 +92,6 @@ class Catalogue:
 
     @cached_property
     def checker(self) -> ValuesChecker:
-        """The schema, ready to check values."""
         return ValuesChecker(self.schema)
 
     @cached_property
@@ -122,7 +121,6 @@ class Catalogue:
         return self._forms[known]
 
     def fields(self, recipe: str) -> tuple[Field, ...]:
-        """What the form of a recipe asks for."""
         return self._form(recipe).fields
 
     def defaults(self, recipe: str) -> dict[str, Value]:
@@ -130,7 +128,6 @@ class Catalogue:
         return merge(self._form(recipe).defaults, {})
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
-        """All values of a plan, nested."""
         return merge(self._form(plan.recipe).defaults, plan.values)
 
     def problems(self, plan: LaunchPlan) -> Problems:

@@ -117,7 +117,6 @@ class LaunchingCluster(WatchedCluster):
 
     @cached_property
     def runs(self) -> Runs:
-        """What was launched, and what came of it."""
         from console.launch.runs import Runs
 
         return Runs(self, self._catalogue, self._launcher, self._alarms_of)
@@ -149,7 +148,6 @@ class LaunchingCluster(WatchedCluster):
 
     @cached_property
     def releases(self) -> Releases:
-        """Releases, and how far they can be changed."""
         from console.launch.releases import Releases
 
         return Releases(self, self._launcher)
@@ -165,7 +163,6 @@ class LaunchingCluster(WatchedCluster):
         return self._catalogue().recipes()
 
     def fields(self, recipe: str) -> tuple[Field, ...]:
-        """What the form of a recipe asks for."""
         return self._catalogue().fields(recipe)
 
     def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:

@@ -191,7 +191,6 @@ class Profiles:
         new.replace(path)
 
     def _fields(self) -> dict[str, Field]:
-        """Fields of all recipes, by path."""
         catalogue = self._catalogue()
         return {field.path: field for recipe in catalogue.recipes() for field in catalogue.fields(recipe.id)}
 

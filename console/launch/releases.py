@@ -99,7 +99,6 @@ class ReleaseChange:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing would change."""
         return all(each.fate in {Fate.SAME, Fate.KEPT} for each in self.objects)
 
 

@@ -71,7 +71,6 @@ class RunRecord:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name of its JobSet."""
         return self.namespace, self.name
 
     @property
@@ -144,7 +143,6 @@ def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
 
 
 def flat(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
-    """Path and text of every value."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
         if isinstance(value, Mapping) and value:

@@ -182,7 +182,6 @@ class Runs:
     # what happens
 
     async def launched(self, plan: LaunchPlan) -> RunRecord:
-        """Remember a launch that has just been made."""
         catalogue, target = self._catalogue(), self._target
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
         whole = merge(catalogue.defaults(plan.recipe), plan.values)

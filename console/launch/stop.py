@@ -132,7 +132,6 @@ class Stopping:
         return f"Its job is gone; Helm calls it {status}. With it goes: {goes}.", removal.goes
 
     async def remove(self, leftover: Leftover) -> None:
-        """Ask a leftover to go."""
         from console.launch import chart_objects
 
         client = self._cluster.changing(f"remove {leftover.kind} {leftover.name}").client

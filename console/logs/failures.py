@@ -311,7 +311,6 @@ def _named(text: str, bare: str, line: int) -> Iterator[LogFailure]:
 
 
 def _raised(text: str, line: int) -> LogFailure | None:
-    """The exception that ends a traceback."""
     found = _EXCEPTION.match(text)
     if found is None or found.group(1) in {"KeyboardInterrupt", "SystemExit"}:
         return None
@@ -456,7 +455,6 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:
-    """The failures that a whole log names."""
     parser = FailureParser()
     parser.feed(data)
     parser.close()

@@ -89,7 +89,6 @@ class FileText:
         return len(self._kept) if self._keep is not None else self.total()
 
     def total(self) -> int:
-        """Lines that were counted so far."""
         return self._before[-1] + self._open_end()
 
     def _open_end(self) -> int:
@@ -173,7 +172,6 @@ class FileText:
         return len(self._matches)
 
     def place(self, match: int) -> int:
-        """The line of a match."""
         start = self._matches[match]
         return bisect_left(self._kept, start) if self._keep is not None else self._number(start)
 

@@ -109,7 +109,6 @@ def _begins(data: bytes) -> list[int]:
 
 
 def _with(data: bytes, word: bytes) -> Iterator[int]:
-    """Lines in which it stands."""
     at = data.find(word)
     while at >= 0:
         yield data.rfind(b"\n", 0, at) + 1

@@ -87,7 +87,6 @@ class Reader:
         self._at: dict[Part, int] = {}  # lines of each part that have been read
 
     def skip(self, parts: Iterable[Part]) -> None:
-        """Go to the end of all there is."""
         self._at = {part: len(part) for part in parts}
 
     def more(self) -> list[RankLine]:

@@ -31,7 +31,6 @@ class Lines:
         self._blocks = Blocks(longest, returns=True)
 
     def add(self, data: bytes) -> Iterator[str]:
-        """The lines that are whole now."""
         for raw in self._blocks.add(data).split(b"\n")[:-1]:
             yield plain(raw[: self._longest])
 
@@ -43,7 +42,6 @@ class Lines:
 
 
 def plain(raw: bytes) -> str:
-    """The text of a line."""
     text = raw.decode("utf-8", "replace")
     return ANSI.sub("", text) if "\x1b" in text else text
 
@@ -144,7 +142,6 @@ class LineCutter:
         return self._pictures.last if self._pictures else b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are whole now."""
         *whole, last = chunk.split(b"\n")
         if self._pictures or b"\r" in chunk:
             return self._drawn(whole, last)

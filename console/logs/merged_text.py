@@ -180,7 +180,6 @@ class MergedText:
         return sum(len(each.times) for each in self._found())
 
     def place(self, match: int) -> int:
-        """The line of a match."""
         found, shown = self._found(), self._shown()
         index, at = next(walk(found, find(found, match)))
         number, moment = found[index].numbers[at], found[index].times[at]

@@ -42,7 +42,6 @@ class Run:
     stamped: Sequence[Stamped]
 
     def __iter__(self) -> Iterator[RankLine]:
-        """Each line as it is asked for."""
         for moment, raw in self.stamped:
             text = text_of(raw).decode("utf-8", "replace")
             yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)

@@ -78,7 +78,6 @@ class _JsonThread(msgspec.Struct):
     process_info: _JsonInfo | None = None
 
     def stack(self) -> tuple[str, str, frozenset[str], list[Frame]]:
-        """It as the text has it."""
         state = {"active" if self.active else "idle", *(["gil"] if self.owns_gil else [])}
         name = f"{self.os_thread_id}" if self.os_thread_id is not None else f"0x{self.thread_id:X}"
         # Native code has line 0.
@@ -199,7 +198,6 @@ class PySpyParser:
 
 
 def parse_pyspy(data: bytes) -> tuple[ProcessStacks, ...]:
-    """The processes in a whole dump."""
     parser = PySpyParser()
     parser.feed(data)
     parser.close()

@@ -264,7 +264,6 @@ class Kept:
 
     @property
     def note(self) -> JobNote | None:
-        """Which job the folder is about."""
         return self._shelf.note if self._shelf is not None else None
 
     async def endings(self) -> tuple[Ending, ...]:
@@ -363,7 +362,6 @@ class LogFiles:
         return self._folder / name
 
     def add(self, lines: Iterable[RankLine]) -> None:
-        """More lines, of any ranks."""
         texts: dict[str, list[str]] = {}
         for line in lines:
             name = "coordinator" if line.rank == 0 else f"worker-{line.rank}"

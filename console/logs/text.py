@@ -113,7 +113,6 @@ class ListText(ABC):
     def row(self, number: int) -> Row: ...
 
     def text_of(self, number: int) -> str:
-        """What one of them says."""
         return self.row(number).text
 
     def __len__(self) -> int:
@@ -136,7 +135,6 @@ class ListText(ABC):
         self._kept, self._matches, self._seen = array("Q"), array("Q"), 0
 
     def advance(self) -> bool:
-        """Look at some more lines."""
         if self._keep is None and self._pattern is None:
             return False
         stop = min(self.total(), self._seen + SLICE)
@@ -156,7 +154,6 @@ class ListText(ABC):
         return len(self._matches)
 
     def place(self, match: int) -> int:
-        """The line of a match."""
         number = self._matches[match]
         return bisect_left(self._kept, number) if self._keep else number
 

@@ -101,7 +101,6 @@ class Blocks:
         return self.raw.replace(b"\r", b"\n") if self._returns else self.raw
 
     def end(self) -> bytes:
-        """What is left without a line end."""
         rest, self._rest = self._rest, b""
         return rest
 
@@ -122,7 +121,6 @@ def spans_with(words: Words, block: bytes, eager: Callable[[], bool]) -> Iterato
 
 
 def line_end(block: bytes, at: int) -> int:
-    """Where the line after the one there begins."""
     return block.find(b"\n", at) + 1 or len(block)
 
 

@@ -44,7 +44,6 @@ TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells
 
 
 def faults(board: GpuBoard) -> tuple[str, ...]:
-    """What is wrong with GPUs, in words."""
     return tuple(f"pod {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}" for rank, gpu in board.every if gpu.faults)
 
 

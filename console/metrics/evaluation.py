@@ -101,7 +101,6 @@ class LmEvalParser:
 
 
 def parse_lm_eval(data: bytes) -> tuple[Score, ...]:
-    """The scores in a whole log."""
     parser = LmEvalParser()
     parser.feed(data)
     parser.close()

@@ -55,7 +55,6 @@ class Gpu:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with it, in words."""
         said = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
         said += [f"Xid {self.xid}"] if self.xid else []
         said += list(self.held_down)

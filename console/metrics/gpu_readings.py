@@ -47,7 +47,6 @@ class NvidiaSmiParser:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """All GPUs, as last read."""
         return tuple(self._gpus[index] for index in sorted(self._gpus))
 
     def feed(self, data: bytes) -> list[Gpu]:
@@ -125,7 +124,6 @@ def _number(text: str) -> float | None:
 
 
 def parse_nvidia_smi(data: bytes) -> tuple[Gpu, ...]:
-    """The GPUs in a whole report."""
     parser = NvidiaSmiParser()
     parser.feed(data)
     parser.close()

@@ -221,7 +221,6 @@ class Gpus:
             raise ProgramFailed(told[-1] if told else f"nvidia-smi ended with exit code {code}", code=code)
 
     def _exporter(self, node: str) -> Pod | None:
-        """The DCGM exporter on that node."""
         for pod in self._cluster.fleet.pods.values():
             if pod.node == node and pod.phase == "Running" and any(word in pod.name for word in _EXPORTERS):
                 return pod

@@ -93,7 +93,6 @@ class Glance:
 
     @property
     def empty(self) -> bool:
-        """Whether it says nothing."""
         return self.step is None and self.loss is None and self.busbw is None
 
 
@@ -253,7 +252,6 @@ class JobMeasures:
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
 
     def place(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
-        """On which nodes it is measured."""
         self.recipe, self._server = jobset.recipe, server
         self._nodes |= {rank.number: rank.node for rank in ranks(jobset, fleet) if rank.node}
         labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}

@@ -63,7 +63,6 @@ class _Tables:
         return True
 
     def close(self, rank: int) -> bool:
-        """Nothing more will come."""
         last = self._tests[-1].at if self._tests else 0.0
         return self._keep(self._parser.close(), self._of[0] if self._of else 0, rank, last)
 
@@ -101,7 +100,6 @@ class LogReader:
         return changed
 
     def close(self) -> None:
-        """Nothing more will come."""
         for rank, tables in self._tables.items():
             tables.close(rank)
         self._training.close()

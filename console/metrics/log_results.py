@@ -89,7 +89,6 @@ class LogReading:
 
     @property
     def scores(self) -> Sequence[Score]:
-        """Scores of lm-eval so far."""
         return self._scores.scores
 
     @property
@@ -104,7 +103,6 @@ class LogReading:
 
     @property
     def found(self) -> bool:
-        """Whether the log holds anything that is known."""
         return bool(self._from_json or self._nccl.growing or self._training.growing or self.failures or self.unreadable
                     or self.scores or self.stacks)  # fmt: skip
 

@@ -25,7 +25,6 @@ class Nodes(Controller):
     """Keeps a node's taints in step with its wish and its Ready condition, and evicts what does not tolerate them."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow nodes, and pods that come to one."""
         return {NODES: lambda obj: [key_of(obj)], PODS: self._home}
 
     def _home(self, pod: Object) -> list[Key]:

@@ -16,19 +16,16 @@ Key = tuple[str, str]  # namespace (empty for cluster objects) and name
 
 
 def key_of(obj: Object) -> Key:
-    """Return the namespace and name of an object."""
     meta = obj["metadata"]
     return meta.get("namespace", ""), meta["name"]
 
 
 def labels_of(obj: Object) -> dict[str, str]:
-    """Return the labels, for reading."""
     found: dict[str, str] = obj["metadata"].get("labels") or {}
     return found
 
 
 def annotations_of(obj: Object) -> dict[str, str]:
-    """Return the annotations, for reading."""
     found: dict[str, str] = obj["metadata"].get("annotations") or {}
     return found
 
@@ -74,7 +71,6 @@ def owner_key(obj: Object, resource: Resource) -> list[Key]:
 
 
 def deleting(obj: Object) -> bool:
-    """Whether a deletion of the object has begun."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
@@ -119,7 +115,6 @@ def set_condition(
 
 
 def drop_finalizer(obj: Object, finalizer: str) -> None:
-    """Take a finalizer off a draft."""
     meta = obj["metadata"]
     kept = [name for name in meta.get("finalizers") or () if name != finalizer]
     if kept:

@@ -45,7 +45,6 @@ class PodHost:
         return self.storage.find(NODES, "", pod["spec"]["nodeName"]) or {}
 
     def new_address(self) -> str:
-        """Return the address of a new pod."""
         self._addresses += 1
         return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
 
@@ -71,7 +70,6 @@ class PodHost:
         return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
 
     def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
-        """Tell an event about a pod."""
         host = pod["spec"]["nodeName"]
         self._recorder.record(pod, kind, reason, message, source="kubelet", host=host, field=field)
 

@@ -238,7 +238,6 @@ class PodRun:
         status["conditions"] = [self._condition(*item) for item in self._conditions().items()] + kept
 
     def phase(self) -> str:
-        """Return Pending, Running, Succeeded or Failed."""
         codes = [None if self._again(run) else run.exit_code for run in self.main]
         if any(code for code in [run.exit_code for run in self.init]) and self._never():
             return "Failed"

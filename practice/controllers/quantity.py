@@ -24,7 +24,6 @@ def milli(text: str) -> int:
 
 
 def amounts(listed: dict[str, Any] | None) -> Amounts:
-    """Return a resource list as milli-units."""
     return {name: milli(str(value)) for name, value in (listed or {}).items()}
 
 

@@ -37,5 +37,4 @@ def disks(place: Place) -> Iterator[tuple[str, str, int, int, str]]:
 
 
 def mounts(place: Place) -> str:
-    """Return them as /proc/mounts has them."""
     return "".join(f"{name} {where} {kind} rw,relatime 0 0\n" for name, kind, _, _, where in disks(place))

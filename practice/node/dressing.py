@@ -55,7 +55,6 @@ exec awk -v here="$PWD" -f {script} {table} "$@"
 
 
 def programs(folder: Path, place: Place) -> dict[str, str]:
-    """Return the programs of the pod, by name."""
     root = shlex.quote(str(folder / ".root"))
     variables, (python, *words) = assets.module_environment(), assets.module_command("practice.node.typed")
     typed = shlex.join([python, *words, str(folder / ".root"), str(place.gpus), str(place.rank)])

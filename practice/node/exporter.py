@@ -85,7 +85,6 @@ class _Reading:
 
 
 async def page(node: str, tenants: Sequence[Tenant]) -> str:
-    """Return the metrics of a node."""
     readings: list[_Reading] = []
     for tenant in tenants:
         readings += await _read(node, tenant, len(readings))

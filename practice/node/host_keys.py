@@ -33,7 +33,6 @@ class HostKeys:
         return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
 
     def private(self, namespace: str, pod: str) -> str:
-        """Host key of a pod, PEM."""
         return self.mounted(namespace, pod).get("host_key") or self._of_cluster
 
     def public(self, namespace: str, pod: str) -> str:

@@ -61,7 +61,6 @@ _BEHIND = """
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return the variables by which programs find it."""
     return {"A4_PROC": str(folder / ".proc"), "A4_RDMA": str(folder / ".rdma")}
 
 

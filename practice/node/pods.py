@@ -38,6 +38,5 @@ class PodRuntime:
         return await self._ports.dial(namespace, pod, port)
 
     async def close(self) -> None:
-        """End all shells and ports."""
         await self._ports.close()
         await self._shells.close()

@@ -101,7 +101,6 @@ class Registries:
 
     @staticmethod
     def has_sshd(image: str) -> bool:
-        """Whether an image brings an SSH server."""
         return split(image)[0] != BARE
 
 

@@ -96,14 +96,12 @@ class PodFiles(paramiko.SFTPServerInterface):
             return _code(error)
 
     def stat(self, path: str) -> SFTPAttributes | int:
-        """Of a file, links followed."""
         try:
             return SFTPAttributes.from_stat(self._path(path).stat())
         except OSError as error:
             return _code(error)
 
     def lstat(self, path: str) -> SFTPAttributes | int:
-        """Of a file or link."""
         try:
             return SFTPAttributes.from_stat(self._path(path).lstat())
         except OSError as error:

@@ -26,7 +26,6 @@ _COUNTED_ON: dict[Resource, Object] = {
 
 
 def copy_of(obj: Object) -> Object:
-    """Return a deep copy that may be changed."""
     copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
     return copied
 

@@ -57,12 +57,10 @@ def _details(resource: Resource, name: str) -> Object:
 
 
 def not_found(resource: Resource, name: str) -> ApiError:
-    """404 for one named object."""
     return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    """409 for a name that is taken."""
     text = f'{resource.qualified} "{name}" already exists'
     return ApiError(409, "AlreadyExists", text, _details(resource, name))
 
@@ -86,7 +84,6 @@ def invalid(resource: Resource, name: str, causes: list[Cause]) -> ApiError:
 
 
 def bad_request(message: str) -> ApiError:
-    """400 for a request that cannot be understood."""
     return ApiError(400, "BadRequest", message)
 
 

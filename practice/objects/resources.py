@@ -24,7 +24,6 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """The apiVersion its stored objects carry."""
         return self.at(self.version)
 
     def at(self, version: str) -> str:

@@ -66,7 +66,6 @@ class Storage:
 
     @property
     def moment(self) -> str:
-        """The time as objects have it."""
         return timestamp(self._now())
 
     def find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:

@@ -25,7 +25,6 @@ RECIPES: dict[str, Program] = {name: recipes.launched(name, _PROGRAMS) for name 
 
 
 def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
-    """Return the program of one container."""
     if init:
         return plain.installer
     recipe = RECIPES.get(env.get("A4_RECIPE", ""))

@@ -36,7 +36,6 @@ def environment(pod: Object, container: Object, storage: Storage) -> dict[str, s
 
 
 def arguments(container: Object, env: dict[str, str]) -> list[str]:
-    """Return the command line of a container."""
     return [_expand(str(part), env) for part in (*(container.get("command") or ()), *(container.get("args") or ()))]
 
 

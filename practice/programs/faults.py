@@ -130,5 +130,4 @@ def pace(place: Place, usual: float) -> float:
 
 
 def tests(place: Place) -> int:
-    """Return how many tests one program runs."""
     return int(place.notes.get(_TESTS, "1"))

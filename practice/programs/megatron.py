@@ -62,7 +62,6 @@ def _training(place: Place, name: str, total: int, line: Line) -> Iterator[Step]
 
 
 def batch(place: Place) -> int:
-    """Return how many samples an iteration takes."""
     return int(place.env.get("A4_GLOBAL_BATCH_SIZE") or place.env.get("A4_SWIFT_GLOBAL_BATCH") or 1024)
 
 

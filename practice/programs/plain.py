@@ -19,7 +19,6 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def installer(place: Place) -> Iterator[Step]:
-    """The init container that brings gIB."""
     yield Say("practice cluster: nothing is copied; the real container installs the gIB NCCL plug-in here")
     yield Wait(1.2)
 

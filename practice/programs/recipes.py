@@ -36,7 +36,6 @@ class Steps:
         return Say(f"step {self._number} {name}: run")
 
     def done(self, name: str, seconds: float) -> Say:
-        """Return the last line of a step."""
         self.open = ""
         return Say(f"step {self._number} {name}: done in {int(seconds)} s")
 

@@ -14,20 +14,17 @@ NCCL_SOURCE = "4 x NVIDIA H200 of one machine"
 
 
 def data_file(name: str) -> Path:
-    """Return where a recording is."""
     return _DATA / name
 
 
 @cache
 def launchers() -> dict[str, Any]:
-    """Return the recorded steps of all launchers."""
     found: dict[str, Any] = json.loads(data_file(LAUNCHER_FILE).read_text())
     return found
 
 
 @cache
 def lines(name: str) -> tuple[str, ...]:
-    """Return the lines of one recording."""
     return tuple((_DATA / name).read_text().splitlines())
 
 

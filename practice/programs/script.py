@@ -78,12 +78,10 @@ class Place:
 
     @property
     def rank(self) -> int:
-        """The number of the pod within its job."""
         return int(self.env.get("JOB_COMPLETION_INDEX") or 0)
 
     @property
     def nodes(self) -> int:
-        """How many pods the job has."""
         return int(self.env.get("NNODES") or 1)
 
     @property

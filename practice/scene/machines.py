@@ -51,7 +51,6 @@ def machines() -> list[Machine]:
 
 
 def name_of(machine: Machine) -> str:
-    """Return the node name, as GKE makes them."""
     suffix = {RESERVED_POOL: "79c66879", SPOT_POOL: "5f1d02ab", SYSTEM_POOL: "c3e7a914", FLEX_POOL: "e8a03c51"}[
         machine.pool
     ]

@@ -142,7 +142,6 @@ def _start_system(storage: Storage) -> None:
 
 
 def _finish_start(storage: Storage, clock: Clock) -> None:
-    """Let the machine that starts become ready."""
     for node in storage.list(NODES):
         if any(item["type"] == "Ready" and item["status"] == "False" for item in node["status"]["conditions"]):
             storage.modify(

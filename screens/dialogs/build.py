@@ -129,7 +129,6 @@ class AskBuild(Question["BuildPlan | None"]):
 
 
 def _written(seconds: int) -> str:
-    """A time as it is typed."""
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds % length == 0:
             return f"{seconds // length}{unit}"
@@ -189,6 +188,5 @@ async def cancel_one(screen: LiveScreen, build: Build) -> Build | None:
 
 
 def launch_with(screen: LiveScreen, image: str) -> None:
-    """The launch form, with that image in it."""
     said = f"{image.rpartition('/')[2]} is in the form."
     screen.app.open_launch(LaunchWish("", {"image": image}, said=said, over=True))

@@ -140,12 +140,10 @@ if TYPE_CHECKING:
 
 
 async def fetch_from_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """A dialog that copies from a rank."""
     await fetch_from_pod(screen, line.jobset.namespace, rank.name, f"pod {rank.number} of {line.jobset.name}")
 
 
 async def send_to_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """A dialog that copies to a rank."""
     await send_to_pod(screen, line.jobset.namespace, rank.name, f"pod {rank.number} of {line.jobset.name}")
 
 

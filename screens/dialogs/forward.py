@@ -70,7 +70,6 @@ class AskPorts(Question["Answer | None"]):
         self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
     def action_by_itself(self) -> None:
-        """The choice, without leaving the line."""
         self._keeps = not self._keeps
         self._tell()
 

@@ -168,7 +168,6 @@ class PodActions(LiveScreen):
 
 
 def told(pod: Pod) -> str:
-    """The pod as the question names it."""
     on = f" on {pod.node}" if pod.node else ""
     return f"{pod.namespace}/{pod.name}: {pod.status}{on}" + (f", {count(pod.gpus, 'GPU')}" if pod.gpus else "")
 

@@ -217,7 +217,6 @@ class PoolActions(PoolSizes, NodeActions):
 
     @work(group="actions")
     async def report(self, node: Node) -> None:
-        """Report a host as faulty."""
         from console.google.pool_changes import FAULTS
 
         choices = [Choice(fault, words) for fault, words in FAULTS.items()]

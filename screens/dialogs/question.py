@@ -30,7 +30,6 @@ class Question(ModalScreen[ScreenResultType]):
     _dismissed = False
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """Close it with this answer."""
         if self._dismissed:
             return AwaitComplete()
         self._dismissed = True

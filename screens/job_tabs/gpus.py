@@ -47,7 +47,6 @@ class GpuRow:
     odd: float  # how far from it a GPU stands out
 
     def gpu(self, index: int) -> Gpu | None:
-        """The GPU in that column."""
         return next((each for each in self.gpus.gpus if each.index == index), None)
 
     def stands_out(self, gpu: Gpu) -> bool:
@@ -97,7 +96,6 @@ def _rdma(row: GpuRow) -> Cell:
 
 
 def columns(gpus: int) -> Sequence[Column[GpuRow]]:
-    """Columns for that many GPUs a rank."""
     return (
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(_column(index) for index in range(gpus)),

@@ -238,7 +238,6 @@ class HangTab(JobTab):
 
     @work(group="hang-install", exclusive=True)
     async def action_install(self) -> None:
-        """Install py-spy where it is missing."""
         if self.report is not None:
             await self._ask_to_install(self.report)
 

@@ -311,7 +311,6 @@ class LogTab(JobTab):
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
         name = f"{self.key[1]}-pod-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
         await save_log(self.live, event.text, name)
 

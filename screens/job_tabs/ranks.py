@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 
 def rank_glyph(rank: Rank) -> Run:
-    """The mark of a rank's state."""
     if rank.pod is None:
         return wording.IDLE
     if rank.failed:
@@ -194,7 +193,6 @@ class RankMatrix(Inked, can_focus=True):
             self.post_message(self.Pointed(self.cells[to].number))
 
     def action_open(self) -> None:
-        """Says which rank is meant."""
         if self.cells:
             self.post_message(self.Opened(self.cells[self.cursor].number))
 

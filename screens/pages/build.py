@@ -157,5 +157,4 @@ class BuildScreen(InGoogleScreen):
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
         await save_log(self, event.text, f"build-{self._about[0][:8]}")

@@ -69,7 +69,6 @@ class LogScreen(LiveScreen):
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
         await save_log(self, event.text, "-".join(filter(None, self._about[1:])))
 
     @work(group="log", exclusive=True)

@@ -46,7 +46,6 @@ class NodeRow:
 
 
 def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
-    """The row of one machine."""
     holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
     pips = tuple(
         Run("■", ink_of(pip.holder.uid)) if pip.holder

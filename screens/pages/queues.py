@@ -67,7 +67,6 @@ class WorkloadLine:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all its pods."""
         return self.workload.total(GPU)
 
     @property

@@ -31,7 +31,6 @@ _GLYPHS = {"deployed": Run("● ", "ok"), "failed": Run("✗ ", "bad"), "superse
 
 
 def status_cell(release: Release) -> list[Run]:
-    """Helm's word with its glyph."""
     glyph = _GLYPHS.get(release.status, Run("◐ ", "waits"))
     return [glyph, Run(release.status, glyph.ink)]
 

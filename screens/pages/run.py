@@ -214,7 +214,6 @@ class RunScreen(LiveScreen):
     @on(LogView.Saved)
     @work(group="save")
     async def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
         await save_log(self, event.text, self.crumb)
 
     def _draw_differences(self, run: RunRecord) -> None:

@@ -81,7 +81,6 @@ class ViewApp(OrderedApp):
     @on(LogView.Saved)
     @work(group="save")
     async def save(self) -> None:
-        """Ask where to, and write."""
         place = await self.push_screen_wait(Prompt("Save the lines that are shown to", f"{self.text.file.name}.part"))
         if not place:
             return

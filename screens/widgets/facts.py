@@ -50,7 +50,6 @@ class Facts(Inked):
     facts: reactive[tuple[Fact, ...]] = reactive((), layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as the facts need."""
         return len(arrange(self.facts, width - 4))
 
     def render_line(self, y: int) -> Strip:

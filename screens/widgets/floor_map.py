@@ -117,7 +117,6 @@ def legend(
 
 
 def stretch_words(floor: Floor) -> list[Run]:
-    """The largest free stretches as a sentence."""
     if not floor.total:
         return []
     largest = floor.largest
@@ -219,7 +218,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     @property
     def host(self) -> Host | None:
-        """The host under the cursor."""
         index = self._index()
         return self._spots[index].host if index is not None else None
 

@@ -124,7 +124,6 @@ def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
 
 
 def line(runs: Iterable[Run], width: int, ink_of: InkOf) -> Strip:
-    """One whole line of that width."""
     return Strip(fit_runs(runs, width, ink_of), width)
 
 

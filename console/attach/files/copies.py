@@ -44,7 +44,6 @@ class Meter:
         self.now = ""
 
     def tell(self, now: str | None = None) -> None:
-        """Say how far it is."""
         self.now = self.now if now is None else now
         self._listener(CopyProgress(self.done, self.total, self.files, self.all_files, self.now, self.resumed))
 
@@ -66,7 +65,6 @@ class Meter:
         self.tell()
 
     def finished(self) -> None:
-        """One more file is there."""
         self.files += 1
         self.tell()
 

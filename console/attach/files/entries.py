@@ -23,7 +23,6 @@ class RemotePlace:
 
     @property
     def everywhere(self) -> bool:
-        """Whether every rank is meant."""
         return self.rank == ALL
 
 

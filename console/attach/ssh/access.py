@@ -80,8 +80,6 @@ class Attach:
 
     @staticmethod
     async def hosts() -> tuple[SshHost, ...]:
-        """Every host there is, of all clusters."""
-
         def read() -> tuple[SshHost, ...]:
             from console.attach.ssh import config
             from console.attach.ssh.paths import Places

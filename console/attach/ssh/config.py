@@ -160,7 +160,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     pods: dict[str, PodKeys] = msgspec.field(default_factory=dict)  # by rank
 
     def host(self, rank: int) -> str:
-        """Name of a rank for ssh."""
         return f"a4-{self.job}-{rank}{self.suffix}"
 
     @property
@@ -195,13 +194,11 @@ def load_all(places: Places) -> list[Entry]:
 
 
 def save(places: Places, entry: Entry) -> None:
-    """Keep it and write what follows from it."""
     write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     write_files(places)
 
 
 def remove_entry(places: Places, names: list[str]) -> None:
-    """Forget these and write what follows from it."""
     for name in names:
         (places.jobs / f"{name}.json").unlink(missing_ok=True)
     if names:

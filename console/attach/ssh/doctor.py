@@ -77,7 +77,6 @@ class Patient:
 
     @property
     def called(self) -> str:
-        """The rank as a4's commands take it."""
         return f"{self.address.job} {self.address.rank_text}".strip()
 
     async def close(self) -> None:

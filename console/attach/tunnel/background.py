@@ -81,7 +81,6 @@ class Running:
 
 
 async def start(login_: Login, order: Order, *, kept: bool) -> Running:
-    """A tunnel in this process."""
     address = order.address
     ports = [Ports.of(each) for each in order.ports]
     if not ports:

@@ -139,7 +139,6 @@ def _sockets() -> Path:
 
 
 def _socket(name: str) -> Path:
-    """Where the tunnel of that name answers."""
     path = _sockets() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
     if len(str(path)) > _LONGEST:
         raise BadInput(f"The path {path} is too long for a socket.", "Set XDG_RUNTIME_DIR to a shorter one.")

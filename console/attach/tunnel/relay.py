@@ -96,12 +96,10 @@ class Splice:
             self._linger()
 
     def slow(self, on: bool) -> None:
-        """The local side takes no more for now."""
         if self._pipe and not self._pipe.closed:
             (self._pipe.pause if on else self._pipe.resume)()
 
     def lost(self) -> None:
-        """The local side is gone."""
         self._over()
 
     # the pod's side
@@ -115,7 +113,6 @@ class Splice:
             self._linger()
 
     def full(self, on: bool) -> None:
-        """The pod takes no more for now."""
         if self._source and not self._source.is_closing():
             (self._source.pause_reading if on else self._source.resume_reading)()
 
@@ -171,7 +168,6 @@ class Sink(asyncio.BaseProtocol):
         self._splice.sink(transport)
 
     def pause_writing(self) -> None:
-        """Whoever reads it is slow."""
         self._splice.slow(True)
 
     def resume_writing(self) -> None:
@@ -234,11 +230,9 @@ class Conversation:
         self._news.set()
 
     def full(self, on: bool) -> None:
-        """Whether sending has to wait."""
         (self._room.clear if on else self._room.set)()
 
     def end(self, why: str) -> None:
-        """The pod's side has ended."""
         self._ended, self.why = True, why
         self._room.set()
         self._news.set()

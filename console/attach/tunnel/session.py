@@ -65,7 +65,6 @@ class Tunnels:
         await asyncio.to_thread(memory.save_profile, profile)
 
     async def close(self) -> None:
-        """End those of this process."""
         tasks = tuple(self._tasks)
         for running in tuple(self._running.values()):
             running.stop()

@@ -64,7 +64,6 @@ class Builds:
         return read_build(self.location, begun.metadata.build)
 
     async def cancel(self, number: str) -> Build:
-        """End one that is under way."""
         request = api.CancelBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
         with told(f"cancel build {number}"):
             return read_build(self.location, await self._client.cancel_build(request, timeout=PATIENCE))
@@ -92,7 +91,6 @@ def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
 
 
 def read_build(location: str, found: Any) -> Build:
-    """A build out of Google's message."""
     images = tuple(each.name for each in found.results.images)
     machine = found.options.machine_type
     failure = found.failure_info.detail if found.failure_info else ""

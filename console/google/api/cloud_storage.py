@@ -69,8 +69,6 @@ class Buckets:
     # buckets
 
     async def listed(self) -> tuple[Bucket, ...]:
-        """All buckets of the project."""
-
         def call(client: Any) -> list[Bucket]:
             return [_bucket(each) for each in client.list_buckets(page_size=PAGE, timeout=PATIENCE, retry=RETRY)]
 

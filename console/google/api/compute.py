@@ -28,7 +28,6 @@ _PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
 async def nats(reach: Reach, project: str, region: str) -> tuple[Nat, ...]:
-    """Cloud NAT gateways of a region."""
     path = f"/compute/v1/projects/{project}/regions/{region}/routers"
     found = await asyncio.to_thread(_listed, reach, path, f"list the Cloud NATs in {region}")
     return tuple(

@@ -94,12 +94,10 @@ class Gke:
 
 
 def cluster_path(project: str, location: str, name: str) -> str:
-    """Google's name of a cluster."""
     return f"projects/{project}/locations/{location}/clusters/{name}"
 
 
 def pool_path(cluster: GkeCluster, pool: str) -> str:
-    """Google's name of a node pool."""
     return f"{cluster_path(cluster.project, cluster.location, cluster.name)}/nodePools/{pool}"
 
 
@@ -117,7 +115,6 @@ def _switched_on(addon: str) -> api.AddonsConfig:
 
 
 def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
-    """A cluster out of Google's message."""
     ends = found.control_plane_endpoints_config
     dns, ip = ends.dns_endpoint_config, ends.ip_endpoints_config
     told = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
@@ -147,7 +144,6 @@ def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
 
 
 def read_pool(found: api.NodePool) -> GkePool:
-    """A node pool out of Google's message."""
     config, limits = found.config, found.autoscaling
     chips = config.accelerators[0] if config.accelerators else api.AcceleratorConfig()
     zones = tuple(found.locations)
@@ -183,7 +179,6 @@ def read_pool(found: api.NodePool) -> GkePool:
 
 
 def read_operation(project: str, found: api.Operation) -> GkeOperation:
-    """An operation out of Google's message."""
     target = found.target_link.partition("/clusters/")[2]
     cluster, _, pool = target.partition("/nodePools/")
     counted = {each.name: each.int_value for each in found.progress.metrics}

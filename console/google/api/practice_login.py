@@ -23,5 +23,4 @@ class _Bearer(aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc is
 
 
 def bearer(token: str) -> Any:
-    """Return an interceptor for channels to practice Google."""
     return _Bearer(token)

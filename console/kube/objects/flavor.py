@@ -31,7 +31,6 @@ class FlavorWire(ObjectWire):
 
 
 def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
-    """A flavor with the labels its nodes carry."""
     meta, spec = wire.metadata, wire.spec or FlavorSpecWire()
     return ResourceFlavor(
         name=shared(meta.name),
@@ -61,7 +60,6 @@ class AdmissionCheckWire(ObjectWire):
 
 
 def parse_admission_check(wire: AdmissionCheckWire) -> AdmissionCheck:
-    """A check and the controller that answers it."""
     meta, spec = wire.metadata, wire.spec or AdmissionCheckSpecWire()
     return AdmissionCheck(
         name=shared(meta.name),

@@ -122,7 +122,6 @@ class JobSet:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended for good."""
         return self.state in {JobState.SUCCEEDED, JobState.FAILED}
 
     @property

@@ -82,7 +82,6 @@ def admits(selector: Iterable[Requirement] | None, namespace: str) -> bool | Non
 
 
 def selector_words(selector: Iterable[Requirement] | None) -> str:
-    """Which namespaces a queue takes."""
     if selector is None:
         return "it takes none, having no namespaceSelector"
     return f"it takes namespaces with {', '.join(each.words for each in selector)}"

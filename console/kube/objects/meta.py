@@ -30,7 +30,6 @@ class Condition:
 
     @property
     def is_true(self) -> bool:
-        """Whether the controller says yes."""
         return self.status == "True"
 
 

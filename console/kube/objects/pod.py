@@ -221,7 +221,6 @@ def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
 
 
 def gpus_of(spec: PodSpecWire | None) -> int:
-    """nvidia.com/gpu the pod asks for."""
     return requests_of(spec).get(GPU, 0) if spec else 0
 
 

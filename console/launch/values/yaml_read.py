@@ -256,7 +256,6 @@ def _may_be_secret(line: str) -> bool:
 
 
 def _is(event: Any, kind: str) -> bool:
-    """Whether the parser's event is of that kind."""
     return type(event).__name__ == kind
 
 

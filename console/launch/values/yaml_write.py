@@ -87,7 +87,6 @@ def _scalar_lines(value: Value) -> list[str]:
 
 
 def _single(value: Value) -> str:
-    """A single value in one line."""
     if value is None:
         return "null"
     if isinstance(value, bool):

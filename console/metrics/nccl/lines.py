@@ -118,7 +118,6 @@ def _start(tokens: list[str]) -> int | None:
 
 
 def _dated(tokens: list[str]) -> list[str]:
-    """Without the date and time at their end."""
     dated = len(tokens) > 2 and _DATE.fullmatch(tokens[-2]) and _TIME.fullmatch(tokens[-1])
     return tokens[:-2] if dated else tokens
 

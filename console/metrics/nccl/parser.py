@@ -439,7 +439,6 @@ class NcclParser:
 
 
 def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
-    """The tests in a whole log."""
     parser = NcclParser()
     parser.feed(data)
     parser.close()

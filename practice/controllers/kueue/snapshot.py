@@ -95,14 +95,12 @@ class QuotaNode:
         return all(self.used.get(at, 0) <= self.subtree.get(at, 0) for at in what)
 
     def above(self) -> Iterator[QuotaNode]:
-        """Yield the parent and its parents."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def height(self) -> int:
-        """Return the distance to the furthest leaf."""
         return max((child.height() + 1 for child in self.children), default=0)
 
     def path(self) -> str:

@@ -43,7 +43,6 @@ class QueueStatus(Controller):
         return {resource: lambda _: [_ALL] for resource in followed}
 
     def reconcile(self, key: Key) -> None:
-        """Write the status of every queue."""
         snapshot = Snapshot(self.storage, None)
         for name, node in snapshot.queues.items():
             holding = list(node.workloads.values())

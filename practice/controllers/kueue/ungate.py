@@ -30,7 +30,6 @@ class TopologyUngater(Controller):
         return [(pod["metadata"]["namespace"], name)] if name and words.TOPOLOGY_GATE in gates_of(pod) else []
 
     def reconcile(self, key: Key) -> None:
-        """Look at one Workload and its pods."""
         workload = self.storage.find(WORKLOADS, *key)
         if workload is None or not is_true(workload, "Admitted"):
             return

@@ -57,7 +57,6 @@ class Canvas:
             self.mark(x + offset, y, letter, ink)
 
     def mark(self, x: int, y: int, letter: str, ink: str = "") -> None:
-        """Puts one letter in that cell."""
         if 0 <= x < self.width and 0 <= y < self.height:
             self._marks[y][x] = Run(letter, ink)
 

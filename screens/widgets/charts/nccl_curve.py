@@ -99,11 +99,9 @@ class Frame:
         return (1 - value / self.ticks[-1]) * (self.lines * DOTS_HIGH - 1)
 
     def dot(self, size: float, value: float) -> tuple[int, int]:
-        """The dot on the canvas."""
         return self.left * DOTS_WIDE + round(self.column(size)), self.top * DOTS_HIGH + round(self.line(value))
 
     def cell(self, size: float, value: float) -> tuple[int, int]:
-        """The cell on the canvas."""
         x, y = self.dot(size, value)
         return x // DOTS_WIDE, y // DOTS_HIGH
 
@@ -296,7 +294,6 @@ def average_so_far(test: NcclTest) -> float | None:
 
 
 def wrong_so_far(test: NcclTest) -> int:
-    """Wrong elements in all rows."""
     return sum(half.wrong or 0 for row in test.rows for half in halves(row))
 
 
@@ -369,8 +366,6 @@ def difference_ink(share: float) -> str:
 
 
 def value_cell(pick: Callable[[Row], Half | None], name: str, digits: int) -> Callable[[Line], Cell]:
-    """A figure of one half."""
-
     def cell(line: Line) -> Cell:
         half = pick(line.row)
         value = getattr(half, name) if half else None
@@ -391,7 +386,6 @@ def time_cell(pick: Callable[[Row], Half | None]) -> Callable[[Line], Cell]:
 
 
 def wrong_cell(line: Line) -> Cell:
-    """Wrong elements of both halves."""
     counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
     if not counts:
         return Run("n/a", "faint")

@@ -127,7 +127,6 @@ def earlier_words(names: Sequence[str]) -> list[Run]:
 
 
 def value_words(value: float | None) -> str:
-    """A value in a title."""
     if value is None or not math.isfinite(value):
         return "─"
     return f"{value:,.4g}" if 0.001 <= abs(value) < 10_000 else tick_words(value)

@@ -59,7 +59,6 @@ def time_step(span: float) -> float:
 
 
 def clock_words(moment: float) -> str:
-    """A moment on the wall clock."""
     return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}" if moment else ""
 
 

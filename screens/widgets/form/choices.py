@@ -44,7 +44,6 @@ class ChoiceList(Inked):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is in sight."""
         return bool(self.display)
 
     @property
@@ -135,7 +134,6 @@ def part_typed(field: Field, text: str) -> str:
 
 
 def completed(field: Field, text: str, name: str) -> str:
-    """The text with that name in its place."""
     if field.kind is not FieldKind.MAP or field.choices_from == "nodelabels":
         return name
     before, _, after = text.partition("=")

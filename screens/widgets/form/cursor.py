@@ -152,7 +152,6 @@ class FormCursor(Vertical, metaclass=Abstract):
         return [row for row in self.page.model.rows if row.takes_keys]
 
     def go_to(self, row: Row) -> None:
-        """Puts the cursor and the keys there."""
         self.take()
         if row in self.page.model.rows:
             self.page.go(row)

@@ -389,7 +389,6 @@ BELIEVED = 60.0  # seconds for which what was found for a plan is believed
 
 
 def tally_words(found: Tally) -> list[Run]:
-    """The tally with its mark."""
     results = dict(found.counts)
     mark = BAD if found.failing else CARE if results.get(Result.WARN) else OK
     return [mark, Run(" preflight: ", "dim"), Run(found.sentence), Run("  f9 shows all", "faint")]

@@ -79,7 +79,6 @@ class FormModel:
         self.lay_out()
 
     def is_changed(self, path: str) -> bool:
-        """Whether another text than the default stands there."""
         return self.texts[path] != self.defaults[path]
 
     def entries(self, path: str) -> list[str]:
@@ -87,7 +86,6 @@ class FormModel:
         return self.texts[path].split("\n")
 
     def text_at(self, row: Row) -> str:
-        """What is typed in that line."""
         return self.entries(row.path)[row.number] if row.kind is RowKind.ENTRY else self.texts[row.path]
 
     def put(self, row: Row, text: str) -> bool:
@@ -126,7 +124,6 @@ class FormModel:
         return True
 
     def add_entry(self, row: Row, text: str = "") -> Row:
-        """An entry below this one."""
         self._insert(row.path, row.number + 1, [text])
         return Row(RowKind.ENTRY, row.path, row.number + 1)
 
@@ -170,7 +167,6 @@ class FormModel:
         return self._swap(self._back, self._forth)
 
     def redo(self) -> str | None:
-        """Takes back the last undo."""
         return self._swap(self._forth, self._back)
 
     def _swap(self, source: list[_Before], other: list[_Before]) -> str | None:
@@ -232,7 +228,6 @@ class FormModel:
         return group in self._folded or not any(self._shown(field, "") for field in self.of(group))
 
     def of(self, group: str) -> list[Field]:
-        """The fields of a section."""
         return [field for field in self.fields if field.group == group]
 
     def changed_in(self, group: str) -> int:
@@ -240,7 +235,6 @@ class FormModel:
         return sum(self.is_changed(field.path) for field in self.of(group))
 
     def reveal(self, path: str) -> None:
-        """Puts that field in sight."""
         field = self.by_path[path]
         self.wanted = "" if self.wanted and not self._found(field) else self.wanted
         self._folded.discard(field.group)

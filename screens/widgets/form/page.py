@@ -53,7 +53,6 @@ class FormPage(Widget):
 
     @property
     def field(self) -> Field | None:
-        """The field with the cursor."""
         return self.model.by_path.get(self.row.path) if self.row is not None else None
 
     @property

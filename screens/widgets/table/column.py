@@ -82,7 +82,6 @@ def since(title: str, moment: Callable[[RowT], float], *, width: int = 6, drop: 
 
 
 def cell_width(cell: Cell) -> int:
-    """Screen columns of a cell's text."""
     if isinstance(cell, str):
         return len(cell) if cell.isascii() else cell_len(cell)
     if isinstance(cell, Run):
@@ -148,7 +147,6 @@ class RowPainter(Generic[RowT]):
     # widths
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        """Draw these columns from now on."""
         self.columns = tuple(columns)
         self._aging = tuple(column for column in columns if column.ages)
         self._wants = [column.floor for column in columns]

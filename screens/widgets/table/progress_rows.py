@@ -30,7 +30,6 @@ def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Run,
 
 
 def bar(operation: GkeOperation) -> list[Run]:
-    """How many of its nodes are done."""
     done, total = operation.done or 0, operation.total or 0
     if not total:
         return []

@@ -211,7 +211,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        """Show these columns from now on."""
         self._painter.set_columns(columns)
         self._painter.measure(self.listing.rows.values())
         self.refresh()
@@ -260,7 +259,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @property
     def cursor(self) -> RowKey | None:
-        """Key of the row under the cursor."""
         return self._cursor
 
     @property
