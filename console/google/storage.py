@@ -342,7 +342,7 @@ class StoredThings:
     # logs of jobs
 
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
-        """Put what all ranks of a job have printed into a bucket, laid out as `log_files` says.
+        """Put what all ranks of a job have printed into a bucket.
 
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
         printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.

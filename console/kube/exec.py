@@ -39,7 +39,7 @@ LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short 
 ANSWER_LIMIT = 30.0  # seconds that such a command may be silent
 FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
-Output = Callable[[int, bytes], None]  # Called with 1 (output) or 2 (errors) and the bytes
+Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
 
 
 class _Cause(Wire):

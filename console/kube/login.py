@@ -142,7 +142,7 @@ ASK_AT_MOST_EVERY = 10.0  # seconds between two runs of a plug-in whose tokens a
 class Certificates:
     """What TLS needs, each PEM; empty if there is none."""
 
-    authority: str  # Whom to trust; empty: those whom this machine trusts
+    authority: str  # whom to trust; empty: those whom this machine trusts
     client: Secret  # certificate and key
     insecure: bool  # whether the server may show any certificate
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 PAGE = 500
-BATCH = 100  # Models made between two turns of the event loop
+BATCH = 100  # models made between two turns of the event loop
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 LASTS = (240, 480)
 """Between how many and how many seconds the server is asked to end a watch, so that not all end at once."""

@@ -38,7 +38,7 @@ class Draft:
     namespace: str = ""
     problems: tuple[Remark, ...] = ()  # what has to be mended before the values can be used
     left_out: tuple[Remark, ...] = ()  # keys that were not taken, each with what to use instead
-    notes: tuple[Remark, ...] = ()  # Worth knowing of what was taken
+    notes: tuple[Remark, ...] = ()  # worth knowing of what was taken
 
     @property
     def sound(self) -> bool:

@@ -270,7 +270,7 @@ class HelmLine:
     settings: list[Setting] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Variables in the name, the namespace or a file's path that nobody has set."""
-    others: int = 0  # Further helm commands in the text
+    others: int = 0  # further helm commands in the text
 
 
 def looks_like_helm(text: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WINDOW = 300.0
 """Seconds between the first and the last rank that print the same line: clocks are apart, and ranks are late."""
 FEW = 4  # pods, or spans of them, that are named one by one
-KEYS = 50_000  # Different lines that are remembered; the one seen longest ago goes first
+KEYS = 50_000  # different lines that are remembered; the one seen longest ago goes first
 _OWN = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # times of day
     r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"

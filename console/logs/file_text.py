@@ -1,7 +1,7 @@
 """A file of any size as a text (a `console.logs.text.Text`): opened at once, counted and searched as one looks at it.
 
 The file is mapped, never read as a whole. What is kept of it is the number of lines in each block; one line is found by
-looking through one block. Filter and search go through blocks of bytes (see `sieve`).
+looking through one block. Filter and search go through blocks of bytes (see `console.logs.filter`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from console.metrics.training.values import count, number
 class Score:
     """One row of a result table of lm-eval."""
 
-    task: str  # Subtasks keep the name alone; how deep they stand is `depth`
+    task: str  # subtasks keep the name alone; how deep they stand is `depth`
     metric: str
     value: float | None  # None where it could not be computed
     error: float | None = None  # standard error

@@ -25,8 +25,8 @@ class Level(StrEnum):
 
     WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
     WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
-    LATE = "late"  # Something should have happened by now
-    BAD = "bad"  # Something is wrong
+    LATE = "late"  # something should have happened by now
+    BAD = "bad"  # something is wrong
 
 
 @dataclass(frozen=True, slots=True)

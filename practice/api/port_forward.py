@@ -19,7 +19,7 @@ TUNNEL = "SPDY/3.1+portforward.k8s.io"
 FORWARD_PROTOCOLS = (TUNNEL, "v4.channel.k8s.io")
 
 _CHUNK = 32 * 1024
-_HELD = 16  # Messages kept for a pod that is slow
+_HELD = 16  # messages kept for a pod that is slow
 
 Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 Send = Callable[[bytes], Awaitable[None]]

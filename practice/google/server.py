@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _GRPC = (longrunning, projects, clusters, builds, registry, logs, lustre, filestore)
 """Modules with `methods(world)`: full name of the method -> Method."""
-_HTTP = (compute, networks, storage, images)  # Modules with `routes(world)`: what aiohttp's router takes
+_HTTP = (compute, networks, storage, images)  # modules with `routes(world)`: what aiohttp's router takes
 
 
 class GoogleServer:

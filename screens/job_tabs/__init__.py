@@ -1,1 +1,1 @@
-"""Tabs of a job's page, one a module; `registry` says which there are and in which order."""
+"""Tabs of a job's page, one a module; `TABS` in `screens.pages.job` says which there are and in which order."""

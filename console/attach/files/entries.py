@@ -51,7 +51,7 @@ class Entry:
     path: str  # relative to the top of the tree, with slashes; empty for the top itself
     kind: EntryKind
     size: int = 0  # bytes; 0 unless it is a file
-    mode: int = 0o644  # Permission bits
+    mode: int = 0o644  # permission bits
     modified: int = 0  # seconds since the epoch
     target: str = ""  # what a link points to, as written in it
 

@@ -125,7 +125,7 @@ class Probe:
 
     user: str
     home: str
-    folder: str  # Working directory of its image
+    folder: str  # working directory of its image
     authorized: tuple[str, ...]
     served: tuple[str, ...]  # host keys that its sshd shows
     kept: tuple[str, ...]  # host keys in its files, looked for where none are shown

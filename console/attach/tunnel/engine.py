@@ -77,7 +77,7 @@ class Forwarding:
         self._look = asyncio.Event()
         self._uid = ""
         self.ended = asyncio.Event()  # set when its job is over for good
-        self.tell: Callable[[Tunnel], None] = lambda tunnel: None  # Called at each change of its state
+        self.tell: Callable[[Tunnel], None] = lambda tunnel: None  # called at each change of its state
         self.notes: list[str] = []  # what was done otherwise than asked: other local ports
         self._tunnel = Tunnel(
             name=name, namespace=address.namespace, job=address.job_text, rank=address.rank_text, context=context,

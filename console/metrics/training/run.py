@@ -25,7 +25,7 @@ SETTLED = 10  # finite losses after which a spike can be told from the beginning
 SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15
 """A spike is so many times the usual spread, and such a share of the loss, above what came before."""
 NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
-_PACE = 0.1  # Weight of the newest loss in the running mean
+_PACE = 0.1  # weight of the newest loss in the running mean
 PLATEAU_LEAST = 200  # steps that a plateau has at least, twice over
 PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of a plateau to the other
 PLATEAU_EVERY = 25

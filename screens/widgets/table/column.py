@@ -39,7 +39,7 @@ class Column(Generic[RowT]):
     least: int = 4
     most: int = 200
     fill: bool = False  # takes what is left of the line
-    right: bool = False  # Aligned to the right, as numbers are
+    right: bool = False  # aligned to the right, as numbers are
     sort: Callable[[RowT], Any] | None = None  # what `o` sorts by; without it the column is never sorted
     down: bool = False  # largest first when first sorted
     tail: bool = False  # of a text too long its end is kept: that is where node names differ
