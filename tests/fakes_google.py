@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from tests.fakes import FakeSession
 
-NONE = NotFound("The cluster of context test is none of GKE's.")
+NONE = NotFound("The cluster of context test is not a GKE cluster.")
 
 
 class FakeNodePools:

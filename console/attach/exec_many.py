@@ -89,10 +89,10 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise BadInput(f"{text!r} is no list of pods.", "Write it such as 0-3,7.")
+            raise BadInput(f"{text!r} is not a list of pods.", "Write it such as 0-3,7.")
         low, high = int(match[1]), int(match[2] or match[1])
         if low > high:
-            raise BadInput(f"{part.strip()} runs backwards.", f"Write {high}-{low}.")
+            raise BadInput(f"{part.strip()} is not an ascending range.", f"Write {high}-{low}.")
         strange = next((rank for rank in range(low, high + 1) if rank not in known), None)
         if strange is not None:
             raise BadInput(f"There is no pod {strange}.", f"Its pods are {ranges(known)}." if known else "")
@@ -161,7 +161,7 @@ class Inside:
             heard(rank.number, channel, data)
             count += len(data)
             if count > MOST:
-                raise Unreadable(f"It has printed more than {MOST >> 20} MiB: the command was ended.")
+                raise Unreadable(f"It printed more than {MOST >> 20} MiB: the command was stopped.")
             said.extend(data[: max(0, KEPT - len(said))])
             if channel == 2:
                 errors.extend(data[: max(0, KEPT - len(errors))])
@@ -198,7 +198,7 @@ class Inside:
             nonlocal count
             count += len(data)
             if count > KEPT:
-                raise Unreadable(f"It has printed more than {KEPT >> 20} MiB: it was ended.")
+                raise Unreadable(f"It printed more than {KEPT >> 20} MiB: it was stopped.")
             heard(channel, data)
             if channel == 2:
                 errors.extend(data[: max(0, KEPT - len(errors))])
@@ -230,7 +230,7 @@ class Inside:
                 code = await executing.run(client, pod.namespace, pod.name, argv, take, container=container, what=what)
             return code, "", began
         except TimeoutError:
-            return TIMED_OUT, f"Nothing more was waited for after {limit:g} s; it may still run there.", began
+            return TIMED_OUT, f"It did not end within {limit:g} s; it may still run there.", began
         except ProgramFailed as error:
             return error.code, error.message, began
         except (Unreachable, Unreadable) as error:
@@ -370,5 +370,5 @@ class QuickTest:
 def _bytes(size: str) -> int:
     found = _SIZE.fullmatch(size)
     if found is None:
-        raise BadInput(f"{size} is no message size.", "Give a number of bytes such as 8, 512K, 1M or 1G.")
+        raise BadInput(f"{size} is not a message size.", "Give a number of bytes such as 8, 512K, 1M or 1G.")
     return int(found[1]) << _UNITS[found[2]]

@@ -116,7 +116,7 @@ class Cloud:
         assert self._watched is not None
         connection = self._watched.connected
         answer = await connection.client.request(
-            "GET", "/api/v1/nodes", params={"limit": "1"}, doing="see where the cluster lies"
+            "GET", "/api/v1/nodes", params={"limit": "1"}, doing="find the location of the cluster"
         )
         try:
             items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
@@ -125,8 +125,8 @@ class Cloud:
             raise Unreadable("The API server's list of nodes cannot be read.") from error
         if named is None:
             raise NotFound(
-                f"The cluster of context {context} is none of GKE's, as far as its nodes tell.",
-                "Google's pools, operations and checks are for clusters of GKE.",
+                f"The cluster of context {context} is not a GKE cluster, judging by its nodes.",
+                "Node pools, operations and Google checks need a GKE cluster.",
             )
         server = connection.target.cluster.server.removeprefix("https://").rstrip("/")
         authority = connection.target.cluster.certificate_authority_data
@@ -315,9 +315,11 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
     check_ready(cluster)
     known = ways(cluster)
     if way and way not in known:
-        missing = {"dns": "its DNS endpoint is switched off", "ip": "it has no IP endpoint"}[way]
+        missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[way]
         enable = f"gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location}"
-        raise BadInput(f"Cluster {cluster.name} cannot be reached that way: {missing}.", f"Switch it on: `{enable}`.")
+        raise BadInput(
+            f"Cluster {cluster.name} cannot be reached through that endpoint: {missing}.", f"Enable it: `{enable}`."
+        )
     for each, address in known.items():
         if (not way or each == way) and await _answers(address):
             return each
@@ -326,14 +328,14 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
     named = " and ".join(known[each] for each in known if not way or each == way)
     raise Unreachable(
         f"Cluster {cluster.name} does not answer at {named}.",
-        "See whether this machine is among its authorized networks, and whether a proxy stands between.",
+        "Check that this machine is in its authorized networks, and whether a proxy is in between.",
     )
 
 
 def _private(cluster: GkeCluster) -> Unreachable:
     return Unreachable(
         f"Cluster {cluster.name} is private: {cluster.endpoint} answers only inside its network.",
-        "Connect from a machine in that network or over its VPN, or switch its DNS endpoint on: "
+        "Connect from a machine in that network or over its VPN, or enable its DNS endpoint: "
         f"`gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location} "
         f"--project {cluster.project}`.",
     )

@@ -50,7 +50,7 @@ def read_context(place: Path) -> BuildContext:
     described = description(folder, dockerfile)
     given = described.get("substitutions") or {}
     if not isinstance(given, dict):
-        raise BadInput(f"The substitutions of {folder} are no pairs.", "Write them as _NAME: value.")
+        raise BadInput(f"The substitutions of {folder} are not NAME: VALUE pairs.", "Write them as _NAME: value.")
     defaults = {str(name): str(value) for name, value in given.items()}
     used = dict.fromkeys([*_USED.findall(repr(described)), *defaults])
     title = _title(folder / "Dockerfile" if place.is_dir() else place)
@@ -97,7 +97,7 @@ def _read_description(path: Path) -> dict[str, Any]:
         why = " ".join(str(error).split())
         raise BadInput(f"{path} cannot be read: {why}.") from error
     if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
-        raise BadInput(f"{path} is no build description.", "It needs a list of steps.")
+        raise BadInput(f"{path} is not a build configuration.", "It needs a list of steps.")
     return found
 
 
@@ -127,7 +127,7 @@ def _wrong(plan: BuildPlan, values: Mapping[str, str]) -> Iterator[tuple[str, st
             hint = ": LOCATION-docker.pkg.dev/PROJECT/REPOSITORY" if name == REGISTRY else ""
             yield name, f"{name} has no value{hint}."
     if (registry := values.get(REGISTRY)) and REGISTRY in wanted and repository_parts(registry) is None:
-        words = f"{registry} is no repository of Artifact Registry"
+        words = f"{registry} is not a repository of Artifact Registry"
         yield REGISTRY, f"{words}: it is written LOCATION-docker.pkg.dev/PROJECT/REPOSITORY."
     if (image := values.get(NAME)) and NAME in wanted and not _NAME.match(image):
         yield NAME, f"{image} cannot be the name of an image: small letters, digits and . _ - between them."
@@ -148,7 +148,7 @@ def files(folder: Path) -> list[Path]:
         size += path.lstat().st_size
         if size > MOST:
             words = f"{folder} holds more than {MOST >> 30} GiB."
-            raise BadInput(words, "Everything in it goes to the builder: name the folder of the Dockerfile.")
+            raise BadInput(words, "Everything in it is uploaded to the builder: name the folder of the Dockerfile.")
     return found
 
 

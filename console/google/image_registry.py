@@ -130,7 +130,7 @@ class Registry:
         realm = parts.get("realm", "")
         place = _split(realm)
         if place is None:
-            raise NotAllowed(f"The registry {wanted.host} wants a login of a kind that is not known.", status=401)
+            raise NotAllowed(f"The registry {wanted.host} requires an unsupported kind of login.", status=401)
         params = {key: parts[key] for key in ("service", "scope") if key in parts}
         mine = wanted.google and place.netloc == wanted.host
         own = mine and self._token
@@ -163,14 +163,14 @@ async def _body(wanted: Reference, answer: aiohttp.ClientResponse) -> bytes:
 
 def _refused(wanted: Reference, status: int) -> Refused:
     if status == 404:
-        return NotFound(f"{wanted} does not exist.", "See its name and tag.", status=404)
+        return NotFound(f"{wanted} does not exist.", "Check its name and tag.", status=404)
     if status in {401, 403}:
         hint = (
             "Log in to it, or name an imagePullSecret for the pods."
             if not wanted.google
             else "Ask for Artifact Registry Reader."
         )
-        return NotAllowed(f"The registry does not let this login see {wanted}.", hint, status=status)
+        return NotAllowed(f"This login has no permission to read {wanted}.", hint, status=status)
     return Refused(f"The registry {wanted.host} answered {status}.", TRY_AGAIN, status=status)
 
 

@@ -96,7 +96,9 @@ class Images:
         except NotFound as error:
             project, location = project or await self._cloud.usual_project(), location or self._cloud.region
             if not (project and location):
-                raise BadInput(error.message, "Without one, say where: --project ID --region us-central1.") from error
+                raise BadInput(
+                    error.message, "Without one, name project and region: --project ID --region us-central1."
+                ) from error
             return project, location
         return project or place.project, location or place.region
 

@@ -24,8 +24,8 @@ _WORDS = {
     "CREATE_NODE_POOL": "is being created",
     "DELETE_NODE_POOL": "is being deleted",
     "SET_NODE_POOL_SIZE": "is being resized",
-    "SET_NODE_POOL_MANAGEMENT": "gets other settings",
-    "UPDATE_CLUSTER": "gets other settings",
+    "SET_NODE_POOL_MANAGEMENT": "is being reconfigured",
+    "UPDATE_CLUSTER": "is being reconfigured",
     "UPGRADE_MASTER": "the control plane is being upgraded",
     "REPAIR_CLUSTER": "the control plane is being repaired",
 }

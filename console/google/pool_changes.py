@@ -184,7 +184,7 @@ class NodePools:
     def reportable(self, node: str, fault: str) -> None:
         """BadInput, NotFound or Conflict, with the reason, where Google would not take this report."""
         if fault not in FAULTS:
-            raise BadInput(f"A host is not reported for {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
+            raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
         found = self._watched.fleet.nodes.get(("", node))
         if found is None:
             require_seen(self._watched.fleet, "nodes", f"Whether there is a node {node}")

@@ -79,7 +79,7 @@ def gcs_place(text: str) -> GcsPlace:
     """The place that `gs://BUCKET/PATH` names; BadInput for anything else."""
     found = _ADDRESS.match(text.strip())
     if found is None:
-        raise BadInput(f"{text} is no place in a bucket.", "Write gs://BUCKET or gs://BUCKET/FOLDER.")
+        raise BadInput(f"{text} is not a path in a bucket.", "Write gs://BUCKET or gs://BUCKET/FOLDER.")
     return GcsPlace(found[1], found[2] or "")
 
 
@@ -360,7 +360,7 @@ class StoredThings:
                 async for batch in batches:
                     await asyncio.to_thread(logs.add, batch)
             if not logs.counted:
-                raise NotFound(f"Nothing is known of what {job} printed.", "Does the job exist in this namespace?")
+                raise NotFound(f"There are no logs of {job}.", "Does the job exist in this namespace?")
             for name in logs.counted:
                 await buckets.send(GcsPlace(place.bucket, place.folder + name), logs.path(name), replace=replace)
             return StoreReport(str(place), tuple(logs.counted.items()))
@@ -416,7 +416,7 @@ def _unsafe(name: str) -> str | None:
     """Why a name may not become a file here; None if it may."""
     parts = PurePosixPath(name).parts
     if not name or name.startswith("/") or ".." in parts or "\0" in name or "//" in name:
-        return "Its name would lead out of the folder, or is none that files can have."
+        return "Its name is not a valid file name in that folder."
     return None
 
 
@@ -427,10 +427,10 @@ def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) 
         found = f"{len(iterations)} checkpoint{'' if len(iterations) == 1 else 's'}, the last of iteration"
         words = f"{found} {max(iterations)}."
         if latest is None:
-            return f"{words} No {LATEST} says which is whole."
+            return f"{words} No {LATEST} says which one is complete."
         if latest not in iterations:
-            return f"{words} {LATEST} names {latest}, which is not here."
-        return words if latest == max(iterations) else f"{words} {LATEST} names {latest}: later ones may not be whole."
+            return f"{words} {LATEST} names {latest}, which does not exist here."
+        return words if latest == max(iterations) else f"{words} {LATEST} names {latest}: later ones may be incomplete."
     folder = next((each for each in objects if each.title == f"{TENSORBOARD}/"), None)
     inside = f"/{TENSORBOARD}/" in f"/{place.path}"
     if folder is None and not inside:

@@ -270,14 +270,14 @@ class HangReport:
 
     def _of_nobody(self) -> str:
         if any(pod.launchers for pod in self.pods):
-            return "mpirun runs, but none of the processes that it starts: it begins or ends."
-        return "No process of a training or an NCCL test was found in any pod: it begins, ends, or does other work."
+            return "mpirun runs, but it has no child processes: it is starting or ending."
+        return "No process of a training or an NCCL test was found in any pod: it is starting or ending."
 
     def _of_absent(self) -> str:
         pods, several = ranges(number for number, _ in self.absent), len(self.absent) > 1
         status = ", ".join(dict.fromkeys(status for _, status in self.absent))
         subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
-        return f"{subject} {verb} not run ({status}): who needs {them} in a collective waits for ever."
+        return f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."
 
     def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]

@@ -63,14 +63,12 @@ def of_equals(groups: Sequence[HangGroup]) -> str:
         said = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"
         alone = all(group.doing is Doing.COMPILED for group in groups)
         kind = "no training" if alone else "and other processes beside it"
-        return f"An NCCL test, {kind}: {said}; py-spy cannot look into what is no Python."
+        return f"An NCCL test, {kind}: {said}; py-spy can only read Python processes."
     if largest.doing.waits_for_ranks:
-        return (
-            f"All {number} ranks are in {largest.label}: the network or NCCL itself, or a collective they do not share."
-        )
+        return f"All {number} ranks are in {largest.label}: the network, NCCL, or ranks in different collectives."
     if largest.doing is Doing.COMPUTE:
         compute = "1 rank computes" if number == 1 else f"{number} ranks compute"
-        return f"{compute} ({largest.label}): this is no hang, unless it stays so."
+        return f"{compute} ({largest.label}): this is not a hang, unless it stays like this."
     return f"All {number} ranks are in {largest.label}."
 
 

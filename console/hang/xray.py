@@ -102,7 +102,7 @@ def read_answer(said: bytes) -> PodAnswer:
     try:
         return msgspec.json.decode(line, type=PodAnswer)
     except UNREADABLE as error:
-        raise Unreadable("The answer of the pod cannot be understood.") from error
+        raise Unreadable("The answer of the pod cannot be parsed.") from error
 
 
 def traced(rank: Rank, answer: PodAnswer) -> list[Traced]:
@@ -128,11 +128,11 @@ def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
     if process.program or (process.dump and not process.error):
         return ""
     if process.state in ("T", "t"):
-        return f"It is stopped (SIGSTOP, or a debugger): kill -CONT {process.pid} in its pod lets it go on."
+        return f"It is stopped (SIGSTOP, or a debugger): kill -CONT {process.pid} in its pod resumes it."
     if not tool:
         return "There is no py-spy in its pod."
     if "ermission" in process.error or "ptrace" in process.error.lower():
-        return "py-spy may not trace it: the container lacks SYS_PTRACE, or runs as somebody else."
+        return "py-spy may not trace it: the container lacks SYS_PTRACE, or runs as another user."
     last = process.error.splitlines()[-1] if process.error else "py-spy printed nothing"
     return f"{last.removeprefix('Error: ').rstrip('.')}."
 
@@ -149,7 +149,7 @@ def write_new(place: Path, data: bytes) -> None:
         finally:
             Path(beside).unlink(missing_ok=True)
     except FileExistsError as error:
-        raise BadInput(f"{place} is there already.", "Choose another name.") from error
+        raise BadInput(f"{place} already exists.", "Choose another name.") from error
     except OSError as error:
         raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
 
@@ -240,7 +240,7 @@ class Xray:
     async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         from console.kube import exec as executing
 
-        client = self._cluster.changing(f"look into pod {pod.name}").client
+        client = self._cluster.changing(f"inspect pod {pod.name}").client
         container = pod.main.name if pod.main else ""
         what = f"the look at its processes in pod {pod.name}"
         return await executing.run(
@@ -256,7 +256,7 @@ class Xray:
         where every pod refuses. What fails in one pod is in the report.
         """
         every = self._running(namespace, name)
-        self._cluster.changing(f"look into {name}")
+        self._cluster.changing(f"inspect {name}")
         room, done, together = asyncio.Semaphore(AT_ONCE), 0, 0
         refusals: list[Refused] = []
         ras_pods = {rank.number for rank in every[:1]}
@@ -268,7 +268,7 @@ class Xray:
                     said = await self._probe(rank, *(("ras",) if rank.number in ras_pods else ()))
                     together += len(said)
                     if together > MOST_TOGETHER:
-                        raise Unreadable(f"The pods of {name} say more than {MOST_TOGETHER >> 20} MiB together.")
+                        raise Unreadable(f"The pods of {name} print more than {MOST_TOGETHER >> 20} MiB together.")
                     answer: PodAnswer | str = read_answer(said)
                 except ConsoleError as error:
                     refusals.extend([error] if isinstance(error, Refused) else [])
@@ -294,7 +294,7 @@ class Xray:
         found = find_job(fleet, namespace, name)
         every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
         if not every:
-            raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to look into.", f"a4 why {name}")
+            raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to inspect.", f"a4 why {name}")
         return every
 
     def _absent(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
@@ -388,17 +388,17 @@ class Xray:
         """
         form = "speedscope" if place.suffix.lower() == ".json" else "flamegraph"
         if await asyncio.to_thread(lambda: place.expanduser().exists()):
-            raise BadInput(f"{place} is there already.", "Choose another name.")
+            raise BadInput(f"{place} already exists.", "Choose another name.")
         if process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
         if process.program:
             raise BadInput(
-                f"Rank {process.rank} of {name} is {process.program}, which is no Python: py-spy cannot record it.",
+                f"Rank {process.rank} of {name} is {process.program}, not a Python process: py-spy cannot record it.",
                 "What the kernel says of it: --proc status, or P in the Hang tab.",
             )
         pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
         if pod is None:
-            raise NotFound(f"Pod {process.pod} runs no more.")
+            raise NotFound(f"Pod {process.pod} no longer runs.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
             recorded = await self._said(pod, argv, b"", seconds + LIMIT, most=MOST_RECORDED)

@@ -61,7 +61,7 @@ async def may(
     body = await client.request(
         "POST",
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        doing="ask what the account may do",
+        doing="check the permissions of the account",
         body=msgspec.json.encode(review),
     )
     try:
@@ -88,7 +88,9 @@ async def whoami(client: Client) -> str:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     try:
-        body = await client.request("POST", path, doing="ask whose account this is", body=msgspec.json.encode(review))
+        body = await client.request(
+            "POST", path, doing="read the name of the account", body=msgspec.json.encode(review)
+        )
         status = msgspec.json.decode(body, type=_Who).status
     except (Refused, *UNREADABLE):
         return ""
@@ -130,7 +132,7 @@ async def _path(catalogue: Catalogue, word: str, namespace: str, name: str) -> s
     if kind is None:
         plural = next((each for each in _ALSO_SHOWN if each in names), None)
         if plural is None:
-            raise BadInput(f"{word} is no kind that can be shown.")
+            raise BadInput(f"{word} is not a kind that can be shown.")
         kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE, KINDS[0].read_by)
     version = await catalogue.version(kind)
     if not version:
@@ -166,7 +168,7 @@ async def read_jobset(client: Client, catalogue: Catalogue, namespace: str, name
     """The JobSet as it is now; NotFound if there is none."""
     kind = next(each for each in KINDS if each.plural == "jobsets")
     path = await _path(catalogue, "jobsets", namespace, name)
-    body = await client.request("GET", path, doing=f"look at JobSet {name}")
+    body = await client.request("GET", path, doing=f"read JobSet {name}")
     made, odd = kind.reader.models(kind.reader.page(b'{"items":[' + body + b"]}").items)
     found = made.get((namespace, name))
     if not isinstance(found, JobSet):

@@ -55,7 +55,7 @@ def cause(error: BaseException, *, proxied: bool) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientConnectorError):
         return system(error.os_error), CHECK
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
-        return "the connection broke off", TRY_AGAIN
+        return "the connection was lost", TRY_AGAIN
     if isinstance(error, OSError):
         return system(error), TRY_AGAIN
     return str(error).strip() or type(error).__name__, TRY_AGAIN
@@ -191,7 +191,7 @@ class Client:
 
         async def redirected(_: object, __: object, seen: aiohttp.TraceRequestRedirectParams) -> None:
             status = seen.response.status
-            raise Refused(f"The API server answers {status}, which refers to another address.", status=status)
+            raise Refused(f"The API server answers {status}, a redirect to another address.", status=status)
 
         async def begun(*_: object) -> None:
             self._opening += 1

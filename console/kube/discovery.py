@@ -89,11 +89,11 @@ class Catalogue:
 
     async def build(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""
-        body = await self._client.request("GET", "/version", doing="ask for the server's version")
+        body = await self._client.request("GET", "/version", doing="read the version of the server")
         return _decode(body, _Build).git_version
 
     async def _list_groups(self) -> dict[str, tuple[str, ...]]:
-        body = await self._client.request("GET", "/apis", doing="ask which APIs are served")
+        body = await self._client.request("GET", "/apis", doing="list the APIs of the server")
         return {
             group.name: tuple(each.version for each in group.versions or ())
             for group in _decode(body, _Groups).groups or ()
@@ -103,7 +103,7 @@ class Catalogue:
         if group_version not in self._resources:
             try:
                 body = await self._client.request(
-                    "GET", f"/apis/{group_version}", doing=f"ask what {group_version} serves"
+                    "GET", f"/apis/{group_version}", doing=f"list the resources of {group_version}"
                 )
                 names = frozenset(each.name for each in _decode(body, _Resources).resources or ())
             except (NotFound, NotAllowed):

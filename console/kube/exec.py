@@ -99,7 +99,7 @@ class Process:
                 status += data[1:]
         if not status:
             raise Unreachable(
-                f"The connection to {self._what} broke off before it ended.", "What it did until then is done."
+                f"The connection to {self._what} was lost before the command ended.", "What it did until then remains."
             )
         self.code = exit_code(status, self._what)
 
@@ -129,7 +129,7 @@ def exit_code(status: bytes, what: str) -> int:
     if found:
         return int(found[1])
     raise ProgramFailed(
-        f"Could not run {what}: {told.rstrip('.')}.", "Look whether the program is in the image.", code=126
+        f"Could not run {what}: {told.rstrip('.')}.", "Check that the program is in the image.", code=126
     )
 
 
@@ -228,7 +228,9 @@ class Said:
         kept = self.output if channel == STDOUT else self.errors
         kept += data
         if len(self.output) + len(self.errors) > self._most:
-            raise Unreadable(f"Pod {self._pod} has printed more than {size_words(self._most)}: the command was ended.")
+            raise Unreadable(
+                f"Pod {self._pod} has printed more than {size_words(self._most)}: the command was stopped."
+            )
 
     def clear(self) -> None:
         """What was printed has been used: the next part of the answer has as much room and time."""
@@ -261,7 +263,7 @@ async def bounded(
     except TimeoutError as error:
         if said is not None and said.begun:
             raise Unreadable(
-                f"Pod {pod} has been printing for {flow:g} s without an end: the command was ended."
+                f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
             ) from error
         raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
 

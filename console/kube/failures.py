@@ -77,14 +77,14 @@ def _hint(code: int, message: str) -> str:
     if code == HTTPStatus.FORBIDDEN:
         found = _FORBIDDEN.search(message)
         if not found:
-            return "Ask the cluster's administrator for the right."
+            return "Ask the cluster administrator for permission."
         group = f".{found['group']}" if found["group"] else ""
         where = f" in namespace {found['namespace']}" if found["namespace"] else ""
         return f"Ask for `{found['verb']} {found['resource']}{group}`{where}."
     if code == HTTPStatus.UNAUTHORIZED:
         return "Log in again (for GKE: gcloud auth login), or choose another context."
     if code == HTTPStatus.CONFLICT:
-        return "Look at the object again and repeat."
+        return "Read the object again and retry."
     return ""
 
 
@@ -149,7 +149,7 @@ async def refused(answer: AnyAnswer, pieces: AsyncIterator[bytes], doing: str) -
         answer.close()
     if answer.status < HTTPStatus.BAD_REQUEST:
         return Refused(
-            f"Could not {doing}: the API server answers {answer.status}, which refers to another address.",
+            f"Could not {doing}: the API server answers {answer.status}, a redirect to another address.",
             "Write that address into the kubeconfig if it is the right one.",
             status=answer.status,
         )
@@ -185,12 +185,12 @@ def certificate(error: Exception) -> tuple[str, str]:
 
 def proxy_refuses(status: str) -> tuple[str, str]:
     """What a proxy said that does not connect, and what to do about it."""
-    return f"the proxy on the way refuses ({status})", CHECK_PROXY
+    return f"the proxy refuses ({status})", CHECK_PROXY
 
 
 def proxy_away(reason: str) -> tuple[str, str]:
     """Why there is no way to the proxy, and what to do about it: nobody has asked the server yet."""
-    return f"the proxy on the way cannot be reached: {reason}", CHECK_PROXY
+    return f"the proxy cannot be reached: {reason}", CHECK_PROXY
 
 
 def late(*, proxied: bool) -> tuple[str, str]:
@@ -235,4 +235,4 @@ def _without_names(said: str) -> str:
 
 def no_address(server: str) -> BadKubeconfig:
     """The error that says that nothing can be asked there."""
-    return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is no URL."), "Correct it.")
+    return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

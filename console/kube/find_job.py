@@ -52,7 +52,7 @@ def require_seen(fleet: Fleet, kind: str, what: str) -> None:
     if link is None:
         return
     if link.state is LinkState.FORBIDDEN:
-        raise NotAllowed(f"{what} cannot be known: {link.why}", link.hint, status=403)
+        raise NotAllowed(f"{what} is not known: {link.why}", link.hint, status=403)
     if link.state is LinkState.STALE and not getattr(fleet, kind):
         raise Unreachable(f"{what} is not known: {link.why}", link.hint)
     if link.state is LinkState.ABSENT:

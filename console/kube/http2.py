@@ -69,7 +69,7 @@ def _cause(error: pycurl.error | OSError, *, proxied: bool) -> tuple[str, str]:
         return _system_cause(error, proxied=proxied)
     code, said = error.args[0], str(error.args[-1])
     if code in _BROKE_OFF:
-        return "the connection broke off", TRY_AGAIN
+        return "the connection was lost", TRY_AGAIN
     if code in _NO_NAME:
         return proxy_away(NO_NAME) if proxied else (NO_NAME, CHECK)
     if code == pycurl.E_OPERATION_TIMEDOUT:

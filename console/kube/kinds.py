@@ -148,7 +148,7 @@ class Reader(Generic[W, M]):
                 return Line("ERROR", status=_STATUS.decode(event.object))
             meta = _META.decode(event.object).metadata
         except UNREADABLE as error:
-            raise Unreadable(f"The API server's watch sent what cannot be read: {error}.") from error
+            raise Unreadable(f"The API server's watch sent an unreadable line: {error}.") from error
         key, kind, version = key_of(meta), event.type or "", meta.resource_version or ""
         if kind not in {"ADDED", "MODIFIED"}:
             return Line(kind, key, version)

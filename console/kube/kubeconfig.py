@@ -142,7 +142,7 @@ class Kubeconfig:
             named = "@" in urlsplit(cluster.server).netloc
         except ValueError:
             raise BadKubeconfig(
-                f'The server of context "{chosen}" of {self.source} is no address.', "Write it as https://HOST:PORT."
+                f'The server of context "{chosen}" of {self.source} is not a URL.', "Write it as https://HOST:PORT."
             ) from None
         if named:
             raise BadKubeconfig(
@@ -183,7 +183,7 @@ def _read(path: Path) -> _File:
     except OSError as error:
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {error.strerror}.", _GET_ONE) from error
     except UnicodeDecodeError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} is no text.", _GET_ONE) from error
+        raise BadKubeconfig(f"The kubeconfig {path} is not a text file.", _GET_ONE) from error
     try:
         data = load_yaml(text)
         # A broken file may hold secrets, so only the place and the kind of the mistake are repeated, never its text.
@@ -192,12 +192,12 @@ def _read(path: Path) -> _File:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise BadKubeconfig(
-            f"The kubeconfig {path} is no valid YAML: {place}{error.problem or 'syntax error'}.", _GET_ONE
+            f"The kubeconfig {path} is not valid YAML: {place}{error.problem or 'syntax error'}.", _GET_ONE
         ) from None
     except yaml.YAMLError:
-        raise BadKubeconfig(f"The kubeconfig {path} is no valid YAML.", _GET_ONE) from None
+        raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML.", _GET_ONE) from None
     except msgspec.ValidationError as error:
-        raise BadKubeconfig(f"The kubeconfig {path} is not written as one: {error}.", _GET_ONE) from None
+        raise BadKubeconfig(f"The kubeconfig {path} has unexpected contents: {error}.", _GET_ONE) from None
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:
@@ -288,7 +288,7 @@ def write(path: Path, entry: Entry) -> bool:
         if listed is None:
             listed = config[plural] = []
         if not isinstance(listed, list):
-            raise BadKubeconfig(f"In the kubeconfig {path}, {plural} is no list.", "Fix it, or name another file.")
+            raise BadKubeconfig(f"In the kubeconfig {path}, {plural} is not a list.", "Fix it, or name another file.")
         at = next(
             (n for n, each in enumerate(listed) if isinstance(each, dict) and each.get("name") == entry.name), None
         )
@@ -361,7 +361,7 @@ def _read_entry(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {why}.", "Name another file.") from None
 
 
@@ -371,12 +371,12 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     except yaml.YAMLError:
         # The text may hold secrets, so none of it is repeated.
         raise BadKubeconfig(
-            f"The kubeconfig {path} is no valid YAML; it is left as it is.", "Fix it, or name another file."
+            f"The kubeconfig {path} is not valid YAML; it was not changed.", "Fix it, or name another file."
         ) from None
     if config is None:
         return {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     if not isinstance(config, dict):
-        raise BadKubeconfig(f"The file {path} is no kubeconfig; it is left as it is.", "Name another file.")
+        raise BadKubeconfig(f"The file {path} is not a kubeconfig; it was not changed.", "Name another file.")
     return config
 
 

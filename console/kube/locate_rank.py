@@ -62,14 +62,14 @@ async def locate(wire: Wire, login: Login, address: Address) -> LivePod | Waitin
         return await _named(wire, login, address)
     base = f"{JOBSETS}/namespaces/{quote(address.namespace, safe='')}/jobsets/{quote(address.job, safe='')}"
     jobset_answer, pods_answer = await wire.get(base, _pods(address, completion_index=address.number))
-    jobset = await _read(jobset_answer, login, f"look at job {address.job}")
+    jobset = await _read(jobset_answer, login, f"read job {address.job}")
     if jobset is None:
         hint = await _elsewhere(wire, login, address) or "`a4 jobs -A` lists all there are."
         raise Ended(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     seat = _seat(jobset, address)
     if seat.completion_index != address.number:  # the guess that saved a round trip was wrong
         (pods_answer,) = await wire.get(_pods(address, completion_index=seat.completion_index))
-    pods = await _read(pods_answer, login, f"look for {address}")
+    pods = await _read(pods_answer, login, f"find {address}")
     return _choose(jobset, seat, address, (pods or {}).get("items") or [])
 
 
@@ -80,7 +80,7 @@ async def _elsewhere(wire: Wire, login: Login, address: Address) -> str:
     query = urlencode({"fieldSelector": f"metadata.name={address.job}"})
     with suppress(ConsoleError):
         (answer,) = await wire.get(f"{JOBSETS}/jobsets?{query}")
-        found = await _read(answer, login, f"look for job {address.job} in other namespaces")
+        found = await _read(answer, login, f"find job {address.job} in other namespaces")
         return elsewhere_words(sorted(each["metadata"]["namespace"] for each in (found or {}).get("items") or []))
     return ""
 
@@ -101,9 +101,9 @@ async def _read(answer: Answer, login: Login, doing: str) -> Object | None:
     try:
         found = json.loads(answer.body)
     except ValueError as error:
-        raise Unreadable(f"Could not {doing}: the API server's answer is no JSON.") from error
+        raise Unreadable(f"Could not {doing}: the API server's answer is not JSON.") from error
     if not isinstance(found, dict):
-        raise Unreadable(f"Could not {doing}: the API server's answer is no object.")
+        raise Unreadable(f"Could not {doing}: the API server's answer is not a JSON object.")
     return found
 
 
@@ -158,7 +158,7 @@ async def _named(wire: Wire, login: Login, address: Address) -> LivePod | Waitin
     """A pod by name: once it is gone there is no other."""
     path = f"/api/v1/namespaces/{quote(address.namespace, safe='')}/pods/{quote(address.pod, safe='')}"
     (answer,) = await wire.get(path)
-    pod = await _read(answer, login, f"look at pod {address.pod}")
+    pod = await _read(answer, login, f"read pod {address.pod}")
     if pod is None:
         raise Ended(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
     if _phase(pod) in {"Succeeded", "Failed"}:

@@ -56,7 +56,9 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         missing = "apiVersion" if program else "command"
         raise NotLoggedIn(f"The kubeconfig's credential plugin has no {missing}.", "Write the kubeconfig again.")
     if spec.get("interactiveMode") == "Always":
-        raise NotLoggedIn(f"The credential plugin {program} insists on a terminal of its own.", AGAIN)
+        raise NotLoggedIn(
+            f"The credential plugin {program} needs a terminal of its own (interactiveMode: Always).", AGAIN
+        )
     try:
         async with asyncio.timeout(LIMIT):
             code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], _environment(spec, cluster))
@@ -64,7 +66,9 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         hint = str(spec.get("installHint") or "").strip() or f"Install {program}, or put it on the PATH."
         raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig is not installed.", hint) from error
     except PermissionError as error:
-        raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig may not be run.") from error
+        raise NotLoggedIn(
+            f"The credential plugin {program} of the kubeconfig cannot be executed (permission denied)."
+        ) from error
     except TimeoutError as error:
         raise NotLoggedIn(f"The credential plugin {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
     if code:
@@ -203,7 +207,7 @@ class Login:
         if not (self._authorization.isascii() and self._authorization.isprintable()):
             self._ready = False
             raise BadKubeconfig(
-                f'The token or password of user "{self.target.user_name}" has a character that no header may hold.',
+                f'The token or password of user "{self.target.user_name}" has a character not allowed in a header.',
                 "Write the kubeconfig again.",
             )
 
@@ -270,8 +274,8 @@ class Login:
         authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
         if authority and cluster.insecure_skip_tls_verify:
             raise BadKubeconfig(
-                f'Context "{self.target.context}" names a certificate authority and says that it is not to be asked.',
-                "Take insecure-skip-tls-verify out of the kubeconfig, or the authority.",
+                f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.',
+                "Remove one of the two from the kubeconfig.",
             )
         return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
 
@@ -346,7 +350,9 @@ def _pem(data: str | None, path: str | None, what: str) -> Secret:
     try:
         return Secret(base64.b64decode("".join(data.split()), validate=True).decode("ascii"))
     except (binascii.Error, UnicodeDecodeError):
-        raise BadKubeconfig(f"The {what} in the kubeconfig is no base64.", "Write the kubeconfig again.") from None
+        raise BadKubeconfig(
+            f"The {what} in the kubeconfig is not valid base64.", "Write the kubeconfig again."
+        ) from None
 
 
 def _load_pair(context: ssl.SSLContext, pem: str) -> None:

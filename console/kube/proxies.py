@@ -76,9 +76,7 @@ def _usable(address: str, where: str) -> Secret:
         # What cannot be read may hold a password anywhere, so it is not repeated.
         raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
     if parts.scheme not in SCHEMES:
-        raise BadKubeconfig(
-            f"{where} names a proxy of a kind that cannot be used ({parts.scheme}).", "Give an http:// one."
-        )
+        raise BadKubeconfig(f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", "Give an http:// one.")
     return Secret(whole)
 
 

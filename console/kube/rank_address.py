@@ -29,15 +29,15 @@ class Address:
         """From the words of a command line: JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput."""
         if job.startswith(_POD):
             if rank:
-                raise BadInput(f"{job} is a pod already: no number can follow it.")
+                raise BadInput(f"{job} is a pod name: it takes no index.")
             return cls(namespace, "", pod=job.removeprefix(_POD))
         group, slash, index = rank.rpartition("/")
         if not job:
             raise BadInput("No job was named.", "Name it: JOB POD, or pod/NAME.")
         if not (index or "0").isdecimal() or (slash and not (group and index)):
             raise BadInput(
-                f"{rank} is no index of a pod.",
-                "Give a number that counts over the whole job (3), or one of a replicated job (workers/3).",
+                f"{rank} is not the index of a pod.",
+                "Give the index of a pod in the job (3) or in a replicated job (workers/3).",
             )
         return cls(namespace, job, int(index or 0), group)
 

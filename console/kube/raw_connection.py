@@ -144,7 +144,7 @@ def _told(server: str, doing: str) -> Iterator[None]:
     except asyncio.IncompleteReadError as error:
         raise Unreachable(f"Could not {doing}: the API server {server} closed the connection.") from error
     except asyncio.LimitOverrunError as error:
-        raise Unreachable(f"Could not {doing}: what answers at {server} is no API server.") from error
+        raise Unreachable(f"Could not {doing}: what answers at {server} is not an API server.") from error
     except (OSError, TimeoutError) as error:
         raise unreachable(server, doing, *why(error)) from error
 
@@ -199,7 +199,9 @@ def _proxy(login: Login) -> SplitResult | None:
         return None
     proxy = urlsplit(login.proxy)
     if proxy.scheme != "http":
-        raise BadKubeconfig(f"The proxy {proxy.scheme}://{proxy.hostname} cannot carry tunnels.", "Use an http:// one.")
+        raise BadKubeconfig(
+            f"The proxy {proxy.scheme}://{proxy.hostname} cannot be used for tunnels.", "Use an http:// one."
+        )
     return proxy
 
 

@@ -32,7 +32,7 @@ def load_yaml(text: str) -> Any:
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # in C where there is one
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
-        raise yaml.YAMLError(f"a value is not what it seems or says to be ({type(error).__name__})") from error
+        raise yaml.YAMLError(f"a value does not match its tag ({type(error).__name__})") from error
 
 
 def _refuse_depth(text: str) -> None:

@@ -164,7 +164,7 @@ async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUA
                     version, failures, heard = line.version or version, 0, True
                     yield _change(line)
             if not heard:
-                raise _EndedAtOnce("Could not follow the changes: the server ended the watch at once.")
+                raise _EndedAtOnce("Could not watch for changes: the server ended the watch at once.")
         except ConsoleError as error:
             failures += 1
             told = _told(error, failures, listed=bool(version))
@@ -189,7 +189,7 @@ async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> Asy
             page = reader.page(body)
             if len(everything) + len(unreadable) > MOST_OBJECTS or size > MOST_OF_LIST:
                 raise Unreadable(
-                    f"The API server's list has no end: {len(everything):,} objects in {size >> 20:,} MiB so far."
+                    f"The API server's list does not end: {len(everything):,} objects in {size >> 20:,} MiB so far."
                 )
             del body
             fetching = asyncio.ensure_future(source.page(page.next)) if page.next else None
@@ -223,7 +223,7 @@ def _change(line: Line[Any]) -> Change:
 def _error(status: StatusWire) -> ConsoleError:
     if "resource version" in (status.message or "").lower() and "large" in (status.message or "").lower():
         return Gone(status.message or "")  # the server was restored from a backup, or replaced by another
-    return refusal(status.code or 500, status, doing="follow the changes")
+    return refusal(status.code or 500, status, doing="watch for changes")
 
 
 class HttpSource:
@@ -244,7 +244,7 @@ class HttpSource:
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
         lasts = str(random.randint(*LASTS))
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
-        doing = f"follow {self._what}"
+        doing = f"watch {self._what}"
         try:
             async with (
                 self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
@@ -273,7 +273,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         length = len(others[-1]) if others else length + len(first)
         if length > MOST_OF_LINE:
             raise Unreachable(
-                f"Could not follow the changes: a line of the watch is longer than {MOST_OF_LINE >> 20} MiB."
+                f"Could not watch for changes: a line of the watch is longer than {MOST_OF_LINE >> 20} MiB."
             )
         for other in others:
             line = b"".join(rest)
@@ -281,7 +281,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             if line:
                 yield line
     if any(rest):
-        raise _Truncated("Could not follow the changes: the watch broke off in the middle of a line.")
+        raise _Truncated("Could not watch for changes: the watch broke off in the middle of a line.")
 
 
 _OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}

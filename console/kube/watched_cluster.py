@@ -166,7 +166,7 @@ class WatchedCluster:
         """NotFound if the cluster has no such namespace; whoever may not know is told nothing."""
         try:
             await self.connected.client.request(
-                "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"look at namespace {name}"
+                "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"read namespace {name}"
             )
         except NotFound as error:
             known = sorted({each for each, _ in self.fleet.jobsets})

@@ -348,7 +348,7 @@ class WebSocket(asyncio.BufferedProtocol):
         try:
             self._reader.feed(data)
         except ValueError:
-            self.abort("what came over it is no WebSocket")
+            self.abort("what came over it is not WebSocket data")
             return
         if self._listener and not self.closed:
             self._listener.flushed()

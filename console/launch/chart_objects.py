@@ -31,7 +31,7 @@ _ROOTS = {
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
     "PersistentVolume": ("/api/v1", "persistentvolumes", False),
 }
-"""Kinds that the chart makes, in the order in which they may go."""
+"""Kinds that the chart makes, in the order in which they can be deleted."""
 _REMOVABLE = {**_ROOTS, "Pod": ("/api/v1", "pods", True)}
 
 
@@ -108,7 +108,7 @@ async def require_own(client: Client, namespace: str, release: str, objects: Ite
         if each in own:
             continue
         try:
-            await client.request("GET", _path(kind, namespace, name), doing=f"look at {each}")
+            await client.request("GET", _path(kind, namespace, name), doing=f"read {each}")
         except NotFound:
             continue
         raise Conflict(
@@ -170,7 +170,7 @@ _FIXED = (
 async def _manager(client: Client, path: str, kind: str, name: str) -> str:
     """Who applied the object: only for the same name are fields that are left out taken away."""
     try:
-        body = await client.request("GET", path, doing=f"look at {kind} {name}")
+        body = await client.request("GET", path, doing=f"read {kind} {name}")
         managed: list[dict[str, Any]] = msgspec.json.decode(body, type=dict[str, Any])["metadata"]["managedFields"]
     except (NotFound, KeyError):
         return "helm"

@@ -64,7 +64,9 @@ _MEANINGS: tuple[tuple[str, Callable[[str], ConsoleError]], ...] = (
     (r"\bUnauthorized\b|must be logged in", lambda text: NotLoggedIn(text, "Log in again.", status=401)),
     (
         r"\bis forbidden: User\b|\bforbidden: User\b",
-        lambda text: NotAllowed(text, "Ask for the right to do this in the namespace.", status=403, reason="Forbidden"),
+        lambda text: NotAllowed(
+            text, "Ask for permission to do this in the namespace.", status=403, reason="Forbidden"
+        ),
     ),
     (
         r"cannot reuse a name that is still in use|cannot be imported into the current release",

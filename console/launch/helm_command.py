@@ -380,7 +380,7 @@ def _json_settings(text: str, unknown: tuple[str, ...]) -> list[Setting]:
             text = rest.lstrip()[end:].lstrip().removeprefix(",")
         return made
     except (ValueError, RecursionError, AttributeError) as error:
-        raise BadInput(f"--set-json holds no JSON: {text[:60]}.") from error
+        raise BadInput(f"--set-json is not valid JSON: {text[:60]}.") from error
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

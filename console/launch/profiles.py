@@ -205,11 +205,11 @@ def _loaded(path: Path) -> dict[str, Value]:
         raise BadInput(f"The profile {path} cannot be read: {error}.") from error
     except NotPlainError as error:
         place = f"line {error.line}: " if error.line else ""
-        raise BadInput(f"The profile {path} is no YAML: {place}{error.why}.", "Correct it.") from None
+        raise BadInput(f"The profile {path} is not valid YAML: {place}{error.why}.", "Correct it.") from None
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadInput(f"The profile {path} is no map of names and values.", "Begin with, for example, queue: a4")
+        raise BadInput(f"The profile {path} is not a map of names and values.", "Begin with, for example, queue: a4")
     return found
 
 

@@ -336,7 +336,7 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
     while True:
         params = {"labelSelector": selector, "limit": PAGE, **({"continue": token} if token else {})}
         try:
-            body = await client.request("GET", f"/api/v1{where}/secrets", doing="look at the releases", params=params)
+            body = await client.request("GET", f"/api/v1{where}/secrets", doing="read the releases", params=params)
         except NotAllowed:
             return
         try:
@@ -348,7 +348,7 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
                 meta = secret.metadata
                 raise ReleaseFailed(
                     f"The Secret {meta.name} in {meta.namespace} unpacks to more than {LARGEST >> 20} MiB:"
-                    " it is no release of Helm's.",
+                    " it is not a Helm release.",
                     f"If nobody knows it, delete it: kubectl delete secret -n {meta.namespace} {meta.name}",
                 )
         token = (page.metadata.next if page.metadata else "") or ""

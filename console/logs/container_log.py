@@ -403,7 +403,7 @@ async def follow_log(
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     """The pod as it is now; NotFound if there is none."""
     kind = next(each for each in KINDS if each.plural == "pods")
-    body = await client.request("GET", pod_path(namespace, name), doing=f"look at pod {name}")
+    body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
     made, odd = kind.reader.models(kind.reader.page(b'{"items":[' + body + b"]}").items)
     found = made.get((namespace, name))
     if not isinstance(found, Pod):

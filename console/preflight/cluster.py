@@ -93,7 +93,7 @@ def _judged(told: str, versions: list[str]) -> Verdict:
     if any(is_older(each, BETTER) for each in versions):
         return warn(told, f"GKE's guide for A4 asks for {BETTER} or newer.", upgrade)
     if not all(map(is_gke, versions)):
-        return warn(told, "That is no version of GKE: only its first numbers were compared.")
+        return warn(told, "It is not a GKE version: only its first numbers were compared.")
     return ok(told)
 
 

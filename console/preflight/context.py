@@ -103,7 +103,7 @@ class Looking:
 
         async def question() -> _T:
             client = self.cluster.connected.client
-            return read_found(await client.request("GET", path, params=params, doing=f"look at {path}"), type_)
+            return read_found(await client.request("GET", path, params=params, doing=f"read {path}"), type_)
 
         return await self.ask(KUBERNETES, f"GET {what}", question)
 

@@ -222,7 +222,9 @@ def registry_of(look: Looking, project: str, region: str) -> tuple[str, str, str
         return found if found and found[0] == project else (project, region, "")
     found = Reference.of(f"{named}/x").repository
     if found is None:
-        raise BadInput(f"{named} is no repository of Artifact Registry.", "Write LOCATION-docker.pkg.dev/PROJECT/NAME.")
+        raise BadInput(
+            f"{named} is not a repository of Artifact Registry.", "Write LOCATION-docker.pkg.dev/PROJECT/NAME."
+        )
     return found
 
 

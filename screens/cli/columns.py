@@ -48,7 +48,7 @@ class Layout:
     """The columns of one list, and the kinds of object they are made from."""
 
     kind: str
-    """The kind without which there is no list."""
+    """The kind without which there is not a list."""
     uses: tuple[str, ...]
     """Kinds that tell more where they can be read."""
     columns: tuple[Column, ...]

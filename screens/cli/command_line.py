@@ -65,7 +65,7 @@ HELP = {
     "build-log": "what a build has printed",
     "build-cancel": "end a build that is under way",
     "buckets": "buckets of the project, those that lie by the cluster first",
-    "ls": "what is in a folder of a bucket or of a pod; of a bucket: the last whole checkpoint marked",
+    "ls": "what is in a folder of a bucket or of a pod; of a bucket: the last complete checkpoint marked",
     "get": "bring an object or a folder out of a bucket, checked by crc32c",
     "store-logs": "put what all pods of a job have printed into a bucket",
     "lustre": "Lustre instances of the project; with a name, the values that mount it",

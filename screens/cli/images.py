@@ -114,7 +114,7 @@ def seconds_of(text: str) -> int:
     """A time as it is written; BadInput."""
     found = _TIME.match(text.strip())
     if found is None:
-        raise BadInput(f"{text} is no time.", "Write 30m, 2h or seconds.")
+        raise BadInput(f"{text} is not a valid time.", "Write 30m, 2h or seconds.")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -128,7 +128,7 @@ async def plan_of(images: Images, options: Options) -> BuildPlan:
     for each in options.set:
         name, cut, value = each.partition("=")
         if not cut:
-            raise BadInput(f"{each} is no substitution.", "Write --set _IMAGE_TAG=25.06-py3.")
+            raise BadInput(f"{each} is not a substitution.", "Write --set _IMAGE_TAG=25.06-py3.")
         given[name] = value
     plan = replace(
         plan,

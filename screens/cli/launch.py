@@ -189,7 +189,7 @@ async def read_text(path: str) -> str:
             raise BadInput(f"{path} is larger than 1 MB; values are a few lines.")
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text.") from error
+        raise BadInput(f"{path} is not a text file.") from error
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise BadInput(f"{path} cannot be read: {why}.", "a4 values RECIPE writes one.") from error

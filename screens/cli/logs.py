@@ -388,7 +388,7 @@ class Picks:
         try:
             self._grep = re.compile(options.grep) if options.grep else None
         except re.error as error:
-            raise BadInput(f"--grep {options.grep!r} is no regular expression: {error}.") from error
+            raise BadInput(f"--grep {options.grep!r} is not a regular expression: {error}.") from error
 
     def __call__(self, line: RankLine) -> bool:
         """Whether this one is."""
@@ -407,7 +407,7 @@ def moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError:
-        raise BadInput(f"--since {text} is no time.", "Examples: 90s, 5m, 2h, 2026-11-21T12:00:00Z.") from None
+        raise BadInput(f"--since {text} is not a valid time.", "Examples: 90s, 5m, 2h, 2026-11-21T12:00:00Z.") from None
 
 
 async def print_all(log: JobLog, options: Options, picks: Picks) -> None:

@@ -120,7 +120,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadInput(f"{text} is no number of seconds.", _USE)
+        raise BadInput(f"{text} is not a number of seconds.", _USE)
     return seconds
 
 

@@ -180,7 +180,7 @@ PATIENCE = 10.0
 
 
 class NoLog(BadInput):
-    """What comes is no log: it has no lines, or never begins."""
+    """What comes is not a log: it has no lines, or never begins."""
 
 
 def pieces(name: str) -> Iterator[bytes]:
@@ -237,7 +237,7 @@ def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
         if without > ENDLESS:
             what = "Standard input" if name == "-" else name
             raise NoLog(
-                f"{what} is no log: {ENDLESS >> 20} MiB came without the end of a line.",
+                f"{what} is not a log: {ENDLESS >> 20} MiB came without the end of a line.",
                 "What was read before is told.",
             )
 

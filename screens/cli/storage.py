@@ -66,7 +66,7 @@ async def list_place(options: Options) -> int:
         return 0
     for each in found.objects:
         size = "" if each.is_folder else wording.size(each.bytes)
-        mark = "  ← the last whole checkpoint" if each.latest else ""
+        mark = "  ← the last complete checkpoint" if each.latest else ""
         say(f"{size:>10}  {wording.since(each.updated):>7}  {wording.one_line(each.title)}{mark}")
     if found.more:
         warn("There is more than this: name a folder in it.")

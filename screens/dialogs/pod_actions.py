@@ -144,7 +144,7 @@ class PodActions(LiveScreen):
         found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
         if jobset is None or not found or pod.phase != "Running":
             self.notify(
-                f"{pod.name} is no running pod of a job, which ssh by name needs.", severity="warning", markup=False
+                f"{pod.name} is not a running pod of a job, which ssh by name needs.", severity="warning", markup=False
             )
             return
         with self.report_errors(f"No editor in {pod.name}"):

@@ -44,7 +44,7 @@ def write_lines(text: Text, place: str) -> int:
                 for row in text.page(start, min(total, start + PAGE)):
                     out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
     except FileExistsError as error:
-        raise BadInput(f"{file} is there already.", "Choose another name.") from error
+        raise BadInput(f"{file} already exists.", "Choose another name.") from error
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
     return total
@@ -74,7 +74,7 @@ def write_export(place: str, text: Callable[[str], str]) -> None:
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise BadInput(f"{file} is there already.", "Choose another name.") from error
+        raise BadInput(f"{file} already exists.", "Choose another name.") from error
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
     with os.fdopen(fd, "w", encoding="utf-8") as out:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def name_cell(stored: StoredObject) -> Cell:
     """Its name; the checkpoint to go on from is marked."""
     name = Run(wording.one_line(stored.title), "accent" if stored.is_folder else "")
-    return [name, Run("  ← the last whole checkpoint", "ok")] if stored.latest else name
+    return [name, Run("  ← the last complete checkpoint", "ok")] if stored.latest else name
 
 
 def folder_named(text: str) -> Path:

@@ -1,4 +1,4 @@
-"""One folder of a pod: what is in it, how full its disk is, and what may go."""
+"""One folder of a pod: what is in it, how full its disk is, and what can be deleted."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class ReleaseScreen(LiveScreen):
     def _tell_head(self, found: tuple[Release, ...]) -> None:
         namespace, name = self.key
         if not found:
-            self.head.runs = (Run(f"{name} in {namespace} is no release of the chart.", "waits"),)
+            self.head.runs = (Run(f"{name} in {namespace} is not a release of the chart.", "waits"),)
             return
         last = found[-1]
         self.head.runs = (

@@ -49,7 +49,7 @@ async def test_without_a_key_it_goes_by_exec_and_that_is_said(
     (tmp_path / "a").write_bytes(os.urandom(LARGE))
     report = await session.copies.of(space.name, pod).send(str(tmp_path / "a"), f"{space.name}-sftp/")
     assert report.way is Way.EXEC
-    assert report.note.startswith("It went by exec, because SFTP could not be used: ")
+    assert report.note.startswith("Copied through exec, because SFTP could not be used: ")
     with pytest.raises(ConsoleError, match="key"):
         await session.copies.of(space.name, pod, way=Way.SFTP).send(str(tmp_path / "a"), f"{space.name}-sftp/")
 

@@ -238,7 +238,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
     said: list[str] = []
     with pytest.raises(Unreachable, match="train pod 0 cannot be reached: the job waits for quota"):
         await reach.resolve(Address.of(space.name, "train"), limit=0.3, say=said.append)
-    assert said == ["train pod 0 is waited for: the job waits for quota."]
+    assert said == ["Waiting for train pod 0: the job waits for quota."]
 
 
 async def test_who_may_not_is_told(space: Space, cluster: Cluster) -> None:

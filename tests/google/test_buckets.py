@@ -52,7 +52,7 @@ async def test_checkpoints_by_iteration_and_the_last_whole_one() -> None:
             (1000, True),
             (1500, False),
         ]
-        assert found.note.endswith("names 1000: later ones may not be whole.")
+        assert found.note.endswith("names 1000: later ones may be incomplete.")
         assert "6006" in (await session.storage.folder(GcsPlace(BUCKET, OUTPUT))).note
 
 
@@ -120,7 +120,7 @@ async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeyp
                 vault.put(BUCKET, name, b"another")
 
         report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path, replace)
-        assert "replaced or deleted while it came" in report.problems[0][1]
+        assert "replaced or deleted during the download" in report.problems[0][1]
         assert not (tmp_path / name.rpartition("/")[2]).exists()
         await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
         assert b"another" in files(tmp_path).values()

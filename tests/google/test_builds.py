@@ -314,7 +314,7 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
     ("values", "word"),
     [
         ({}, "_ARTIFACT_REGISTRY has no value"),
-        ({REGISTRY: "docker.io/me"}, "is no repository of Artifact Registry"),
+        ({REGISTRY: "docker.io/me"}, "is not a repository of Artifact Registry"),
         ({REGISTRY: ADDRESS, TAG: "a:b"}, "cannot be a tag"),
         ({REGISTRY: ADDRESS, "_IMAGE_NAME": "Big Name"}, "cannot be the name of an image"),
         ({REGISTRY: ADDRESS, "_NOBODY": "x"}, "has no substitution _NOBODY"),
@@ -331,7 +331,7 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="There is no folder"):
         build_context.read_context(tmp_path / "nowhere")
     (tmp_path / "cloudbuild.yaml").write_text("steps: {a: 1}")
-    with pytest.raises(BadInput, match="no build description"):
+    with pytest.raises(BadInput, match="not a build configuration"):
         build_context.read_context(tmp_path)
     (tmp_path / "cloudbuild.yaml").write_text("steps: [")
     with pytest.raises(BadInput, match="cannot be read"):

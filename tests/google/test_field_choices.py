@@ -105,7 +105,7 @@ async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("error", "state", "words"),
     [
-        (NotFound("The cluster is none of GKE's.", "Only GKE has them."), OfferState.ABSENT, "none of GKE's"),
+        (NotFound("The cluster is not a GKE cluster.", "Only GKE has them."), OfferState.ABSENT, "not a GKE cluster"),
         (NotLoggedIn("There are no credentials.", "Log in."), OfferState.FAILED, "There are no credentials. Log in."),
         (ApiDisabled("Off.", service="file.googleapis.com"), OfferState.FAILED, "file.googleapis.com is not enabled"),
     ],

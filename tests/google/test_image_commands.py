@@ -106,7 +106,7 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
             (("build",), "What is to be built"),
             (("build", "nothing"), "There is no build context nothing"),
             (("build", "testbed", "--set", "x"), "no substitution"),
-            (("build", "testbed", "--timeout", "soon"), "is no time"),
+            (("build", "testbed", "--timeout", "soon"), "is not a valid time"),
             (("ls", "here"), "is no place in a bucket"),
             (("lustre", "nobody"), "There are 0 instances named nobody"),
             (("lustre", "scratch"), "cannot be mounted, it is CREATING"),

@@ -187,7 +187,7 @@ async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.M
         form = app.screen
         fields = {each.name: each for each in form.query(Input)}
         for name, value, words in (
-            ("_ARTIFACT_REGISTRY", "docker.io/me", "is no repository of Artifact Registry"),
+            ("_ARTIFACT_REGISTRY", "docker.io/me", "is not a repository of Artifact Registry"),
             ("_IMAGE_TAG", "a b", "cannot be a tag"),
             ("machine", "big", "has no machine big"),
             ("time-out", "soon", "The timeout is written"),

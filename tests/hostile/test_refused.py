@@ -39,7 +39,7 @@ FORBIDDEN = Link("jobsets", LinkState.FORBIDDEN, why="Could not list jobsets: no
 
 
 def test_a_job_that_may_not_be_seen_is_not_called_absent() -> None:
-    with pytest.raises(NotAllowed, match="llama-70b in namespace default cannot be known: Could not list") as told:
+    with pytest.raises(NotAllowed, match="llama-70b in namespace default is not known: Could not list") as told:
         find_job(Fleet(links={"jobsets": FORBIDDEN}), "default", "llama-70b")
     assert told.value.exit_code == 3
     assert told.value.hint == "Ask for `list jobsets`."
@@ -68,7 +68,7 @@ def test_a_job_that_is_in_another_namespace_is_found_there() -> None:
 
 def test_a_node_that_may_not_be_seen_is_not_called_absent() -> None:
     fleet = Fleet(links={"nodes": Link("nodes", LinkState.FORBIDDEN, why="Could not list nodes: no.")})
-    with pytest.raises(NotAllowed, match="Whether there is a node n cannot be known"):
+    with pytest.raises(NotAllowed, match="Whether there is a node n is not known"):
         require_seen(fleet, "nodes", "Whether there is a node n")
 
 

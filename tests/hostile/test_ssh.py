@@ -73,13 +73,13 @@ def test_an_honest_answer_is_taken() -> None:
 
 @pytest.mark.parametrize("attack", USERS)
 def test_a_users_name_is_a_name(attack: str) -> None:
-    with pytest.raises(Unreadable, match="no user's name"):
+    with pytest.raises(Unreadable, match="not a valid user name"):
         parse_probe("pod-0", said(user=USERS[attack]))
 
 
 @pytest.mark.parametrize("attack", FOLDERS)
 def test_a_folder_is_a_whole_path(attack: str) -> None:
-    with pytest.raises(Unreadable, match="no path"):
+    with pytest.raises(Unreadable, match="not a valid path"):
         parse_probe("pod-0", said(folder=FOLDERS[attack]))
 
 

@@ -52,7 +52,7 @@ class FakeAttach:
 
     async def set_up(self, plan: SshPlan, *, wait: float) -> SshHost:
         self.set_up_with.append(plan)
-        notes = ("Made the key pair.",) if plan.makes_key else ()
+        notes = ("Created the key pair.",) if plan.makes_key else ()
         return SshHost(plan.namespace, plan.job, plan.rank, plan.host, "root", "/workspace", ("ssh", plan.host),
                        ("SHA256:host",), notes)  # fmt: skip
 
@@ -112,7 +112,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
         await pilot.press("y")
         await until(pilot, lambda: isinstance(app.screen, Attached))
         assert [plan.adds_key for plan in attach.set_up_with] == [True]
-        assert "Made the key pair." in screen_text(app)
+        assert "Created the key pair." in screen_text(app)
 
 
 async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:

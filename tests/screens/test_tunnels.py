@@ -28,7 +28,7 @@ def tunnels(context: str) -> list[Tunnel]:
                last_end="The connection to port 8888 of pod llama-70b-workload-0-0-abcde broke off: it was deleted.",
                **about),
         Tunnel(name="dpo-1", job="dpo-[b]", rank="workers/1", state="waiting", since=now - 60,
-               words="dpo-[b] pod workers/1 is waited for: its pod is pending (Unschedulable).",
+               words="Waiting for dpo-[b] pod workers/1: its pod is pending (Unschedulable).",
                listeners=(Listener(2222, 2222),), **about),
         Tunnel(name="old", job="gone", rank="0", state="ended", since=now - 9000, last_end_at=now - 100,
                words="gone has ended (completed): no pod of it can be reached.", **about),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Listener = Callable[[CopyProgress], None]
 TRIES = 5  # attempts without a byte of progress after which a copy gives up
 _PAUSE = 0.5  # seconds before the second attempt; doubled each time
-AGAIN = "Run the same command again: it goes on where this one ended."
+AGAIN = "Run the same command again: it continues where this one stopped."
 
 
 class Meter:
@@ -88,8 +88,8 @@ class Meter:
                 raise CopyFailed(f"{what}: {self._came()} {gone.message}", AGAIN) from gone
             fruitless = 0 if self.landed > before else fruitless + 1
             if fruitless >= TRIES:
-                why = error.message if error else "The other side sent nothing more."
-                raise CopyFailed(f"{what} broke off: {self._came()} {why}", AGAIN) from error
+                why = error.message if error else "The other side stopped sending."
+                raise CopyFailed(f"{what} was interrupted: {self._came()} {why}", AGAIN) from error
             await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
 
     def _came(self) -> str:
@@ -155,7 +155,7 @@ class ContainerCopies:
         if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
             raise BadInput(
                 f"{path} is not deleted: pods of the practice cluster run on your own machine.",
-                f"What lies in {practice} may go.",
+                f"Only files in {practice} can be deleted.",
             )
         await self._folders().delete(path)
 

@@ -54,9 +54,9 @@ def told(path: Path | str) -> Iterator[None]:
     except OSError as error:
         hint = ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "Free some space; the same command then goes on where it ended."
+            hint = "Free some space; the same command then continues where it stopped."
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            hint = "Choose another folder, or give yourself the right."
+            hint = "Choose another folder, or change its permissions."
         raise CopyFailed(f"{path} on this machine: {error.strerror or error}.", hint) from error
 
 
@@ -170,11 +170,11 @@ def place_for(top: Path, relative: str) -> Path:
     """The path for an entry, its folder made. CopyFailed if the name, or a link on the way, leads out of the folder."""
     path = top / relative if relative else top
     if not inside(relative):
-        raise CopyFailed(f"{relative} would lie outside {top}: it is refused.")
+        raise CopyFailed(f"{relative} would be written outside {top}: it was not copied.")
     with told(path):
         if relative:
             if not path.parent.resolve().is_relative_to(top.resolve()):
-                raise CopyFailed(f"{relative} would lie outside {top}, through a link: it is refused.")
+                raise CopyFailed(f"{relative} would be written outside {top}, through a link: it was not copied.")
             path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -379,7 +379,7 @@ class Unpacking:
             async for data in chunks:
                 self._most -= len(data)
                 if self._most < 0:
-                    raise CopyFailed("The container sends far more than the sizes it listed: the copy was ended.")
+                    raise CopyFailed("The container sends far more than the sizes it listed: the copy was stopped.")
                 await pipe.room.acquire()
                 if taking.done():
                     break
@@ -405,7 +405,7 @@ class Unpacking:
         name = member.name.removeprefix("./")
         name = "" if name == "." else name
         if not inside(name):
-            self.problems.append(CopyProblem(name, "It would lie outside the folder: it was refused."))
+            self.problems.append(CopyProblem(name, "It would be written outside the folder: it was not copied."))
             return
         entry = self._wanted.get(name)
         if entry is None or not member.isreg() or not entry.file or member.size != entry.size:

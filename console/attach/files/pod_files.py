@@ -70,7 +70,7 @@ def safe(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise CopyFailed(f"The name {path!r} is no UTF-8, so it cannot be named to the container.") from None
+        raise CopyFailed(f"The name {path!r} is not UTF-8, so it cannot be passed to the container.") from None
     if "\0" in path:
         raise CopyFailed("A path cannot hold a zero byte.")
     return f"./{path}" if path.startswith("-") else path
@@ -113,9 +113,9 @@ class PodFiles:
         except TimeoutError as error:
             raise CopyFailed(
                 f"Could not {what} in {self.where}: "
-                + (f"the answer has no end after {FLOW:g} s." if out and limit == QUICK
-                   else f"it was not answered within {limit:g} s."),
-                "Look what is wrong with that container or its file system: a4 doctor, a4 facts.",
+                + (f"the answer did not end within {FLOW:g} s." if out and limit == QUICK
+                   else f"no answer within {limit:g} s."),
+                "Check that container and its file system: a4 doctor, a4 facts.",
             ) from error  # fmt: skip
         self._check(process.code, complaints.text, what, path)
         return bytes(out), complaints.text
@@ -137,15 +137,13 @@ class PodFiles:
         if code == scripts.FORBIDDEN:
             raise NotAllowed(f"{path} in {self.where} cannot be read: the container's user has no permission.")
         if code in _KILLED:
-            raise Unreachable(f"Something ended the copy in {self.where} (exit code {code}).")
+            raise Unreachable(f"The copy process was killed in {self.where} (exit code {code}).")
         if code:
             raise failure(f"Could not {what} in {self.where}", complaint, code)
 
     async def look(self, path: str) -> Spot:
         """What is there; NotFound if its folder is missing too."""
-        out, _ = await self._run(
-            scripts.LOOK, safe(path), what=f"look at {path or 'the folder'}", path=path, limit=QUICK
-        )
+        out, _ = await self._run(scripts.LOOK, safe(path), what=f"read {path or 'the folder'}", path=path, limit=QUICK)
         head, _, rest = out.partition(b"\0\0")
         try:
             kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
@@ -181,7 +179,7 @@ class PodFiles:
             if entry.kind is EntryKind.OTHER:
                 problems.append(CopyProblem(entry.path, "It is a device, pipe or socket, which has no content."))
             elif _unsendable(entry.path):
-                problems.append(CopyProblem(entry.path.encode(errors="replace").decode(), "Its name is no UTF-8."))
+                problems.append(CopyProblem(entry.path.encode(errors="replace").decode(), "Its name is not UTF-8."))
             else:
                 entries.append(entry)
         return entries, problems
@@ -208,7 +206,7 @@ class PodFiles:
 
     async def size(self, path: str) -> int:
         """Bytes of a file; 0 if there is none."""
-        out, _ = await self._run(scripts.SIZE, path, what=f"look at {path}", path=path, limit=QUICK)
+        out, _ = await self._run(scripts.SIZE, path, what=f"read {path}", path=path, limit=QUICK)
         try:
             return listing.file_size(out.decode().strip() or "0")
         except ValueError:
@@ -299,7 +297,7 @@ class _Complaints:
         self._count += len(data)
         if self._count > MOST_COMPLAINTS:
             last = self.text.partition("\n")[0][:200]
-            raise CopyFailed(f"{self._failed}: it complains of more than {MOST_COMPLAINTS >> 20} MiB: {last}")
+            raise CopyFailed(f"{self._failed}: it printed more than {MOST_COMPLAINTS >> 20} MiB of errors: {last}")
         if len(self.text) < _LONGEST_COMPLAINT:
             self.text = (self.text + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
 
@@ -327,7 +325,7 @@ def failure(what: str, complaint: str, code: int) -> ConsoleError:
     why = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {code}"
     hint = ""
     if "No space left" in complaint:
-        hint = "Free some space there; the same command then goes on where it ended."
+        hint = "Free some space there; the same command then continues where it stopped."
     elif "Permission denied" in complaint or "Read-only file system" in complaint:
         hint = "Choose a folder that the container's user may write, such as /tmp."
     elif "not found" in complaint:
@@ -365,7 +363,7 @@ class SftpFiles(PodFiles):
             except ConsoleError as error:
                 if self._only:
                     raise
-                self.note = f"It went by exec, because SFTP could not be used: {error.message}"
+                self.note = f"Copied through exec, because SFTP could not be used: {error.message}"
         return self._sftp
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
@@ -383,7 +381,7 @@ class SftpFiles(PodFiles):
             await super().write(path, chunks, offset, size)
             return
         if offset and await self.size(path) != offset:
-            raise CopyFailed("The part that was there has changed.")
+            raise CopyFailed("The part that was already copied has changed.")
         async with closing(chunks):
             await sftp.write(path, chunks, offset)
 
@@ -422,12 +420,12 @@ class PodFolders(PodFiles):
         """
         whole = posixpath.normpath(path)
         if not path.startswith("/") or whole.count("/") < 2:
-            raise BadInput(f"{path} is not deleted.", "Name a whole path, below a folder of the root: /data/tmp.")
+            raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")
         try:
             await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
         except _Mounted as error:
             raise Conflict(
-                f"{whole} in {self.where} is a mount, which is not deleted.", "Name what is in it."
+                f"{whole} in {self.where} is a mount point; mount points are not deleted.", "Name files in it."
             ) from error
 
     def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:

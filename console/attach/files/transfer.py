@@ -86,7 +86,7 @@ class Fetch:
             await asyncio.to_thread(part.drop)
             self._meter.done -= entry.size
             if second:
-                raise CopyFailed(f"{path} arrived damaged twice: its sum is another one than in the container.")
+                raise CopyFailed(f"{path} arrived damaged twice: its checksum differs from the one in the container.")
         await asyncio.to_thread(part.finish)
         self._meter.finished()
 
@@ -160,7 +160,7 @@ class Fetch:
         with local.told(final):
             if final.is_symlink():
                 raise CopyFailed(
-                    f"{final} is a link on this machine: a folder is not copied through it.", "Name another target."
+                    f"{final} is a link on this machine: folders are not copied through links.", "Name another target."
                 )
             final.mkdir(exist_ok=True)
         for entry in entries:
@@ -169,7 +169,7 @@ class Fetch:
                     path = local.place_for(final, entry.path)
                     with local.told(path):
                         if path.is_symlink():
-                            raise CopyFailed(f"{path} is a link on this machine: it is not followed.")
+                            raise CopyFailed(f"{path} is a link on this machine: links are not followed.")
                         path.mkdir(exist_ok=True)
                 elif entry.kind is EntryKind.LINK:
                     local.link(final, entry)
@@ -324,10 +324,10 @@ class Send:
             self._meter.done -= entry.size
             now = await asyncio.to_thread(local.entry_of, source, "", follow=True)
             if not entry.same(now):
-                raise CopyFailed(f"{source} changed while it was copied.", "Copy it again once it rests.")
+                raise CopyFailed(f"{source} changed while it was copied.", "Copy it again when nothing writes to it.")
             await self._files.write(part, _nothing(), 0, 0)
             if second:
-                raise CopyFailed(f"{source} arrived damaged twice: its sum in the container is another one.")
+                raise CopyFailed(f"{source} arrived damaged twice: its checksum in the container differs.")
         await self._files.place(part, final, entry)
         self._meter.finished()
 

@@ -62,9 +62,7 @@ class Attach:
         self._watched.changing(f"set up SSH to {plan.job}")
         look = await self._look(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
-            raise NotAllowed(
-                f"Pod {look.target.pod} lacks the key, and putting it there was not agreed on.", "Try again."
-            )
+            raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         from console.attach.ssh.connect import prepare
 
         entry, added, note = await asyncio.to_thread(look.write, share)

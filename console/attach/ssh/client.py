@@ -50,7 +50,7 @@ def start(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Trans
         options.key_types = [kind for kind in options.key_types if kind in kinds] or options.key_types
         transport.start_client(timeout=ANSWER)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise Unreachable(f"The SSH server cannot be spoken with: {_words(error)}.") from error
+        raise Unreachable(f"The SSH connection failed: {_words(error)}.") from error
     return transport
 
 
@@ -66,8 +66,8 @@ def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> 
     if shown not in expected:
         known = " or ".join(map(fingerprint, expected)) or "none"
         raise HostKeyChanged(
-            f"The SSH server shows the host key {fingerprint(shown)}; the API says {known}.",
-            "Something else answers at port 2222 of this pod. Do not log in before you know what.",
+            f"The SSH server shows the host key {fingerprint(shown)}; the API reports {known}.",
+            "Another program answers at port 2222 of this pod. Find out which one before you log in.",
         )
     return shown
 
@@ -83,8 +83,8 @@ def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -
             tried.append(identity.told)
             if _taken(transport, user, pair):
                 return identity
-    what = f"None of these is taken: {', '.join(tried)}" if tried else "There is no key that can be used"
-    raise KeyRefused(f"{what}, for the user {user}.", "a4 ssh puts a key there, after asking.")
+    what = f"The server accepts none of these keys: {', '.join(tried)}" if tried else "There is no usable key"
+    raise KeyRefused(f"{what}, for the user {user}.", "a4 ssh adds a key, after asking.")
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def _taken(transport: paramiko.Transport, user: str, pair: paramiko.PKey) -> boo
     except paramiko.AuthenticationException:
         return False
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise Unreachable(f"The SSH server broke off the login: {_words(error)}.") from error
+        raise Unreachable(f"The SSH server closed the connection during login: {_words(error)}.") from error
     return True
 
 
@@ -277,8 +277,8 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except (paramiko.SSHException, EOFError, TimeoutError, ConnectionError) as error:
-        raise Unreachable(f"The SFTP connection broke off: {str(error).strip('. ') or 'no answer'}.") from error
+        raise Unreachable(f"The SFTP connection was closed: {str(error).strip('. ') or 'no answer'}.") from error
     except OSError as error:
         if str(error) == "Socket is closed":
-            raise Unreachable("The SFTP connection broke off.") from error
+            raise Unreachable("The SFTP connection was closed.") from error
         raise CopyFailed(f"{path}: {error.strerror or error}, says the SFTP server.") from error

@@ -66,7 +66,7 @@ def add(places: Places) -> bool:
     except OSError as error:
         raise BadInput(
             f"{path} cannot be changed: {error.strerror}.",
-            f"Put `{line(places)}` on top of it yourself, or use `ssh -F {places.whole_config}`.",
+            f"Add `{line(places)}` as its first line yourself, or use `ssh -F {places.whole_config}`.",
         ) from error
     return True
 
@@ -93,7 +93,9 @@ def remove(places: Places) -> bool:
         else:
             _replace(path, b"".join(kept), True)
     except OSError as error:
-        raise BadInput(f"{path} cannot be changed: {error.strerror}.", "Delete the two lines of a4 in it.") from error
+        raise BadInput(
+            f"{path} cannot be changed: {error.strerror}.", "Delete the two lines of a4 in it yourself."
+        ) from error
     return True
 
 
@@ -210,7 +212,7 @@ def write_files(places: Places) -> None:
     entries = load_all(places)
     known = [line for entry in entries for line in entry.known_hosts()]
     write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
-    head = "# Written by a4, which writes it anew: changes made here are lost. `a4 ssh --undo` takes all of it away.\n"
+    head = "# Written by a4: changes made here are overwritten. `a4 ssh --undo` removes all of it.\n"
     blocks = ["\n".join(lines) + "\n" for entry in entries for lines in [list(block(places, entry))]]
     write(places.config, "\n".join([head, *blocks]).encode())
     others = [places.user_config, "/etc/ssh/ssh_config"]
@@ -274,7 +276,7 @@ def undo() -> tuple[str, ...]:
     places = Places.find()
     done = []
     if remove(places):
-        done.append(f"{places.user_config} is as it was.")
+        done.append(f"{places.user_config} was restored.")
     if places.own.is_dir():
         with places.locked():
             made_above = places.made_user_folder.exists()
@@ -283,11 +285,11 @@ def undo() -> tuple[str, ...]:
             shutil.rmtree(places.jobs, ignore_errors=True)
             for path in places.own.glob("agent-*.pub"):
                 path.unlink()
-        done.append("The hosts of all jobs are gone.")
+        done.append("The hosts of all jobs were removed.")
         if places.own_key.exists():
-            done.append(f"The key pair {places.own_key} stays, for pods may know it; delete it if you like.")
+            done.append(f"The key pair {places.own_key} stays: pods may have its public key. Delete it if not needed.")
         else:
             shutil.rmtree(places.own, ignore_errors=True)
             if made_above and not any(places.user.iterdir()):
                 places.user.rmdir()
-    return tuple(done) or ("There was nothing to take away.",)
+    return tuple(done) or ("There was nothing to remove.",)

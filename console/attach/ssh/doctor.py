@@ -39,11 +39,11 @@ LOOK = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
 getconf GNU_LIBC_VERSION 2>/dev/null || echo none
 for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
 _FIX = {
-    "token": "Log in again: gcloud auth login, or whatever gave you this kubeconfig.",
+    "token": "Log in again: gcloud auth login, or the program that wrote this kubeconfig.",
     "port": "Launch with an image that has openssh-server; the launchers start it on port 2222.",
-    "banner": "Look what listens there: a4 exec JOB POD -- ps aux",
-    "sftp": "Give sshd `Subsystem sftp internal-sftp`; a4 cp copies without it.",
-    "editor": "The editor's server cannot be installed like this; plain ssh works.",
+    "banner": "Check which program listens there: a4 exec JOB POD -- ps aux",
+    "sftp": "Add `Subsystem sftp internal-sftp` to sshd_config; a4 cp also works without it.",
+    "editor": "The editor's server cannot be installed; plain ssh works.",
 }
 """What mends a step whose error has no hint of its own."""
 
@@ -100,9 +100,7 @@ class Patient:
         )
         kind = next((name for name, there in kinds if there), "")
         if not kind:
-            return Doubt(
-                "The kubeconfig holds no login: the server takes this for an anonymous account.", _FIX["token"]
-            )
+            return Doubt("The kubeconfig holds no login: the server treats the request as anonymous.", _FIX["token"])
         return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
     async def api(self) -> str:
@@ -112,7 +110,7 @@ class Patient:
             if not await actions.may(self.client, "get", "pods", "", namespace, "", resource):
                 what = "reach ports of pods" if resource == "portforward" else "run commands in pods"
                 raise NotAllowed(
-                    f"The account may not {what} in namespace {namespace}.",
+                    f"No permission to {what} in namespace {namespace}.",
                     f"Ask for a role there with `get` and `create` on pods/{resource}.",
                 )
         return f"{self.client.login.server} answers."
@@ -146,11 +144,11 @@ class Patient:
         assert self._first is not None
         await asyncio.wait({self._first}, timeout=BANNER)
         if not self._first.done():
-            raise Unreachable(f"Port {pod_facts.PORT} is open and says nothing within {BANNER:.0f} s.")
+            raise Unreachable(f"Port {pod_facts.PORT} is open, but sends no SSH banner within {BANNER:.0f} s.")
         said = self._first.result()
         if not said.startswith(b"SSH-2.0-"):
             shown = said[:40].decode(errors="replace").strip() or "nothing"
-            raise Unreachable(f"What answers at port {pod_facts.PORT} is no SSH server: it says {shown!r}.")
+            raise Unreachable(f"What answers at port {pod_facts.PORT} is not an SSH server: it says {shown!r}.")
         return said.split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def host_key(self) -> str | Doubt:
@@ -184,9 +182,7 @@ class Patient:
         try:
             used = await asyncio.to_thread(ssh.log_in, self.transport, self._probed.user, keys)
         except KeyRefused as error:
-            raise KeyRefused(
-                error.message, f"Run `a4 ssh {self.called}`: it puts a key there, after asking."
-            ) from error
+            raise KeyRefused(error.message, f"Run `a4 ssh {self.called}`: it adds a key, after asking.") from error
         return f"As {self._probed.user}, with {used.told}."
 
     async def sftp(self) -> str:
@@ -208,7 +204,7 @@ class Patient:
             fix = "VS Code's server needs glibc 2.28 or newer: launch a newer image. Plain ssh works."
             return Doubt(f"{said}.", fix)
         if missing:
-            return Doubt(f"{said}; there is no {' and no '.join(missing)}.", "The editor's server is unpacked with it.")
+            return Doubt(f"{said}; there is no {' and no '.join(missing)}.", "The editor's server needs it to unpack.")
         return f"{said}."
 
 
@@ -233,7 +229,7 @@ async def diagnose(client: Client, reach: Reach, address: Address, entry: Entry 
     try:
         for name in STEPS:
             if failed:
-                yield Step(name, StepState.SKIPPED, found=f"Not tried: {STEPS[failed]} failed.")
+                yield Step(name, StepState.SKIPPED, found=f"Skipped: {STEPS[failed]} failed.")
                 continue
             step = await _take(name, patient)
             failed = name if step.state is StepState.FAILED else ""

@@ -137,7 +137,7 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
         raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
     folder = folder or host.folder or "/"
     if not folder.startswith("/") or not folder.isprintable():
-        raise BadInput(f"{folder!r} is no folder of the pod.", "Give its whole path, such as /workspace.")
+        raise BadInput(f"{folder!r} is not a folder of the pod.", "Give its whole path, such as /workspace.")
     if name == "gateway":
         return _gateway(host, folder)
     program = shutil.which(name) or (shutil.which("zeditor") if name == "zed" else "") or ""

@@ -151,7 +151,7 @@ def named(path: Path) -> Identity:
     if not public and private.is_file():
         public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(private)))
     if not public:
-        raise BadInput(f"{path} is no key, or its public half {private.name}.pub is missing.")
+        raise BadInput(f"{path} is not a private key, or its public half {private.name}.pub is missing.")
     return Identity(public, comment, str(private if private.is_file() else path))
 
 

@@ -150,7 +150,7 @@ def word(text: str) -> str:
     """One word of a line: in double quotes where it needs them. Raises BadInput for what no line can hold."""
     if not text.isprintable() or '"' in text or "\\" in text:
         raise BadInput(
-            f"{text!r} cannot stand in an ssh config.",
+            f"{text!r} cannot be written to an ssh config.",
             "Use a path without quotation marks, backslashes and control characters.",
         )
     return text if _PLAIN.fullmatch(text) else f'"{text}"'
@@ -166,7 +166,7 @@ def path(text: str) -> str:
 def command(argv: list[str]) -> str:
     """A command line for ProxyCommand: quoted for the shell, with ssh's own % doubled."""
     if not all(each.isprintable() for each in argv):
-        raise BadInput("A path with a control character in it cannot stand in an ssh config.")
+        raise BadInput("A path with a control character in it cannot be written to an ssh config.")
     return shlex.join(argv).replace("%", "%%")
 
 

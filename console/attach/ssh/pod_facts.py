@@ -134,7 +134,7 @@ class Probe:
 
 async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
     """The pod as it is now; raises NotFound and what requests raise."""
-    body = await client.request("GET", pod_path(namespace, pod), doing=f"look at pod {pod}")
+    body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     try:
         wire = msgspec.json.decode(body, type=_PodWire)
     except UNREADABLE as error:
@@ -201,10 +201,12 @@ def parse_probe(pod: str, answer: str) -> Probe:
     user, folder = _first(found, "user"), _first(found, "folder")
     if not _USER.fullmatch(user):
         raise Unreadable(
-            f"Pod {pod} calls its user {user[:64]!r}: that is no user's name, so nothing is set up for it."
+            f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
         )
     if not _is_folder(folder):
-        raise Unreadable(f"Pod {pod} calls its folder {folder[:64]!r}: that is no path, so nothing is set up for it.")
+        raise Unreadable(
+            f"Pod {pod} calls its folder {folder[:64]!r}: that is not a valid path, so nothing is set up for it."
+        )
     return Probe(
         user=user,
         home=_first(found, "home"),

@@ -83,7 +83,9 @@ class Look:
             if mine or ended:
                 break
         else:
-            raise BadInput(f"All names for {job} are taken by jobs of other clusters.", "a4 ssh --undo, then again.")
+            raise BadInput(
+                f"All host names for {job} are used by jobs of other clusters.", "Run a4 ssh --undo, then try again."
+            )
         probed = self._probed
         kept = known if known is not None and mine else None
         return config.Entry(
@@ -118,7 +120,7 @@ class Look:
             key = self._key
             if key is None:
                 key = identities.make_own(places)
-                done.append(f"Made the key pair {places.own_key}.")
+                done.append(f"Created the key pair {places.own_key}.")
             identities.keep(places, key)
             entry = msgspec.structs.replace(
                 self._entry,
@@ -134,7 +136,7 @@ class Look:
             except BadInput as error:
                 undone.append(str(error))
         if self.plan.adds_key:
-            done.append(f"Put {key.told} into {self.target.pod}.")
+            done.append(f"Added {key.told} to {self.target.pod}.")
         return entry, done, undone
 
     def host(self, entry: Entry, notes: tuple[str, ...]) -> SshHost:

@@ -133,13 +133,13 @@ class Forwarding:
                 if wanted.local:
                     raise BadInput(
                         f"Port {local} of this machine {taken}.",
-                        f"Choose another (9000:{wanted.remote}), or leave it out: {wanted.remote} takes a free one.",
+                        f"Choose another (9000:{wanted.remote}), or give only {wanted.remote} for a free local port.",
                     ) from error
                 continue
             door.local = int(door.server.sockets[0].getsockname()[1])
             self._doors.append(door)
             if taken:
-                self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} leads to {door.remote}.")
+                self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} forwards to {door.remote}.")
             await asyncio.to_thread(
                 published.remember_port, self._tunnel.server, self._address, wanted.remote, door.local
             )
@@ -208,7 +208,7 @@ class Forwarding:
 
     def _went(self, words: str) -> None:
         """The pod is gone, and what ran through it with it."""
-        gone = f"Pod {self._tunnel.pod} went away: {words}"
+        gone = f"Pod {self._tunnel.pod} was deleted: {words}"
         self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
 
     def _waits(self, words: str) -> None:
@@ -230,7 +230,7 @@ class Forwarding:
         if isinstance(found, Waiting):
             if self._tunnel.state == "ready":
                 self._went(f"{found.words}.")
-            self._become("waiting", f"{self._address} is waited for: {found.words}.")
+            self._become("waiting", f"Waiting for {self._address}: {found.words}.")
         else:
             self._found(found)
 
@@ -299,7 +299,7 @@ class Reach:
 
         Raises BadInput (no such rank), Ended (over, or gone), Unreachable (the time is up, no API server), Refused.
         """
-        doing = f"look for {address}"
+        doing = f"find {address}"
         deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
         while True:
             found = await self._once(lambda wire: locate(wire, self.login, address), doing)
@@ -311,7 +311,7 @@ class Reach:
 
     async def look(self, address: Address) -> LivePod | Waiting:
         """The live pod, or why there is none now; raises as `resolve` does."""
-        return await self._once(lambda wire: locate(wire, self.login, address), f"look for {address}")
+        return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
 
     async def open(
         self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
@@ -329,7 +329,7 @@ class Reach:
                 gone += 1
                 if isinstance(address, LivePod) or gone > 20:
                     raise
-                made = Waiting("its pod has just gone")
+                made = Waiting("its pod was just deleted")
             if not isinstance(made, Waiting):
                 return made
             said = self._wait(address, made, said, deadline, say)
@@ -375,7 +375,7 @@ class Reach:
         if asyncio.get_running_loop().time() >= deadline:
             raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
         if found.words != said:
-            say(f"{address} is waited for: {found.words}.")
+            say(f"Waiting for {address}: {found.words}.")
         return found.words
 
     async def _dial(self, wire: Wire, address: Address | LivePod, port: int) -> tuple[Pipe, LivePod] | Waiting:

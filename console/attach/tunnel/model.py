@@ -23,7 +23,7 @@ class Listener:
     received: int = 0  # bytes from the pod
 
     def __str__(self) -> str:
-        return f"127.0.0.1:{self.local} leads to port {self.remote}"
+        return f"127.0.0.1:{self.local} forwards to port {self.remote}"
 
 
 @dataclass(frozen=True, slots=True)

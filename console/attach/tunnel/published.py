@@ -134,7 +134,9 @@ def _sockets() -> Path:
         make_private(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise BadInput(f"The folder {folder} is not this user's alone, so no tunnel can be kept in it.", "Remove it.")
+        raise BadInput(
+            f"The folder {folder} can be accessed by other users, so no tunnel can be kept in it.", "Remove it."
+        )
     return folder
 
 
@@ -212,7 +214,9 @@ async def _ask(name: str, what: str) -> Tunnel | None:
             writer.close()
         return decoded(json.loads(line))
     except TimeoutError as error:
-        raise Unreachable(f"The process of tunnel {name} does not answer.", "Try again, or end the process.") from error
+        raise Unreachable(
+            f"The process of tunnel {name} does not answer.", "Try again, or kill the process."
+        ) from error
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -243,7 +247,9 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
         return alive
     await asyncio.to_thread(_socket(name).unlink, missing_ok=True)
     if last.state != "ended":
-        last = replace(last, state="ended", words="Its process ended without a word.", last_end_at=time.time())
+        last = replace(
+            last, state="ended", words="Its process ended without an error message.", last_end_at=time.time()
+        )
         await asyncio.to_thread(write_json, _file(name), asdict(last))
     if time.time() - max(last.last_end_at, last.since) > REMEMBERED:
         await asyncio.to_thread(_file(name).unlink, missing_ok=True)

@@ -35,13 +35,13 @@ class Registries:
     async def repository(self, project: str, location: str, name: str) -> Repository:
         """One of them; NotFound."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
-        with told(f"look at repository {name} in {location}"):
+        with told(f"read repository {name} in {location}"):
             return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))
 
     async def members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
         """Who may do what with a repository, by its own policy: role -> members."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
-        with told(f"see who may use repository {name}"):
+        with told(f"read the IAM policy of repository {name}"):
             policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
         found: dict[str, set[str]] = {}
         for each in policy.bindings:
@@ -62,7 +62,7 @@ class Registries:
                     return _repository(await begun.result(timeout=None))
             except TimeoutError as error:
                 words = f"Repository {name} was not ready within {CREATING:.0f} s."
-                raise Unreachable(words, "It may still become so: look again in a while.") from error
+                raise Unreachable(words, "It may still become ready: check again later.") from error
 
     async def images(self, repository: Repository) -> tuple[Image, ...]:
         """All images of a repository, latest first."""

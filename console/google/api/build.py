@@ -50,7 +50,7 @@ class Builds:
     async def build(self, number: str) -> Build:
         """One of them; NotFound."""
         request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
-        with told(f"look at build {number}"):
+        with told(f"read build {number}"):
             return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))
 
     async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
@@ -76,9 +76,9 @@ def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
         build = api.Build.from_json(text, ignore_unknown_fields=False)
     except (ParseError, TypeError) as error:
         why = str(error).partition("\n")[0].removeprefix("Failed to parse ").strip()
-        raise BadInput(f"The build description of {plan.context.name} cannot be used: {why}.") from error
+        raise BadInput(f"The build configuration of {plan.context.name} cannot be used: {why}.") from error
     if not build.steps:
-        raise BadInput(f"The build description of {plan.context.name} has no steps.", "It needs at least one.")
+        raise BadInput(f"The build configuration of {plan.context.name} has no steps.", "It needs at least one.")
     substitutions = {**dict(build.substitutions), **plan.substitutions}
     build.substitutions = {name: value for name, value in substitutions.items() if name in plan.context.wanted}
     build.timeout = {"seconds": plan.time_out}

@@ -80,7 +80,7 @@ class Buckets:
         def call(client: Any) -> Bucket:
             return _bucket(client.get_bucket(name, timeout=PATIENCE, retry=RETRY))
 
-        return await self.asked(f"look at bucket {name}", call)
+        return await self.asked(f"read bucket {name}", call)
 
     async def members(self, name: str) -> dict[str, frozenset[str]]:
         """Who may do what with a bucket, by its own policy: role -> members. What the project gives is not in it."""
@@ -92,7 +92,7 @@ class Buckets:
                 found.setdefault(each["role"], set()).update(each.get("members", ()))
             return {role: frozenset(members) for role, members in found.items()}
 
-        return await self.asked(f"see who may use bucket {name}", call)
+        return await self.asked(f"read the IAM policy of bucket {name}", call)
 
     async def create(self, name: str, location: str) -> Bucket:
         """Make a bucket in the project, with uniform rights."""
@@ -190,7 +190,7 @@ class Buckets:
             await self.asked(f"write {place}", call)
         except ConsoleError as error:
             if isinstance(error.__cause__, PreconditionFailed):
-                raise Conflict(f"{place} is there already.", "Choose another place, or replace it.") from error
+                raise Conflict(f"{place} already exists.", "Choose another place, or replace it.") from error
             raise
 
 
@@ -251,7 +251,7 @@ async def fetch(
     except ConsoleError as error:
         if not replaced(error):
             raise
-        raise CopyFailed(f"{stored.name} was replaced or deleted while it came.", "Fetch it again.") from error
+        raise CopyFailed(f"{stored.name} was replaced or deleted during the download.", "Fetch it again.") from error
     await asyncio.to_thread(_finish, part, target, stored, checksum)
     return True
 
@@ -270,7 +270,7 @@ class _Piece:
             if_generation_match=self.stored.generation,
         )  # fmt: skip
         if len(data) != end + 1 - self.at:
-            raise CopyFailed(f"{self.stored.name} ended early.", "Fetch it again: what has come is kept.")
+            raise CopyFailed(f"{self.stored.name} ended early.", "Run it again: the downloaded part is kept.")
         try:
             with self.part.open("ab") as file:
                 file.write(data)
@@ -317,7 +317,7 @@ def _size(part: Path) -> int:
 def _finish(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:
     if stored.crc32c and _said(checksum) != stored.crc32c:
         part.unlink()
-        raise CopyFailed(f"{stored.name} came damaged: its checksum differs.", "Fetch it again.")
+        raise CopyFailed(f"{stored.name} is damaged: its checksum differs.", "Fetch it again.")
     try:
         part.replace(target)
     except OSError as error:

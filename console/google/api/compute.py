@@ -136,7 +136,7 @@ def named(text: str) -> tuple[str, str]:
 def _one(reach: Reach, project: str, zone: str, name: str) -> Reservation:
     path = f"/compute/v1/projects/{project}/zones/{zone}/reservations/{name}"
     with authorized(reach) as session:
-        doing = f"look at reservation {name} in {zone}"
+        doing = f"read reservation {name} in {zone}"
         found: dict[str, Any] = answered(session, reach, path, doing, role="Compute Viewer")
     specific = found.get("specificReservation", {})
     return Reservation(
@@ -170,16 +170,16 @@ def _read(reach: Reach, url: str) -> Group:
         with authorized(reach) as session:
             answer = session.get(address, timeout=PATIENCE)
     except (RequestException, TransportError) as error:
-        raise Unreachable(f"Could not count the machines of {name}: Google did not answer.", TRY_AGAIN) from error
+        raise Unreachable(f"Could not count the instances of {name}: Google did not answer.", TRY_AGAIN) from error
     except GoogleAuthError as error:
-        raise NotLoggedIn(f"Could not count the machines of {name}: the login is not accepted.", LOG_IN) from error
+        raise NotLoggedIn(f"Could not count the instances of {name}: the login is not accepted.", LOG_IN) from error
     if not answer.ok:
         doing = f"count the machines of {name}"
         if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
             raise refused
         kind = _KINDS.get(answer.status_code, Refused)
         hint = "Ask for compute.instanceGroupManagers.get."
-        words = f"Could not count the machines of {name}: Google answered {answer.status_code}."
+        words = f"Could not count the instances of {name}: Google answered {answer.status_code}."
         raise kind(words, hint, status=answer.status_code)
     told = answer.json()
     doing = told.get("currentActions", {})

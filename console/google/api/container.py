@@ -52,7 +52,7 @@ class Gke:
 
     async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
         """One cluster; NotFound and its kin."""
-        async with within(f"look at cluster {name}", PATIENCE):
+        async with within(f"read cluster {name}", PATIENCE):
             found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
         return read_cluster(project, found)
 
@@ -66,7 +66,7 @@ class Gke:
 
     async def operation(self, project: str, location: str, name: str) -> GkeOperation:
         """One operation, as far as it has come."""
-        async with within(f"look at operation {name}", PATIENCE):
+        async with within(f"read operation {name}", PATIENCE):
             path = f"projects/{project}/locations/{location}/operations/{name}"
             return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
 

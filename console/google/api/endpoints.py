@@ -128,7 +128,7 @@ def _renewed(credentials: Any) -> tuple[str, float]:
         if not credentials.valid or ends() < time.time() + RENEW_BEFORE:
             credentials.refresh(Request())
     except TransportError as error:
-        raise Unreachable("Google did not answer when the login was to be renewed.", "Check the network.") from error
+        raise Unreachable("Google did not answer while renewing the login.", "Check the network.") from error
     except GoogleAuthError as error:
-        raise NotLoggedIn("Google refuses to renew the login of this machine.", LOG_IN) from error
+        raise NotLoggedIn("Google refused to renew the login of this machine.", LOG_IN) from error
     return str(credentials.token), ends()

@@ -94,8 +94,8 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
     kinds: tuple[tuple[type[GoogleAPICallError], type[Refused] | type[BadInput] | type[Unreachable], str], ...] = (
         (api.Unauthorized, NotLoggedIn, LOG_IN),
         (api.NotFound, NotFound, "Check the project, the location and the name."),
-        (api.Conflict, Conflict, "It exists already, or another operation is under way."),
-        (api.TooManyRequests, Refused, "A quota is used up: wait a little, or ask for more."),
+        (api.Conflict, Conflict, "It already exists, or another operation is running."),
+        (api.TooManyRequests, Refused, "A quota is exhausted: wait, or request more."),
         (api.FailedPrecondition, Conflict, "Wait until that has ended: `a4 operations` shows it."),
         (api.BadRequest, BadInput, ""),
         (api.ServerError, Unreachable, TRY_AGAIN),
@@ -109,10 +109,10 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
 def quota_project(said: str, doing: str) -> NotAllowed | None:
     """What mends a login without a project that its requests count against, or with one that it may not use."""
     if _NO_QUOTA_PROJECT.search(said):
-        words = f"Could not {doing}: this login names no project that its requests count against."
+        words = f"Could not {doing}: this login has no quota project."
         return NotAllowed(words, SET_QUOTA_PROJECT, status=403, reason="NoQuotaProject")
     if _NOT_THIS_PROJECT.search(said):
-        words = f"Could not {doing}: requests of this login may not count against the project it names: {said}."
+        words = f"Could not {doing}: this login may not use its quota project: {said}."
         hint = f"Ask for the role Service Usage Consumer there, or name another. {SET_QUOTA_PROJECT}"
         return NotAllowed(words, hint, status=403, reason="NoQuotaProject")
     return None

@@ -31,7 +31,7 @@ async def projects(reach: Reach, query: str = "") -> AsyncGenerator[Project, Non
 async def number(reach: Reach, project: str) -> str:
     """A project's number; NotFound, NotAllowed."""
     client = reach.client(api.ProjectsAsyncClient)
-    async with within(f"look at project {project}", PATIENCE):
+    async with within(f"read project {project}", PATIENCE):
         found = await client.get_project(name=f"projects/{project}", timeout=PATIENCE)
     return found.name.rpartition("/")[2]
 
@@ -39,7 +39,7 @@ async def number(reach: Reach, project: str) -> str:
 async def members(reach: Reach, project: str) -> dict[str, frozenset[str]]:
     """Who may do what in a project, by its policy: role -> members. What folders above it give is not in it."""
     client = reach.client(api.ProjectsAsyncClient)
-    async with within(f"see who may do what in {project}", PATIENCE):
+    async with within(f"read the IAM policy of {project}", PATIENCE):
         policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PATIENCE)
     found: dict[str, set[str]] = {}
     for each in policy.bindings:
@@ -51,7 +51,7 @@ async def permissions(reach: Reach, project: str, wanted: Sequence[str]) -> froz
     """Which of these permissions ("cloudbuild.builds.create") the login has in a project."""
     client = reach.client(api.ProjectsAsyncClient)
     request = {"resource": f"projects/{project}", "permissions": list(wanted)}
-    async with within(f"see what the login may do in {project}", PATIENCE):
+    async with within(f"test the permissions of the login in {project}", PATIENCE):
         answer = await client.test_iam_permissions(request=request, timeout=PATIENCE)
     return frozenset(answer.permissions)
 
@@ -65,7 +65,7 @@ async def enabled(reach: Reach, project: str, services: Collection[str]) -> froz
     client = reach.client(services_api.ServiceUsageAsyncClient)
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()
-    async with within(f"see which services {project} has enabled", PATIENCE):
+    async with within(f"list the enabled services of {project}", PATIENCE):
         for start in range(0, len(names), _AT_ONCE):
             request = services_api.BatchGetServicesRequest(
                 parent=f"projects/{project}", names=names[start : start + _AT_ONCE]

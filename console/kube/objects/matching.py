@@ -83,8 +83,8 @@ def admits(selector: Iterable[Requirement] | None, namespace: str) -> bool | Non
 
 def selector_words(selector: Iterable[Requirement] | None) -> str:
     if selector is None:
-        return "it takes none, having no namespaceSelector"
-    return f"it takes namespaces with {', '.join(each.words for each in selector)}"
+        return "it has no namespaceSelector and accepts none"
+    return f"it accepts namespaces with {', '.join(each.words for each in selector)}"
 
 
 def untolerated(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:

@@ -78,7 +78,7 @@ def parse_time(text: str | None) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise Unreadable(f"{text!r} is no timestamp.") from error
+        raise Unreadable(f"{text!r} is not a timestamp.") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -201,9 +201,9 @@ def parse_quantity(text: str | int | float) -> Decimal:
     try:
         value = Decimal(number) * _SUFFIXES[suffix]
     except (InvalidOperation, KeyError) as error:
-        raise Unreadable(f"{written!r} is no quantity.") from error
+        raise Unreadable(f"{written!r} is not a quantity.") from error
     if not value.is_finite():
-        raise Unreadable(f"{written!r} is no quantity.")
+        raise Unreadable(f"{written!r} is not a quantity.")
     return value
 
 

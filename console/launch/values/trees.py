@@ -33,10 +33,10 @@ def put_at(root: dict[str, Any], way: Way, value: Any) -> None:
         last = following is None
         if isinstance(name, int):
             if not isinstance(level, list):
-                raise BadInput(f"{spell_way(way)} counts in what is no list.")
+                raise BadInput(f"{spell_way(way)} counts in what is not a list.")
             level += [None] * (name + 1 - len(level))
         elif not isinstance(level, dict):
-            raise BadInput(f"{spell_way(way)} goes on where there is a single value.")
+            raise BadInput(f"{spell_way(way)} goes below a single value.")
         if last:
             level[name] = value
             return

@@ -64,9 +64,9 @@ def test_a_pod_without_the_program_says_so_by_its_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("test", "words"),
     [
-        (QuickTest("0", "1M"), "0 is no message size"),
-        (QuickTest("1M", "1T"), "1T is no message size"),
-        (QuickTest("1; rm -rf /", "1M"), "is no message size"),
+        (QuickTest("0", "1M"), "0 is not a message size"),
+        (QuickTest("1M", "1T"), "1T is not a message size"),
+        (QuickTest("1; rm -rf /", "1M"), "is not a message size"),
         (QuickTest("2M", "1M"), "The first size 2M is above the last, 1M"),
         (QuickTest(gpus=-1), "-1 GPUs cannot be"),
     ],

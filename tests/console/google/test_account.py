@@ -120,7 +120,7 @@ async def test_a_kubeconfig_without_a_token(tmp_path: Path) -> None:
     async with opened() as (session, _):
         own = await session.cloud.find(OWN)
         assert await session.cloud.write_kubeconfig(own, path) == (path, False)
-        with pytest.raises(BadInput, match="DNS endpoint is switched off"):
+        with pytest.raises(BadInput, match="DNS endpoint is disabled"):
             await session.cloud.write_kubeconfig(own, path, "dns")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     user = yaml.safe_load(path.read_text())["users"][0]["user"]

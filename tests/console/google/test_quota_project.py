@@ -33,7 +33,7 @@ def test_the_command_that_sets_it_is_named(said: str) -> None:
     error = translated(Forbidden(said), "list the builds")  # type: ignore[no-untyped-call]  # api_core is untyped
     assert isinstance(error, NotAllowed)
     assert not isinstance(error, ApiDisabled), "no service of the person's own project is meant"
-    assert error.message == "Could not list the builds: this login names no project that its requests count against."
+    assert error.message == "Could not list the builds: this login has no quota project."
     assert "gcloud auth application-default set-quota-project PROJECT" in error.hint
 
 

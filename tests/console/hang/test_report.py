@@ -149,11 +149,11 @@ def test_that_nothing_runs_is_no_alarm_and_that_nothing_can_be_asked_is_one() ->
     assert not idle.alarming
     assert "No process of a training or an NCCL test" in idle.verdict[0]
     begins = HangReport("test", (PodTrace(0, "p0", "n", launchers=(Launcher("mpirun", 7),)),), ())
-    assert begins.short.startswith("mpirun runs, but none")
+    assert begins.short.startswith("mpirun runs, but it has no child processes")
     assert HangReport("test", (PodTrace(0, "p0", "n", failure="It is gone."),), ()).alarming
 
 
 def test_work_is_no_hang() -> None:
     report = HangReport("busy", (), tuple(many(Doing.COMPUTE, "backward", *range(4))))
     assert not report.suspects
-    assert "this is no hang" in report.verdict[0]
+    assert "this is not a hang" in report.verdict[0]

@@ -358,7 +358,7 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
     cluster.fleet = fleet_of(JOB, rank(JOB, 0, "node-0"), replace(last, phase="Succeeded", reason="Completed"))
     report = await xray(cluster, saying(answer(0, 1))).job("default", "hung")
     assert report.short == report.verdict[0]
-    assert report.short.startswith("Pod 1 does not run (Completed): who needs it")
+    assert report.short.startswith("Pod 1 does not run (Completed): ranks that need it")
 
 
 async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:

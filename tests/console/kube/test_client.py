@@ -136,7 +136,7 @@ async def test_a_connection_that_breaks_off_in_the_body() -> None:
         server.handlers["/version"] = breaks
         error = await failing(client)
         assert isinstance(error, Unreachable)
-        assert "the connection broke off" in error.message
+        assert "the connection was lost" in error.message
 
 
 async def test_a_server_that_says_nothing() -> None:

@@ -63,7 +63,7 @@ def test_a_broken_server_may_be_asked_again(code: int) -> None:
 )
 def test_bodies_that_are_no_status(body: bytes) -> None:
     error = refusal(404, body, doing="look at pod p")
-    assert error.message.startswith("Could not look at pod p: ")
+    assert error.message.startswith("Could not read pod p: ")
     assert "<html" not in error.message
 
 

@@ -281,8 +281,7 @@ async def test_a_proxy_that_is_not_there_is_blamed_in_place_of_the_server(
     assert first == second == await said_by_wire("https://api.example")
     assert first == (
         Unreachable,
-        "Could not ask: the API server https://api.example cannot be reached: "
-        f"the proxy on the way cannot be reached: {why}.",
+        f"Could not ask: the API server https://api.example cannot be reached: the proxy cannot be reached: {why}.",
         CHECK_PROXY,
     )
 
@@ -323,7 +322,7 @@ async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.M
     assert first == second
     assert first[:2] == (
         Unreachable,
-        "Could not ask: the API server https://api.example cannot be reached: the proxy on the way refuses (407).",
+        "Could not ask: the API server https://api.example cannot be reached: the proxy refuses (407).",
     )
     assert "HTTPS_PROXY" in first[2]
     assert "s3cr3t" not in f"{first}"

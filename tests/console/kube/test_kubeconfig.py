@@ -57,7 +57,7 @@ def test_the_current_context_and_another(tmp_path: Path) -> None:
     "value", ["2026-13-41", "9999-12-31T23:59:60Z", "!!int x", "!!bool x", "!!timestamp x", "9" * 5000, "[" * 3000]
 )
 def test_a_value_that_cannot_be_made_is_refused(tmp_path: Path, value: str) -> None:
-    assert "no valid YAML" in refused(write(tmp_path / "config", f"{GOOD}preferences: {value}\n")).message
+    assert "not valid YAML" in refused(write(tmp_path / "config", f"{GOOD}preferences: {value}\n")).message
 
 
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
@@ -97,13 +97,16 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("users: [{name: u, user: {token: hunter2}}\nclusters: - x", "is no valid YAML: line 2, column"),
-        ("users:\n- {name: u, user: {token: [hunter2]}}", "is not written as one: Expected `str | null`, got `array`"),
-        ("[1, 2]", "is not written as one"),
-        ("just words", "is not written as one"),
+        ("users: [{name: u, user: {token: hunter2}}\nclusters: - x", "is not valid YAML: line 2, column"),
+        (
+            "users:\n- {name: u, user: {token: [hunter2]}}",
+            "has unexpected contents: Expected `str | null`, got `array`",
+        ),
+        ("[1, 2]", "has unexpected contents"),
+        ("just words", "has unexpected contents"),
         ("contexts: [{context: {}}]", "missing required field `name`"),
         ("", "names no current context"),
-        ("a:\n\tb: c", "is no valid YAML"),
+        ("a:\n\tb: c", "is not valid YAML"),
     ],
 )
 def test_broken_files_are_named_in_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -112,7 +115,7 @@ def test_broken_files_are_named_in_one_sentence(tmp_path: Path, text: str, said:
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\xff\xfe\x00token: hunter2")
-    assert refused(tmp_path / "config").message.endswith("is no text.")
+    assert refused(tmp_path / "config").message.endswith("is not a text file.")
 
 
 def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ async def test_certificates_are_loaded_and_broken_ones_named() -> None:
     pair = certificate(datetime.now(UTC) + timedelta(days=1))
     found = await login(User(client_certificate_data=pair[0], client_key_data=pair[1])).tls()
     assert found is not None
-    with pytest.raises(BadKubeconfig, match="is no base64"):
+    with pytest.raises(BadKubeconfig, match="is not valid base64"):
         await login(User(), certificate_authority_data="???!").tls()
     with pytest.raises(BadKubeconfig, match="cannot be used"):
         await login(User(), certificate_authority_data=base64.b64encode(b"no certificate").decode()).tls()

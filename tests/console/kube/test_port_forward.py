@@ -317,7 +317,7 @@ async def test_the_pod_of_the_next_connection_is_the_one_there_is_then() -> None
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
             writer.write(b"x")
             await eventually(lambda: made.tunnel.state == "waiting")
-            assert made.tunnel.words == "pod p is waited for: it is pending."
+            assert made.tunnel.words == "Waiting for pod p: it is pending."
             server.refuse[POD] = pod("second")
             assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
             writer.close()

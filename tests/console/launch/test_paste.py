@@ -248,7 +248,7 @@ async def test_files_that_are_here_are_read(tmp_path: Path) -> None:
         ("helm install x c --set gpus", "--set gpus has no value. Write --set path=value."),
         ("helm install x c --set a[9999999]=1", "counts beyond"),
         ("helm install x c --set a[x]=1", "is not the path of a value"),
-        ("helm install x c --set-json a=[1", "holds no JSON"),
+        ("helm install x c --set-json a=[1", "is not valid JSON"),
         ("# please run helm install\n", ""),
         ("gpus: [1,\n", "not YAML"),
         ("gpus: 8\ngpus: 9\n", "stands twice"),

@@ -97,8 +97,8 @@ async def test_one_profile_is_the_default(profiles: Profiles) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("queue: [a4\n", "is no YAML: line 2"),
-        ("- a\n- b\n", "is no map"),
+        ("queue: [a4\n", "is not valid YAML: line 2"),
+        ("- a\n- b\n", "is not a map"),
         ("a: &x 1\nb: *x\n", "references"),
         ("[" * 5000 + "]" * 5000, "nested too deep"),
     ],

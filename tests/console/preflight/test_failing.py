@@ -229,7 +229,7 @@ async def test_registries_that_hide_an_image_are_told_from_those_without_it(here
         check = await here.look("P23", wish)
     finally:
         here.world.registries.hidden.clear()
-    assert "does not let this login see" in f"{check.reason} {check.evidence}"
+    assert "no permission to read" in f"{check.reason} {check.evidence}"
 
 
 async def test_a_reservation_that_is_not_dense_is_told_of(here: Ground) -> None:
@@ -300,7 +300,7 @@ async def test_the_nodes_account_must_be_let_in(here: Ground) -> None:
     with setting(here.world.projects["practice"], "lacking", {"resourcemanager.projects.getIamPolicy"}):
         blind = await here.look("P23", wish)
     assert blind.result is Result.OK
-    assert "Not allowed to look: Could not see who may do what in practice" in blind.evidence
+    assert "Not allowed to look: Could not read the IAM policy of practice" in blind.evidence
 
 
 async def test_programs_of_an_image_are_told_by_its_configuration(here: Ground) -> None:

@@ -271,11 +271,15 @@ PUTS_UP = Toleration("reserved", "Equal", "true")
         (
             None,
             Verdict.NEVER,
-            "cq does not accept workloads of namespace team; it takes none, having no namespaceSelector",
+            "cq does not accept workloads of namespace team; it has no namespaceSelector and accepts none",
         ),
         ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "2 free hosts, in one"),
         ((Requirement(NAME_LABEL, "NotIn", ("team",)),), Verdict.NEVER, f"with {NAME_LABEL} other than team"),
-        ((Requirement("kind", "In", ("ml",)),), Verdict.NOW, "; if team is one of its namespaces: it takes namespaces"),
+        (
+            (Requirement("kind", "In", ("ml",)),),
+            Verdict.NOW,
+            "; if team is one of its namespaces: it accepts namespaces",
+        ),
         ((Requirement("kind", "Exists"), Requirement(NAME_LABEL, "In", ("x",))), Verdict.NEVER, "with label kind, "),
         ((Requirement(NAME_LABEL, "DoesNotExist"),), Verdict.NEVER, f"no label {NAME_LABEL}"),
     ],

@@ -159,7 +159,7 @@ def test_a_line_without_an_end_is_ended_in_words(
     assert main(["read", path]) == 2
     said = capsys.readouterr()
     assert "key-value: 1 steps" in said.out
-    assert said.err == f"a4: {path} is no log: 3 MiB came without the end of a line. What was read before is told.\n"
+    assert said.err == f"a4: {path} is not a log: 3 MiB came without the end of a line. What was read before is told.\n"
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -233,7 +233,7 @@ def test_a_device_without_lines_is_ended_in_words_and_in_little_memory() -> None
     )  # fmt: skip
     exit_code, peak = map(int, done.stderr.splitlines()[-1].split())
     assert exit_code == 2
-    assert done.stderr.startswith("a4: /dev/zero is no log: 64 MiB came without the end of a line.")
+    assert done.stderr.startswith("a4: /dev/zero is not a log: 64 MiB came without the end of a line.")
     assert peak < 200 << 10
 
 

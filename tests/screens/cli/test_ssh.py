@@ -39,7 +39,7 @@ def test_a_command_over_ssh_and_its_exit_code(a4: SshCommands) -> None:
     command = [str(A4), "ssh", "--kubeconfig", str(a4.kubeconfig), "--yes", JOB, "1", "--", "hostname; exit 7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (done.stdout, done.returncode) == (f"{JOB}-workload-0-1\n", 7), done.stderr
-    assert "Made the key pair" in done.stderr
+    assert "Created the key pair" in done.stderr
     assert "a4 ssh --undo removes it" in done.stderr
     again = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (again.stdout, again.stderr) == (f"{JOB}-workload-0-1\n", ""), "there is nothing to do and to say"

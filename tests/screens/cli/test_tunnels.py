@@ -60,7 +60,7 @@ async def test_what_is_wrong_is_said_on_standard_error_and_by_the_exit_code(tmp_
         process = await a4("proxy", "train", "x", "--kubeconfig", kubeconfig)
         _, errors = await process.communicate()
         assert process.returncode == 2
-        assert errors.startswith(b"a4: x is no index of a pod. Give a number that counts over the whole job (3)")
+        assert errors.startswith(b"a4: x is not the index of a pod. Give a number that counts over the whole job (3)")
     process = await a4("proxy", "pod/p", "--kubeconfig", kubeconfig, "--wait", "0")
     _, errors = await process.communicate()
     assert process.returncode == 4

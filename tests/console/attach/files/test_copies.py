@@ -132,9 +132,11 @@ async def test_a_copy_that_breaks_off_goes_on_where_it_ended(pod: Pod, here: Pat
 async def test_giving_up_keeps_what_came_and_never_shows_half_a_file(pod: Pod, here: Path) -> None:
     (pod.folder / "a").write_bytes(BYTES)
     pod.breaks = [100_000, *([0] * TRIES)]
-    with pytest.raises(CopyFailed, match=r"a broke off: 100.0 kB of 1.0 MB are there. The connection broke") as failure:
+    with pytest.raises(
+        CopyFailed, match=r"a was interrupted: 100.0 kB of 1.0 MB are there. The connection broke"
+    ) as failure:
         await pod.fetch("a", here)
-    assert "goes on where this one ended" in failure.value.hint
+    assert "continues where this one stopped" in failure.value.hint
     assert not (here / "a").exists()
     pod.breaks = []
     assert (await pod.fetch("a", here)).resumed == 100_000
@@ -284,7 +286,7 @@ async def test_what_cannot_be_copied_is_left_out_and_said(pod: Pod, here: Path) 
     report = await pod.fetch("src", here)
     assert {each.path: each.why for each in report.problems} == {
         "pipe": "It is a device, pipe or socket, which has no content.",
-        "caf?": "Its name is no UTF-8.",
+        "caf?": "Its name is not UTF-8.",
     }
     assert report.files == len(NAMES)
 

@@ -48,7 +48,7 @@ async def test_only_what_is_wanted_and_stays_inside_is_written(tmp_path: Path) -
     top = tmp_path / "top"
     done = await unpacked(top, data, "a", "../b", f"{tmp_path}/c", "sub/../../d")
     assert done.made == {"a"}
-    assert [each.why for each in done.problems] == ["It would lie outside the folder: it was refused."] * 3
+    assert [each.why for each in done.problems] == ["It would be written outside the folder: it was not copied."] * 3
     assert names(tmp_path) == ["a"]
 
 

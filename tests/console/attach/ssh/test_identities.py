@@ -93,7 +93,7 @@ def test_a_named_key_is_taken_as_it_is(places: Places, tmp_path: Path) -> None:
     for given in (tmp_path / "mine", tmp_path / "mine.pub"):
         assert identities.named(given).public == public
         assert identities.named(given).path == str(tmp_path / "mine")
-    with pytest.raises(BadInput, match="is no key"):
+    with pytest.raises(BadInput, match="is not a private key"):
         identities.named(tmp_path / "absent")
 
 

@@ -117,7 +117,7 @@ async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
         os.kill(made.pid, 9)
         await eventually(lambda: not alive(made.pid))
         (listed,) = await published.listed()
-        assert (listed.state, listed.words) == ("ended", "Its process ended without a word.")
+        assert (listed.state, listed.words) == ("ended", "Its process ended without an error message.")
 
 
 async def test_two_to_the_same_place_have_two_names() -> None:

@@ -37,7 +37,7 @@ def test_every_spelling(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "eight", "1X", "Ki", "1 2", "NaN", "inf", "--1"])
 def test_nonsense_is_named(text: str) -> None:
-    with pytest.raises(Unreadable, match="is no quantity"):
+    with pytest.raises(Unreadable, match="is not a quantity"):
         parse_quantity(text)
 
 

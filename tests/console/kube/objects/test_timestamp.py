@@ -22,7 +22,7 @@ def test_none_is_never() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01T00:00:00Z", "12"])
 def test_nonsense_is_named(text: str) -> None:
-    with pytest.raises(Unreadable, match="is no timestamp"):
+    with pytest.raises(Unreadable, match="is not a timestamp"):
         parse_time(text)
 
 
