@@ -99,7 +99,7 @@ def a4(lab: Lab, *remotes: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     command = (str(A4), "forward", JOB, "0", *(f":{each}" for each in remotes), "--kubeconfig", str(lab.kubeconfig))
     with running(*command) as process:
         assert process.stdout is not None
-        # "127.0.0.1:9999 leads to port 9999 of …", a line for each
+        # "127.0.0.1:9999 forwards to port 9999 of …", a line for each
         lines = [process.stdout.readline() for _ in remotes]
         port = int(lines[0].split(" ")[0].partition(":")[2])
         wait_for(port)

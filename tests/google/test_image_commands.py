@@ -105,9 +105,9 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
         for argv, words in (
             (("build",), "What is to be built"),
             (("build", "nothing"), "There is no build context nothing"),
-            (("build", "testbed", "--set", "x"), "no substitution"),
+            (("build", "testbed", "--set", "x"), "not a substitution"),
             (("build", "testbed", "--timeout", "soon"), "is not a valid time"),
-            (("ls", "here"), "is no place in a bucket"),
+            (("ls", "here"), "is not a path in a bucket"),
             (("lustre", "nobody"), "There are 0 instances named nobody"),
             (("lustre", "scratch"), "cannot be mounted, it is CREATING"),
             (("filestore", "zonal-old"), "The reserved range is used up"),

@@ -244,7 +244,7 @@ async def test_exec_is_not_carried_elsewhere(status: int) -> None:
     async with ApiServer(secure=True) as server, ApiServer() as other, server.client(User(token="secret")) as client:
         path = "/api/v1/namespaces/n/pods/p/exec"
         server.handlers[path] = body(b"", status=status, Location=f"{other.url}{path}")  # type: ignore[assignment]
-        with pytest.raises(ConsoleError, match="refers to another address"):
+        with pytest.raises(ConsoleError, match="a redirect to another address"):
             await executing.run(client, "n", "p", ["cat"], lambda *_: None, stdin=b"secret input")
         assert other.requests == []
 

@@ -88,7 +88,7 @@ def test_a_folder_is_a_whole_path(attack: str) -> None:
 def test_no_editor_is_started_with_such_a_folder(name: str, attack: str) -> None:
     """Also of a host that an earlier version wrote down."""
     host = SshHost("default", "job", 0, "a4-job-0", "root", FOLDERS[attack], ("ssh", "a4-job-0"))
-    with pytest.raises(BadInput, match="no folder of the pod"):
+    with pytest.raises(BadInput, match="not a folder of the pod"):
         editor(name, host)
 
 

@@ -197,4 +197,4 @@ async def test_a_pod_of_a_job_is_a_rank_too() -> None:
         app.open_page("pod", "kube-system", "kube-dns-7d9f-abcde")
         await until(pilot, lambda: "kube-dns" in screen_text(app))
         await pilot.press("v")
-        await until(pilot, lambda: "kube-dns-7d9f-abcde is no running pod" in toasts(app))
+        await until(pilot, lambda: "kube-dns-7d9f-abcde is not a running pod" in toasts(app))

@@ -67,7 +67,7 @@ async def test_what_is_open_and_how_it_does() -> None:
         screen = app.screen
         assert isinstance(screen, TunnelsScreen)
         await until(pilot, lambda: "broke off: it was deleted" in told(screen))
-        assert "127.0.0.1:8888 leads to port 8888: 41 connections" in told(screen)
+        assert "127.0.0.1:8888 forwards to port 8888: 41 connections" in told(screen)
         assert "It moved to another pod 1 time" in told(screen)
 
 

@@ -143,7 +143,9 @@ class PodFiles:
 
     async def look(self, path: str) -> Spot:
         """What is there; NotFound if its folder is missing too."""
-        out, _ = await self._run(scripts.LOOK, safe(path), what=f"read {path or 'the folder'}", path=path, limit=QUICK)
+        out, _ = await self._run(
+            scripts.LOOK, safe(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK
+        )
         head, _, rest = out.partition(b"\0\0")
         try:
             kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
@@ -206,7 +208,7 @@ class PodFiles:
 
     async def size(self, path: str) -> int:
         """Bytes of a file; 0 if there is none."""
-        out, _ = await self._run(scripts.SIZE, path, what=f"read {path}", path=path, limit=QUICK)
+        out, _ = await self._run(scripts.SIZE, path, what=f"inspect {path}", path=path, limit=QUICK)
         try:
             return listing.file_size(out.decode().strip() or "0")
         except ValueError:

@@ -152,7 +152,7 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
         assert len(text.encode()) == size
         assert text.rstrip().endswith("</svg>")
         assert svg.stat().st_mode & 0o077 == 0
-        with pytest.raises(BadInput, match="is there already"):
+        with pytest.raises(BadInput, match="already exists"):
             await looking.record("default", "hung", stuck, "", 1, svg)
         assert [name for name in names(tmp_path) if "flame" in name] == ["flame.json", "flame.svg"]
 
@@ -206,7 +206,7 @@ async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_p
         assert any("RAS" in each for each in report.advice)
         assert any("gdb" in each for each in report.advice)
         assert "State:\tS" in await looking.facts("default", "hung", report.processes[0], "status")
-        with pytest.raises(BadInput, match="is all_reduce_perf, which is no Python"):
+        with pytest.raises(BadInput, match="is all_reduce_perf, not a Python process"):
             await looking.record("default", "hung", report.processes[0], "py-spy", 1, tmp_path / "flame.svg")
         (tmp_path / "proc-1" / str(begun[-1].pid)).unlink()
         report = await looking.job("default", "hung")

@@ -62,7 +62,7 @@ def test_a_broken_server_may_be_asked_again(code: int) -> None:
     "body", [b"", b"<html><body>nginx</body></html>", b"\xff\xfe", b"[1]", b"null", b'{"code": "x"}']
 )
 def test_bodies_that_are_no_status(body: bytes) -> None:
-    error = refusal(404, body, doing="look at pod p")
+    error = refusal(404, body, doing="read pod p")
     assert error.message.startswith("Could not read pod p: ")
     assert "<html" not in error.message
 

@@ -125,7 +125,7 @@ async def test_a_local_port_that_is_taken() -> None:
             async with tunnel(server, port) as made:  # nobody asked for that very one
                 assert local_of(made) != port
                 assert made.notes == [
-                    f"Port {port} of this machine is taken by another program: {local_of(made)} leads to {port}."
+                    f"Port {port} of this machine is taken by another program: {local_of(made)} forwards to {port}."
                 ]
                 again = local_of(made)
         async with server, tunnel(server, port) as made:

@@ -60,7 +60,7 @@ async def test_what_is_wrong_is_said_on_standard_error_and_by_the_exit_code(tmp_
         process = await a4("proxy", "train", "x", "--kubeconfig", kubeconfig)
         _, errors = await process.communicate()
         assert process.returncode == 2
-        assert errors.startswith(b"a4: x is not the index of a pod. Give a number that counts over the whole job (3)")
+        assert errors.startswith(b"a4: x is not the index of a pod. Give the index of a pod in the job (3)")
     process = await a4("proxy", "pod/p", "--kubeconfig", kubeconfig, "--wait", "0")
     _, errors = await process.communicate()
     assert process.returncode == 4
@@ -84,7 +84,7 @@ async def test_forward_then_list_stop_and_profiles(tmp_path: Path, capsys: pytes
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
         port = int(line.removeprefix("127.0.0.1:").split(" ")[0])
-        assert line == f"127.0.0.1:{port} leads to port 2222 of pod p (pod p).\n"
+        assert line == f"127.0.0.1:{port} forwards to port 2222 of pod p (pod p).\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"bye")
         assert await reader.read() == b"BYE"
@@ -95,7 +95,7 @@ async def test_forward_then_list_stop_and_profiles(tmp_path: Path, capsys: pytes
         assert listed["listeners"][0]["local"] == port
         assert await asyncio.to_thread(main, ["tunnels", "stop", "p"]) == 0
         assert await process.wait() == 0
-        assert capsys.readouterr().out == f"Stopped p: 127.0.0.1:{port} leads to port 2222 of pod p.\n"
+        assert capsys.readouterr().out == f"Stopped p: 127.0.0.1:{port} forwards to port 2222 of pod p.\n"
     assert await asyncio.to_thread(main, ["tunnels"]) == 0
     assert "No tunnel is open." in capsys.readouterr().out
     assert await asyncio.to_thread(main, ["tunnels", "profiles"]) == 0

@@ -245,7 +245,7 @@ async def test_a_full_disk_there_is_said_with_what_helps(tmp_path: Path, here: P
     (here / "a").write_bytes(BYTES)
     with pytest.raises(CopyFailed, match="No space left on device") as failure:
         await pod.send(here / "a", "")
-    assert "goes on where it ended" in failure.value.hint
+    assert "continues where it stopped" in failure.value.hint
     program(tmp_path / "bin", "df", "echo h; echo 'disk 1 1 5 1% /'")
     with pytest.raises(CopyFailed, match=r"has 5.1 kB free, and the copy needs 1.0 MB"):
         await pod.send(here / "a", "")
