@@ -26,6 +26,7 @@ from console.kube.failures import (
     system,
     unreachable,
 )
+from console.pace import key_pressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,6 +154,7 @@ class Client:
 
         It waits a part of the time only, however many keys come.
         """
+        key_pressed()
         now = asyncio.get_running_loop().time()
         if now > self._rests_until + BETWEEN_RESTS:
             self._rests_until = now + REST
@@ -290,9 +292,14 @@ class Client:
                 answer.release() if answer.content.at_eof() else _drop(answer)
 
     @asynccontextmanager
-    async def follow(self, path: str, *, doing: str, params: Params, silence: float) -> AsyncIterator[Answer]:
-        """An answer that goes on, beside many others; raises as `stream` does."""
-        async with self._by_libcurl("GET", path, doing, params, None, "", silence, _JSON) as answer:
+    async def follow(
+        self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
+    ) -> AsyncIterator[Answer]:
+        """An answer that goes on, beside many others; raises as `stream` does.
+
+        `at_once`: one that is there as a whole, and is given up where it only drips.
+        """
+        async with self._by_libcurl("GET", path, doing, params, None, "", silence, _JSON, at_once=at_once) as answer:
             yield answer
 
     @asynccontextmanager
@@ -306,6 +313,8 @@ class Client:
         content: str,
         silence: float,
         accept: str,
+        *,
+        at_once: bool = False,
     ) -> AsyncIterator[Answer]:
         library = await asyncio.to_thread(_import_multiplex)
         self._check_open()
@@ -317,7 +326,9 @@ class Client:
             headers = {**who, "Accept": accept, "User-Agent": AGENT}
             if body is not None:
                 headers["Content-Type"] = content
-            asked = library.Asked(url, headers, method, body, compressed=self._brief and not self.login.loopback)
+            asked = library.Asked(
+                url, headers, method, body, compressed=self._brief and not self.login.loopback, at_once=at_once
+            )
             return await multiplex.get(asked, connect=CONNECT, silence=silence), who
 
         with library.told(self.login, doing):

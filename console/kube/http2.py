@@ -31,6 +31,7 @@ from console.kube.failures import (
     system,
     unreachable,
 )
+from console.pace import SLICE, rest_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -100,7 +101,7 @@ def told(login: Login, doing: str) -> Iterator[None]:
         raise unreachable(login.server, doing, *_cause(error, proxied=bool(login.proxy))) from error
 
 
-HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more
+HELD = 1 << 16  # bytes of an answer that are held for who reads it; the server is kept waiting with more
 
 
 class Answer:
@@ -266,11 +267,11 @@ class Answer:
 
 __all__ = ["Answer", "Asked", "Multiplex", "told"]
 
-TURN = 0.01  # seconds for which bytes are passed on before others get their turn
 STREAMS = 16
 """Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
 many as API servers allow) cost a third more processor time where each has something at another moment.
 """
+SLOWEST, SLOW_FOR = 100, 6  # bytes a second that are too few, for so many seconds, of an answer that is there
 DEAD = 30  # seconds after which a connection whose other end confirms nothing is taken for cut
 _SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name
 
@@ -301,6 +302,7 @@ class Asked:
     body: bytes | None = None
     compressed: bool = False
     """Whether the answer may be."""
+    at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
 
 
 class Multiplex:
@@ -317,6 +319,7 @@ class Multiplex:
         self._reached.set()
         self._full: dict[Answer, None] = {}  # answers that hold bytes to be passed on
         self._rests_until = 0.0
+        self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
     async def close(self) -> None:
         """Close all connections; whoever still reads is told that they broke off."""
@@ -354,6 +357,9 @@ class Multiplex:
             curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
+        if asked.at_once:
+            curl.setopt(pycurl.LOW_SPEED_LIMIT, SLOWEST)
+            curl.setopt(pycurl.LOW_SPEED_TIME, SLOW_FOR)
         answer = Answer(curl, silence, self._holds)
         try:
             answer.follow(self._connections.add_handle(curl))
@@ -374,7 +380,7 @@ class Multiplex:
 
     def _holds(self, answer: Answer) -> None:
         """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
-        if not self._full:
+        if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._full[answer] = None
 
@@ -383,17 +389,19 @@ class Multiplex:
         self._rests_until = moment
 
     def _pass_on(self) -> None:
+        self._going_on = None
         loop = asyncio.get_running_loop()
         if self._rests_until > loop.time():
             loop.call_at(self._rests_until, self._pass_on)
             return
-        until = loop.time() + TURN
+        begun = loop.time()
         while self._full:
             answer = next(iter(self._full))
             del self._full[answer]
             answer.pass_on()
-            if self._full and loop.time() > until:
-                loop.call_soon(self._pass_on)
+            worked = loop.time() - begun
+            if worked > SLICE:
+                self._going_on = loop.call_later(rest_after(worked), self._pass_on)
                 return
 
     async def _learned(self, headers: Mapping[str, str], connect: float) -> bool:

@@ -23,7 +23,8 @@ from console.kube.objects.pod import Pod
 from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineCutter, stamped, text_of
-from console.logs.redact import Redactor, redacted
+from console.logs.redact import Redactor, redacted_line
+from console.pace import Slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -176,9 +177,11 @@ def _waits(error: ConsoleError) -> bool:
 
 SILENCE = 120.0
 """Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
-LARGE = 1 << 16  # bytes of a chunk after which others get their turn
-TAIL_ROOM, TAIL_LINE = 1 << 20, 4096
-"""Bytes of the last lines of a log, where so many are asked for and no more: in all, and for each line besides."""
+TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))
+"""Bytes of the last lines of a log, where so many are asked for: in all, and for each line besides; the less counts."""
+LINE_ROOM = 1 << 20  # bytes of one line of these
+TAIL_MORE = 1000
+"""Lines beyond those that were asked for that may have come while the server looked for the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,37 @@ class Wanted:
     since: float = 0.0  # seconds since the epoch
     previous: bool = False
     follow: bool = True
+    most: int = 0
+    """Bytes after which a log that is not followed is given up; 0: never."""
+
+
+class Room:
+    """How much of a log that is not followed may come: it has an end."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._pod, self._tail = wanted.pod, wanted.tail
+        rooms = [wanted.most] if wanted.most else []
+        if wanted.tail is not None:
+            rooms += [room + line * wanted.tail for room, line in TAIL_ROOMS]
+        self._most = min(rooms, default=0)
+        self._bytes = self._lines = self._line = 0
+
+    def take(self, piece: bytes) -> None:
+        """More has come; Unreadable once it is too much."""
+        self._bytes += len(piece)
+        if self._tail is not None:
+            self._lines += piece.count(b"\n")
+            if self._lines > self._tail + TAIL_MORE:
+                raise self._error(f"the API server sends more than the last {self._tail:,} lines, which were asked for")
+        end = piece.rfind(b"\n") + 1
+        self._line = len(piece) - end + (0 if end else self._line)
+        if self._most and self._line > LINE_ROOM:
+            raise self._error(f"a line of it goes on after {LINE_ROOM >> 20} MiB")
+        if self._most and self._bytes > self._most:
+            raise self._error(f"it goes on after {self._most >> 20} MiB")
+
+    def _error(self, why: str) -> Unreadable:
+        return Unreadable(f"Could not read the log of pod {self._pod} to its end: {why}.", "a4 logs shows it all.")
 
 
 class LogStream:
@@ -228,6 +262,8 @@ class LogStream:
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
         self._trouble = Trouble(wanted.follow, backoff, client.rest, seen=self._resumes)
         self._to: Callable[[list[Stamped]], None] | None = None
+        self._room: Room | None = None
+        """Of a log that is not followed."""
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
         """As `batches`, each given to `to` at the moment it comes, which costs less where thousands come a second."""
@@ -323,27 +359,23 @@ class LogStream:
         self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
         params = _params(wanted, self.memory.last)
-        async with self._client.follow(path, doing=doing, params=params, silence=SILENCE) as answer:
+        once = not wanted.follow
+        async with self._client.follow(path, doing=doing, params=params, silence=SILENCE, at_once=once) as answer:
             self.state = StreamState.LIVE
             self._cutter, self._rest = LineCutter(), []
+            self._room = Room(wanted) if once else None
             if self._to is not None:
                 await answer.pour(self._pass_on)
             else:
-                size, room = 0, TAIL_ROOM + TAIL_LINE * (wanted.tail or 0)
+                slices = Slices()
                 async with aclosing(answer.pieces()) as pieces:
                     async for piece in pieces:
+                        slices.begin()
                         batch = self._cut(piece)
-                        size += len(piece)
                         if batch is not None:
                             yield batch
-                        if size > room and wanted.tail is not None and not wanted.follow:
-                            raise Unreadable(
-                                f"Could not {doing}: the API server sends more than {room >> 20} MiB for the last "
-                                f"{wanted.tail} lines."
-                            )
                         await self._client.rest_for_key()
-                        if len(piece) >= LARGE:
-                            await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
+                        await slices.pause()
             self._rest = self._cutter.end()
 
     def _pass_on(self, piece: bytes) -> None:
@@ -353,9 +385,11 @@ class LogStream:
 
     def _cut(self, piece: bytes) -> list[Stamped] | None:
         """The new lines that are whole now; None if there is nothing to be told."""
+        if self._room is not None:
+            self._room.take(piece)
         cutter, seen = self._cutter, self.open
         batch = self._new(cutter.feed(piece))
-        self.open = redacted(cutter.open) if cutter.open else b""
+        self.open = redacted_line(cutter.open) if cutter.open else b""
         if batch:
             self._look_for_gap(batch)
         elif self.open == seen:

@@ -118,18 +118,24 @@ class Follow:
 
     @asynccontextmanager
     async def job(
-        self, namespace: str, name: str, *, tail: int | None = None, once: bool = False
+        self,
+        namespace: str,
+        name: str,
+        *,
+        tail: int | None = None,
+        once: bool = False,
+        chosen: Callable[[int], Collection[int] | None] = lambda _: None,
     ) -> AsyncIterator[JobLog]:
         """The log of a job: one connection for each container, however many read; the last one to leave ends them.
 
         What is kept on the disk comes first. A job that is not there (any more) has only that; NotFound is raised by
         nobody, as it may still come. `tail`: lines of each container that are fetched at first, all of them unless
-        given; `once`: what there is now, not followed.
+        given; `once`: what there is now, not followed; `chosen`: of so many ranks those that are read.
         """
         key = namespace, name
         shared = self._shared.get(key)
         if shared is None:
-            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once)
+            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once, chosen=chosen)
             shared = self._shared[key] = _Shared(log)
             log.start()
         shared.readers += 1

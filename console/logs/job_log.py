@@ -13,17 +13,18 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, Unreadable
 from console.kube.snapshot import LinkState
 from console.logs.line import RankLine
 from console.logs.redact import Redactor
 from console.logs.store import JobNote, Kept, kept_job
 from console.logs.stream import Followed, coverage, fill, unread, worth
+from console.pace import Slices
 from console.scheduling.failure import endings
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     from console.kube.objects.jobset import JobSet
@@ -75,7 +76,8 @@ class News:
             self._timer.cancel()
 
 
-PAGE = 2000  # lines of a part that one reading takes at most: no rank keeps the others waiting
+PAGE, LEAST = 4000, 50
+"""Lines that one reading takes at most, and of one part at least: no rank keeps the others waiting."""
 
 
 class Reader:
@@ -93,10 +95,12 @@ class Reader:
         """The next page: of parts that have more than fits, only what the others cannot come before."""
         pages: list[tuple[Part, int, int]] = []
         upto = float("inf")
-        for part in self._news.take():
+        told = self._news.take()
+        most = max(LEAST, PAGE // max(1, len(told)))
+        for part in told:
             start, length = self._at.get(part, 0), len(part)
             if start < length and (self._wanted is None or part.rank in self._wanted):
-                stop = min(length, start + PAGE)
+                stop = min(length, start + most)
                 pages.append((part, start, stop))
                 if stop < length:
                     upto = min(upto, part.times[stop - 1])
@@ -123,6 +127,11 @@ def _rank_lines(part: Part, start: int, stop: int) -> list[RankLine]:
     ]
 
 
+ONCE, LEAST_ONCE = 96 << 20, 12 << 20
+"""Bytes of all logs of a job together that are read where they are not followed, and of one at least.
+
+A kubelet keeps 10 MiB in one file of a log, unless it is told otherwise, and serves the last file only.
+"""
 WRITE_EVERY = 0.25  # seconds between two writings to the disk
 DISK_AGAIN = 5.0  # seconds until a disk that took nothing is tried again
 LOOK_AGAIN = 1.0  # seconds between two looks for logs that were refused and are to be asked for again
@@ -141,8 +150,11 @@ class JobLog:
         *,
         tail: int | None = None,
         once: bool = False,
+        chosen: Callable[[int], Collection[int] | None] = lambda _: None,
     ) -> None:
+        """`chosen`: of so many ranks those that are read, None for all."""
         self.key = key
+        self._chosen = chosen
         self.kept = Kept()
         self.parts: list[Part] = []  # lines of each container, those of the disk first
         self.ranks = 0  # how many ranks the job has
@@ -155,6 +167,8 @@ class JobLog:
         self._folder = folder
         self._tail = tail
         self.once = once
+        self._reads = 0
+        """How many ranks are read."""
         self._followed: dict[tuple[int, int, str, str], Followed] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[News] = []
@@ -175,6 +189,10 @@ class JobLog:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._write_now()
+        for each in self._followed.values():
+            if self.once and each.fresh and isinstance(each.error, Unreadable):
+                with self.kept.refusals():  # one without an end would be read anew each time
+                    await asyncio.to_thread(each.part.drop)
         await self.kept.close()
 
     async def read_shelf(self, shelf: Shelf) -> None:
@@ -215,7 +233,10 @@ class JobLog:
             await self._begin(jobset, len(every))
         for ending in endings(jobset, fleet):  # they cannot be asked once the pods are gone
             await self.kept.tell(ending)
-        for rank in every:
+        chosen = self._chosen(len(every))
+        read = [rank for rank in every if chosen is None or rank.number in chosen]
+        self._reads = len(read)
+        for rank in read:
             for container in worth(rank):
                 assert rank.pod is not None
                 await self._follow(rank, rank.pod, container)
@@ -256,7 +277,7 @@ class JobLog:
             given = (kept or part).tail(REMEMBER)
             stream = self._stream(given, pod, container, Redactor())
             followed = self._followed[name] = Followed(
-                part, stream, not container.init, tail=0 if given else self._tail or 0
+                part, stream, not container.init, tail=0 if given else self._tail or 0, fresh=not given
             )
         elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
             given = followed.part.tail(REMEMBER)
@@ -278,7 +299,8 @@ class JobLog:
 
         memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
         tail = None if given else self._tail
-        wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once)
+        most = max(LEAST_ONCE, ONCE // max(1, self._reads))
+        wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
         return self._streams(wanted, memory, redactor.lines, container.restarts)
 
     async def _read(self, followed: Followed) -> None:
@@ -329,15 +351,18 @@ class JobLog:
                 await news.come()  # what is not followed is sorted as a whole
             if live:
                 reader.skip(self.parts)
+            slices = Slices()
             while True:
                 over = self.closed or self.finished
                 batch = reader.more()
                 if batch:
                     yield batch
+                    await slices.pause()
                 elif over:
                     return
                 else:
                     await news.come()
+                    slices.begin()
                     await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
 
     def parts_of(self, rank: int) -> list[Part]:
@@ -370,6 +395,11 @@ class JobLog:
             return False
         jobset = self._cluster.fleet.jobsets.get(self.key)
         return self.once or (self.gone if jobset is None else jobset.finished)
+
+    @property
+    def errors(self) -> list[ConsoleError]:
+        """Why logs cannot be read, or not to their end, each for one container."""
+        return [each.error for each in self._followed.values() if each.error is not None]
 
     @property
     def unread(self) -> tuple[Gap, ...]:

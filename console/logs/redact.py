@@ -167,7 +167,7 @@ class Redactor:
             return lines
         clean, at = [], 0
         for line in lines:
-            clean.append(redacted(line) if at in suspects or (coloured and b"\x1b" in line) else line)
+            clean.append(redacted_line(line) if at in suspects or (coloured and b"\x1b" in line) else line)
             at += len(line) + 1
         return clean
 
@@ -183,7 +183,19 @@ class Redactor:
         begin = _BEGIN.search(text)
         if begin is not None and _END.search(text, begin.end()) is None:
             self._left = _KEY_LINES
+        return redacted_line(line)
+
+
+LOOKED_THROUGH, CUT = 1 << 16, 1 << 10
+"""Bytes of a line that are looked through where it may hold a secret, and those at their end that one may begin in."""
+
+
+def redacted_line(line: bytes) -> bytes:
+    """A line that may hold a secret; what of it is too long to be looked through is left out."""
+    if len(line) <= LOOKED_THROUGH:
         return redacted(line)
+    more = len(line) - LOOKED_THROUGH + CUT
+    return redacted(line[:LOOKED_THROUGH])[:-CUT] + f" … ({more} bytes more, which may hold a secret)".encode()
 
 
 def redacted(text: bytes) -> bytes:

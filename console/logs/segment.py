@@ -161,6 +161,13 @@ class Part:
             self._held -= sum(map(len, self._recent[:spare]))
             del self._recent[:spare]
 
+    def drop(self) -> None:
+        """Keep nothing of it on the disk."""
+        with self._writing:
+            if self.file is not None and self._note is not None:
+                self.file.unlink(missing_ok=True)
+                self._note.unlink(missing_ok=True)
+
     # lines are read
 
     @classmethod

@@ -67,6 +67,8 @@ class Followed:
     again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
     tail: int = 0
     """How many last lines it is opened with, until it is known whether there were more; 0: with all."""
+    fresh: bool = False
+    """Whether nothing of it was kept before."""
     opened: float = field(default_factory=time)
 
     def take(self, batch: list[Stamped]) -> None:

@@ -23,6 +23,7 @@ from console.metrics.log_reader import LogReader
 from console.metrics.nccl.reference import Passing, judge
 from console.metrics.training.run import MarkKind
 from console.metrics.training.steps import Standing
+from console.pace import Slices
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
 TAIL = 400  # lines at the end of a log that are read first
 AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
 QUIET = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
+AT_A_TIME = 16  # lines that are read before others get their turn
 MOST_STEPS = 20_000
 
 
@@ -231,10 +233,14 @@ class Listening:
 
     async def _take(self, rank: int, lines: list[RankLine]) -> None:
         now = time.time()
-        for line in lines:
-            self.watch.hear(now, line.text, line.time)
-        if self._reader.take(lines) and self._teller is None:
-            self._teller = rank
+        slices = Slices()
+        for start in range(0, len(lines), AT_A_TIME):
+            some = lines[start : start + AT_A_TIME]
+            for line in some:
+                self.watch.hear(now, line.text, line.time)
+            if self._reader.take(some) and self._teller is None:
+                self._teller = rank
+            await slices.pause()
         track = self._measures.track
         if track is not None and len(track.series) > MOST_STEPS:
             self._measures.forget()

@@ -19,6 +19,7 @@ from console.metrics.alarm_sources import TELLS_STEPS, Listening, faults, seen
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.gpu import DCGM
 from console.metrics.thresholds import read_thresholds
+from console.pace import Slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -400,12 +401,14 @@ class Alarms:
         """All lines: when they come, and what they tell."""
         from console.metrics.job_progress import launcher_step
 
+        slices = Slices()
         async with aclosing(log.lines()) as batches:
             async for batch in batches:
+                slices.begin()
                 now = time.time()
                 for number, line in enumerate(batch):
                     if number % AT_A_TIME == AT_A_TIME - 1:
-                        await asyncio.sleep(0)
+                        await slices.pause()
                     job.watch.hear(now, line.text, line.time)
                     if launcher_step(line.text) is not None:
                         continue

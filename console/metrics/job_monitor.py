@@ -15,10 +15,11 @@ from console.metrics.job_progress import Glancing, JobMeasures
 from console.metrics.log_reader import LogReader, chosen_ranks
 from console.metrics.nccl.history import KeptTests, usual_place
 from console.metrics.nccl.reference import PASS_LINE
+from console.pace import Slices
 from console.scheduling.failure import endings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from console.kube.objects.pod import Pod
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from console.launch.runs import Runs
     from console.logs.follow import Follow
     from console.logs.job_log import JobLog
-    from console.logs.line import LogLine
+    from console.logs.line import LogLine, RankLine
     from console.logs.segment import Part
     from console.metrics.nccl.history import NodeBandwidth
     from console.metrics.training.run import Track
@@ -37,8 +38,19 @@ if TYPE_CHECKING:
 PAUSE = 0.1  # seconds between two tellings while lines stream in
 NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
 BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
+LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
+AT_A_TIME = 32  # lines that are read before others get their turn
 READ_AGAIN = 15.0  # seconds after which tests that other consoles keep are looked for
 EARLIER = 3  # earlier runs that are laid under a curve at most
+
+
+def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
+    """Read lines in a thread, whether anything changed."""
+    changed, slices = False, Slices()
+    for start in range(0, len(batch), AT_A_TIME):
+        changed |= reader.take(batch[start : start + AT_A_TIME])
+        slices.pause_thread()
+    return changed
 
 
 @dataclass(frozen=True)
@@ -152,23 +164,28 @@ class Measures:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
         await self.kept.read()
-        async with self._follow().job(namespace, name, tail=tail, once=once) as log:
+        chosen = chosen_ranks if once else lambda _: None
+        async with self._follow().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
             await log.ready.wait()
-            reader, uid, noted = LogReader(measures, log.ranks), log.uid, 0.0
+            reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
             async with aclosing(log.lines(chosen_ranks(log.ranks))) as batches:
                 async for batch in batches:
                     if log.uid != uid:
                         measures.forget()
                         reader, uid = LogReader(measures, log.ranks), log.uid
-                    changed = await asyncio.to_thread(reader.take, batch)
+                    changed = await asyncio.to_thread(_take, reader, batch)
                     changed |= await self._tell_endings(measures, log)
-                    if changed:
+                    read += len(batch)
+                    if once and log.errors and read > LINES_OF_BROKEN:
+                        break
+                    if changed and not once:
                         await self._told(measures, log)
                         if (now := asyncio.get_running_loop().time()) > noted + NOTE_EVERY:
                             noted = now
                             await self._note(measures)
                         await asyncio.sleep(PAUSE)
             await asyncio.to_thread(reader.close)
+            measures.unread = log.errors
             await self._tell_endings(measures, log)
             await self._told(measures, log)
             await self._note(measures)
@@ -256,7 +273,7 @@ class Measures:
         try:
             lines = Reader(news, chosen_ranks(shelf.note.ranks))
             while batch := await asyncio.to_thread(lines.more):
-                await asyncio.to_thread(reader.take, batch)
+                await asyncio.to_thread(_take, reader, batch)
         finally:
             news.close()
         await asyncio.to_thread(reader.close)

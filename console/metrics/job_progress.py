@@ -207,6 +207,7 @@ class JobMeasures:
         """Training runs in the order they began; one goes on over restarts from a checkpoint."""
         self.unreadable: dict[str, tuple[int, Unreadable]] = {}
         """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
+        self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.over = False  # whether nothing more will come
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)

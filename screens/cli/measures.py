@@ -53,13 +53,14 @@ async def nccl(options: Options) -> int:
         kept = await session.measures.kept.read()
         if not job.tests:
             _unreadable(job, "nccl")
+            _raise_unread(job)
             raise NotFound(f"{options.job} has printed no table of nccl-tests.", f"Its log: a4 logs {options.job}")
         line = options.pass_line or session.measures.pass_line
         other = _other(options.compare, kept, job.tests[-1]) if options.compare else None
         await _print_tests(job.tests, kept, other, line, options)
         _unreadable(job, "nccl")
         failed = any(_judged(each, line) is Passing.FAILED for each in job.tests)
-    return int(failed)
+    return int(failed) or _unread(job)
 
 
 async def training(options: Options) -> int:
@@ -69,6 +70,7 @@ async def training(options: Options) -> int:
         track = job.track
         if track is None or track.last is None:
             _unreadable(job, "training")
+            _raise_unread(job)
             raise NotFound(f"{options.job} has printed no step of training.", f"Its log: a4 logs {options.job}")
         if options.json:
             now = time.time()
@@ -82,7 +84,7 @@ async def training(options: Options) -> int:
         else:
             _say_training(options.job, job, track)
         _unreadable(job, "training")
-    return int(track.nan)
+    return int(track.nan) or _unread(job)
 
 
 async def _measured(session: Session, name: str) -> JobMeasures:
@@ -96,6 +98,21 @@ async def _measured(session: Session, name: str) -> JobMeasures:
             find_job(fleet, session.namespace, name)
         warn(f"{name} is not in the cluster any more: this is from its log as it was kept.")
     return job
+
+
+def _raise_unread(job: JobMeasures) -> None:
+    """Nothing was found, but not everything was read."""
+    if job.unread:
+        raise job.unread[0]
+
+
+def _unread(job: JobMeasures) -> int:
+    """Say what was not read; the exit code for it."""
+    if not job.unread:
+        return 0
+    first, others = job.unread[0], len(job.unread) - 1
+    warn(str(first) + (f" So it is with {others} more." if others else ""))
+    return first.exit_code
 
 
 def _unreadable(job: JobMeasures, what: str) -> None:

@@ -7,6 +7,7 @@ the parts.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,6 +125,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def ended(argv: tuple[str, ...], kubeconfig: Path, folder: Path) -> Ended:
     """Run a command to its end, or interrupt it."""
+    shutil.rmtree(folder / "XDG_STATE_HOME", ignore_errors=True)  # logs that were kept before are read again
     words = [each.format(folder=folder) for each in argv]
     cut = words.index("--") if "--" in words else len(words)
     command = [str(A4), *words[:cut], "--kubeconfig", str(kubeconfig), *words[cut:]]

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
+import sys
+import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from console import pace
 from console.attach.container_facts import FactState
 from console.attach.exec_many import Inside, QuickTest
 from console.attach.files.pod_files import PodFolders
@@ -21,7 +25,8 @@ from console.hang.xray import Xray
 from console.kube import exec as executing
 from console.kube.client import REST
 from console.kube.watch import HttpSource
-from console.logs.container_log import Wanted, follow_log
+from console.logs.container_log import LogStream, Wanted, follow_log
+from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
 from console.metrics.gpus import Gpus
 from console.scheduling.ranks import ranks
 from tests.apiserver import ApiServer, eventually
@@ -222,6 +227,66 @@ async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
 
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: lines without end"].answer
-        with pytest.raises(Unreadable, match="more than 1 MiB for the last 10 lines"):
+        with pytest.raises(Unreadable, match="more than the last 10 lines"):
             await read(client)
-    assert number < 50_000
+    assert number < 5000
+
+
+@pytest.mark.parametrize(
+    ("flood", "tail", "words"),
+    [
+        ("log: lines without end", 10, "sends more than the last 10 lines"),
+        ("log: a line without end", 10, "a line of it goes on after 1 MiB"),
+        ("log: long lines without end", 10, "it goes on after 1 MiB"),
+        ("log: lines without end", None, "it goes on after 2 MiB"),
+    ],
+)
+async def test_a_log_that_is_read_once_and_has_no_end_is_given_up_in_words(
+    flood: str, tail: int | None, words: str
+) -> None:
+    """`a4 nccl` and `a4 training` read so, each container's log poured into its part."""
+    size = 0
+
+    def take(batch: list[tuple[float, bytes]]) -> None:
+        nonlocal size
+        size += sum(len(line) for _, line in batch)
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS[flood].answer
+        with pytest.raises(Unreadable, match=words):
+            await LogStream(client, Wanted("n", "p", tail=tail, follow=False, most=2 << 20)).run(take)
+    assert size < 3 << 20
+
+
+async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.http2.SLOW_FOR", 1)
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: a drip without end"].answer
+        with pytest.raises(Unreachable, match="in time"):
+            await LogStream(client, Wanted("n", "p", tail=10, follow=False)).run(lambda _: None)
+
+
+def test_a_long_line_that_may_hold_a_secret_is_looked_through_in_part() -> None:
+    """What is not looked through is not shown either."""
+    token = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijk"
+    for before in (0, LOOKED_THROUGH - 2000, LOOKED_THROUGH - CUT - 20, LOOKED_THROUGH - 20, LOOKED_THROUGH + 20):
+        line = b"2026 " + b"x " * (before // 2) + token + b" y" * LOOKED_THROUGH
+        (clean,) = Redactor().lines([line])
+        assert b"eyJ" not in clean
+        assert len(clean) < LOOKED_THROUGH + 100
+        assert b"bytes more, which may hold a secret)" in clean
+
+
+def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    interval = sys.getswitchinterval()
+    monkeypatch.setattr("console.pace._pressed", -math.inf)
+    try:
+        assert pace.rest_after(0.01) == 0.0
+        pace.key_pressed()
+        assert pace.rest_after(0.01) == pytest.approx(0.01 * pace.RESTS_SOON)
+        assert pace.rest_after(60.0) == pace.LONGEST
+        assert sys.getswitchinterval() == pytest.approx(pace.SWITCH)
+        monkeypatch.setattr("console.pace._pressed", time.monotonic() - 2 * pace.SOON)
+        assert pace.rest_after(0.01) == pytest.approx(0.01 * pace.RESTS)
+    finally:
+        sys.setswitchinterval(interval)

@@ -1,0 +1,67 @@
+"""Leaves time to whoever presses keys: work on what comes without an end goes on in slices, with rests between them.
+
+A pod may print, and a server send, faster than anything can be read; while less is read, they are kept waiting. Where
+nobody has pressed a key, as in a plain command, the work goes on without rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import threading
+import time
+
+SLICE = 0.005
+"""Seconds of work before others get their turn."""
+SOON = 3.0
+"""Seconds after a key in which another one is likely."""
+RESTS, RESTS_SOON = 1.0, 3.0
+"""How much longer than a slice the rest after it is; and while keys are likely."""
+LONGEST = 0.25
+"""Seconds of the longest rest."""
+SWITCH = 0.0005
+"""Seconds after which a thread that works lets another one go on: answering a key takes many such turns."""
+
+_pressed = -math.inf
+_NEVER = threading.Event()
+
+
+def key_pressed() -> None:
+    """Somebody has pressed a key."""
+    global _pressed
+    if _pressed == -math.inf:
+        sys.setswitchinterval(SWITCH)
+    _pressed = time.monotonic()
+
+
+def rest_after(worked: float) -> float:
+    """Seconds to rest after so many seconds of work."""
+    if _pressed == -math.inf:
+        return 0.0
+    share = RESTS_SOON if time.monotonic() < _pressed + SOON else RESTS
+    return min(LONGEST, share * worked)
+
+
+class Slices:
+    """The work of one task or thread on something that may have no end."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def begin(self) -> None:
+        """What was done until now was waiting."""
+        self._begun = time.monotonic()
+
+    async def pause(self) -> None:
+        """Let others go on, if the slice is used up."""
+        if (worked := time.monotonic() - self._begun) > SLICE:
+            await asyncio.sleep(rest_after(worked))
+            self._begun = time.monotonic()
+
+    def pause_thread(self) -> None:
+        """The same for work that is done in a thread."""
+        if (worked := time.monotonic() - self._begun) > SLICE:
+            if rest := rest_after(worked):
+                _NEVER.wait(rest)
+            self._begun = time.monotonic()
