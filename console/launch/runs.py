@@ -61,7 +61,8 @@ async def last(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[d
 
 async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]:
     from console.logs import container_log
-    from console.metrics.log_results import LogReading, read_lines
+    from console.metrics.log_results import LogReading
+    from console.metrics.measured_log import read_lines
 
     wanted = container_log.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
     lines: list[LogLine] = []

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.logs.job_log import News, Reader
 from console.metrics.job_progress import Glancing, JobMeasures
-from console.metrics.log_reader import LogReader, chosen_ranks
 from console.metrics.nccl.history import KeptTests, usual_place
 from console.metrics.nccl.reference import PASS_LINE
 from console.pace import Slices
@@ -160,6 +158,8 @@ class Measures:
             measures.wake()
 
     async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
+        from console.metrics.log_reader import LogReader, chosen_ranks
+
         namespace, name = measures.key
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
@@ -260,7 +260,9 @@ class Measures:
 
     async def of_kept(self, namespace: str, name: str, uid: str) -> KeptLog | None:
         """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
+        from console.logs.job_log import News, Reader
         from console.logs.store import kept_job
+        from console.metrics.log_reader import LogReader, chosen_ranks
 
         folder = self._follow().folder
         shelf = await asyncio.to_thread(kept_job, folder, "", namespace, name, uid) if uid else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import Rhythm, Thresholds, late_words
-from console.metrics.log_results import LogReading, read_lines
+from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.reference import Passing, judge
 from console.metrics.training.steps import Standing, standing
@@ -374,7 +374,7 @@ class Glancing:
         found = with_beginning(found, before.where) if before is not None else found
         if not found.nan or found.where.nan_from is not None or uid in self._searched:
             return found
-        reading = LogReading()
+        reading = MeasuredLog()
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
             async with asyncio.timeout(PATIENCE):
                 lines = await self._read_tail(pod, BACK)

@@ -1,0 +1,119 @@
+"""What programs measure, from their logs: NCCL tests and steps of training; all that a list of jobs needs of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.logs.collectors import Collected
+from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.parser import TrainingParser
+from console.metrics.training.run import Track
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.logs.line import LogLine
+    from console.logs.unparsable import Unreadable
+    from console.metrics.nccl.parser import Run
+    from console.metrics.nccl.results import NcclTest
+    from console.metrics.training.reader import Growing
+    from console.metrics.training.steps import TrainingRun
+
+_LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
+_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")
+"""How one begins: an object or an array of some."""
+
+
+class MeasuredLog:
+    """Reads one log, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._collected = Collected()
+        self._nccl = NcclParser()
+        self._training = TrainingParser()
+        self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
+        self._from_json: NcclTest | None = None
+
+    @property
+    def nccl(self) -> tuple[NcclTest, ...]:
+        """Tests so far, in the order they began."""
+        return (self._from_json,) if self._from_json else self._nccl.tests
+
+    @property
+    def from_json(self) -> NcclTest | None:
+        """The test, if the log is one that wrote JSON."""
+        return self._from_json
+
+    @property
+    def growing_tests(self) -> Sequence[Run]:
+        """Those that came as text as they are kept, for whoever asks often."""
+        return () if self._from_json else self._nccl.growing
+
+    @property
+    def training(self) -> tuple[TrainingRun, ...]:
+        """Runs so far, in the order they began."""
+        return self._training.runs
+
+    @property
+    def growing_runs(self) -> Sequence[Growing]:
+        """The same runs as they are kept, for whoever asks often."""
+        return self._training.growing
+
+    @property
+    def unreadable(self) -> dict[str, Unreadable]:
+        """What could not be read though it looks like a row ("nccl") or a step ("training")."""
+        told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
+        return {what: each for what, each in told.items() if each is not None}
+
+    def feed(self, data: bytes) -> bool:
+        """Reads on; whether that changed anything. A line counts once its end has come."""
+        return self._take(self._collected.feed(data))
+
+    def _take(self, data: bytes) -> bool:
+        if not data:
+            return False
+        self._keep(data)
+        changed = bool(self._nccl.read(data)), self._training.read(data), self._read_more(data)
+        return any(changed)
+
+    def _read_more(self, data: bytes) -> bool:
+        """What else is read of it; whether that changed anything."""
+        return False
+
+    def close(self) -> bool:
+        """Reads what is left without a line end; whether that changed anything."""
+        rest = self._take(self._collected.close())
+        if self._json:
+            from console.metrics.nccl.json import parse_nccl_json
+
+            self._from_json = parse_nccl_json(bytes(self._json))
+        changed = self._nccl.close(), self._training.close()
+        return rest or any(changed) or self._from_json is not None
+
+    def _keep(self, data: bytes) -> None:
+        if self._json is None:
+            return
+        self._json += data if self._json else data.lstrip()
+        if not _JSON.match(self._json) or len(self._json) > _LARGEST_JSON:
+            self._json = None
+
+
+def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[Track], dict[int, float]]:
+    """What these lines tell: the reading, the track of each run in it, and when the last line of each test came."""
+    reading, printed, tracks = MeasuredLog(), dict[int, float](), list[Track]()
+    for line in lines:
+        if reading.feed(f"{line.text}\n".encode()):
+            _advance(tracks, reading, line.time)
+        printed[len(reading.growing_tests) - 1] = line.time  # `nccl` would make all rows anew at each line
+    reading.close()
+    _advance(tracks, reading, lines[-1].time if lines else 0.0)
+    return reading, tracks, printed
+
+
+def _advance(tracks: list[Track], reading: MeasuredLog, time: float) -> None:
+    """Tell the tracks of all runs what was printed at that moment."""
+    runs = reading.growing_runs  # `training` would copy all steps at each line
+    tracks += [Track(run.format) for run in runs[len(tracks) :]]
+    for track, run in zip(tracks, runs, strict=True):
+        track.sync(run.steps, time)
