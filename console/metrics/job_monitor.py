@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog
     from console.logs.line import LogLine, RankLine
     from console.logs.segment import Part
+    from console.metrics.log_reader import LogReader
     from console.metrics.nccl.history import NodeBandwidth
     from console.metrics.training.run import Track
     from console.scheduling.failure import Ending
