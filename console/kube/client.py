@@ -83,6 +83,7 @@ PATIENCE = 8.0
 """Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
 TRIES = 4
 MOST = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
+DRIP, DRIPS_FOR = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
 LARGE = 1 << 20
 """Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
 MOST_OF_MESSAGE = 4 << 20  # bytes of one message of a WebSocket; API servers send 32 KiB at a time
@@ -114,9 +115,15 @@ def pieces_of(answer: aiohttp.ClientResponse | Answer) -> AsyncIterator[bytes]:
 
 
 async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) -> None:
-    """Add pieces until there are no more, or `found` is longer than `most`."""
+    """Add pieces until there are no more, or `found` is longer than `most`; TimeoutError where they only drip."""
+    loop = asyncio.get_running_loop()
+    since, before = loop.time(), len(found)
     async for piece in pieces:
         found += piece
+        if (now := loop.time()) > since + DRIPS_FOR:
+            if len(found) < before + DRIP:
+                raise TimeoutError
+            since, before = now, len(found)
         if len(found) > most:
             break
 

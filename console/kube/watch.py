@@ -19,6 +19,7 @@ from console.kube.client import pieces_of
 from console.kube.failures import StatusWire, refusal
 from console.kube.kinds import JOBSET, KUEUE, Kind
 from console.kube.snapshot import LinkState
+from console.pace import Slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -257,10 +258,13 @@ class HttpSource:
             raise
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same, but where a key was pressed a moment later."""
+        """The same with rests: where a key was pressed, and where the changes have no end."""
+        slices = Slices()
         async for chunk in chunks:
             await self._client.rest_for_key()
+            slices.begin()
             yield chunk
+            await slices.pause()
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

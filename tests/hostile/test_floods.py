@@ -290,3 +290,27 @@ def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.Mon
         assert pace.rest_after(0.01) == pytest.approx(0.01 * pace.RESTS)
     finally:
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_listing_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.attach.files.pod_files.FLOW", 30.0)
+    monkeypatch.setattr("console.attach.files.pod_files.LISTING", 60.0)
+    async with flooded("exec: bytes one by one") as cluster:
+        with pytest.raises(ConsoleError, match="pieces of a few bytes, without an end"):
+            await ask_folder(cluster, cluster.pods[0])
+
+
+async def test_a_listing_that_drips_is_ended_long_before_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.attach.files.pod_files.FLOW", 0.3)
+    async with flooded("exec: a drip without end") as cluster:
+        with pytest.raises(ConsoleError, match=r"did not end, or go on, within 0\.3 s"):
+            await ask_folder(cluster, cluster.pods[0])
+
+
+async def test_a_list_that_drips_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.client.DRIPS_FOR", 0.3)
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/pods"] = FLOODS["list: a drip without end"].answer
+        with pytest.raises(Unreachable, match="in time"):
+            await client.request("GET", "/api/v1/pods", doing="list pods")

@@ -26,6 +26,8 @@ MOST_COMPLAINTS = 4 << 20
 """Bytes of complaints that a command may print, of which the first few are kept; more ends it."""
 QUICK = 30.0  # seconds for what looks at one path or makes one folder
 FLOW = 6.0  # seconds from the first byte of such an answer to its last
+MEASURE = 1 << 12  # bytes of a listing that have to come in such a time
+PIECES, SMALL = 1 << 12, 16  # pieces of an answer, and bytes that each of so many has at least on the average
 LISTING = 60.0  # seconds for what is in one folder
 MOST_ANSWER = 32 << 20
 """Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
@@ -97,6 +99,7 @@ class PodFiles:
     ) -> tuple[bytes, str]:
         """What a script printed, and what it complained of; raises when it ends badly, or not within the limit (s)."""
         out, complaints, loop = bytearray(), self._complaints(what), asyncio.get_running_loop()
+        ends, pieces = loop.time() + (limit or 0.0), 0
         try:
             async with (
                 closing(stdin),
@@ -107,13 +110,21 @@ class PodFiles:
                     if channel != 1:
                         complaints.add(data)
                         continue
-                    if limit == QUICK and not out:
-                        clock.reschedule(loop.time() + FLOW)
+                    if limit and (
+                        not out or (limit == LISTING and len(out) // MEASURE < (len(out) + len(data)) // MEASURE)
+                    ):
+                        clock.reschedule(min(ends, loop.time() + FLOW))
                     self._add(out, data, what)
+                    pieces += 1
+                    if limit and pieces > PIECES and len(out) < SMALL * pieces:
+                        raise CopyFailed(
+                            f"Could not {what} in {self.where}: it answers in pieces of a few bytes, without an end.",
+                            "Check that container: a4 doctor, a4 facts.",
+                        )
         except TimeoutError as error:
             raise CopyFailed(
                 f"Could not {what} in {self.where}: "
-                + (f"the answer did not end within {FLOW:g} s." if out and limit == QUICK
+                + (f"the answer did not end, or go on, within {FLOW:g} s." if out
                    else f"no answer within {limit:g} s."),
                 "Check that container and its file system: a4 doctor, a4 facts.",
             ) from error  # fmt: skip
