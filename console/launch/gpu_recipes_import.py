@@ -165,7 +165,7 @@ class Translated:
 
     def leave(self, path: str, why: str) -> None:
         """One value of theirs that is not taken."""
-        self.left_out.append(Remark(path, f"{path} was not taken: {why}."))
+        self.left_out.append(Remark(path, f"{path} was not imported: {why}."))
 
     def note(self, path: str, words: str) -> None:
         """Something to know of what was taken."""

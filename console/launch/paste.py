@@ -96,7 +96,7 @@ class Pasting:
         draft = self._translated(str(own) if isinstance(own, str) else named or recipe, root, texts, out)
         notes = list(draft.notes)
         if line.others:
-            notes.append(Remark("", f"Only the first of {line.others + 1} helm commands was taken."))
+            notes.append(Remark("", f"Only the first of {line.others + 1} helm commands was imported."))
         left = [*draft.left_out]
         if line.unknown:
             words = f"The release's name was not taken: {', '.join(line.unknown)} is not known here."

@@ -230,7 +230,7 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
     if ringing and ringing[0].kind in _STANDS:
         return replace(run, outcome=Outcome.STALLED, why=ringing[0].said)
     if ringing:
-        return replace(run, why=f"stopped while an alarm rang: {ringing[0].said}")
+        return replace(run, why=f"stopped during an alarm: {ringing[0].said}")
     return replace(run, why=f"stopped while it was late: {late}") if late else run
 
 

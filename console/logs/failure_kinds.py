@@ -99,8 +99,8 @@ HINTS = {
 _XIDS = {
     13: "The program used memory that is not its own, or the GPU is faulty: run it again on another one.",
     31: "The program used memory that is not its own; if it comes back on this GPU only, the GPU is faulty.",
-    43: "The program ended badly; the GPU goes on.",
-    45: "The driver cleaned up after a program that ended: what came before it is the cause.",
+    43: "The program failed; the GPU keeps working.",
+    45: "Cleanup after a program that ended: the error before it is the cause.",
     48: "An uncorrected memory error: drain the node, reset the GPU.",
     63: "A memory row is marked for remapping: reset the GPU when it is free.",
     64: "A memory row could not be remapped: the GPU has to be replaced.",

@@ -275,10 +275,10 @@ def _told(report: _Report) -> Iterator[LogFailure]:
         return
     if not members:
         yield LogFailure(
-            "torchrun", "a process failed; the report breaks off before it says which (torchrun)", report.line
+            "torchrun", "a process failed; the report is cut before it names the process (torchrun)", report.line
         )
     for each in members:
-        text = f"failed{_how(each)}; which rank failed first is not told (torchrun)"
+        text = f"failed{_how(each)}; which rank failed first is not reported (torchrun)"
         yield LogFailure("torchrun", text, report.line, _number(each["rank"]), each.get("host", ""))
 
 
@@ -336,7 +336,7 @@ def _watchdog(text: str, line: int) -> Iterator[LogFailure]:
 
 def _flight(text: str, line: int) -> Iterator[LogFailure]:
     if found := _FLIGHT.search(text):
-        yield LogFailure("nccl-timeout", "NCCL timeout: it told the other ranks of it first", line, int(found.group(1)))
+        yield LogFailure("nccl-timeout", "NCCL timeout: this rank reported it first", line, int(found.group(1)))
 
 
 def _cuda(text: str, line: int) -> Iterator[LogFailure]:

@@ -96,7 +96,7 @@ class Coverage:
         for number, word in (
             (self.reconnecting, "reconnecting"),
             (self.waiting, "waiting"),
-            (self.cut, "gone before the end of the log was read"),
+            (self.cut, "deleted before the end of the log was read"),
             (self.refused, "refused"),
         ):
             if number:

@@ -337,7 +337,7 @@ class Kept:
             yield
         except OSError as error:
             why = error.strerror or str(error)
-            self.trouble = f"Not kept on disk: {why[:1].lower()}{why[1:]}; following goes on"
+            self.trouble = f"Not saved to disk: {why[:1].lower()}{why[1:]}; following continues"
 
 
 RESULTS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"

@@ -106,7 +106,7 @@ class Followed:
     def gaps(self) -> list[Gap]:
         found = [Gap(self.part.rank, since, until) for since, until in self.stream.gaps]
         if found and self.stream.state is StreamState.CUT:
-            found[-1] = replace(found[-1], why="its pod was gone before the end of its log was read")
+            found[-1] = replace(found[-1], why="its pod was deleted before the end of its log was read")
         return found
 
     async def leave_out(self) -> None:

@@ -114,7 +114,7 @@ class Thresholds:
     streams: int = 32
     """Logs that are followed at the same time for jobs whose page nobody opened; two for each job at first."""
     running: bool = True  # whether every running job is watched, not only those whose page was opened
-    off: tuple[AlarmKind, ...] = ()  # alarms that nobody wants
+    off: tuple[AlarmKind, ...] = ()  # alarms to turn off
     notify: bool = True  # whether the terminal is told (bell, OSC 9 and 777)
 
 
@@ -148,7 +148,7 @@ class Coverage:
         left = self.running - self.heard
         others = "the other" if left == 1 else f"the {left} others"
         why = self.refused[0].rstrip(".") if self.refused else f"at most {self.most} logs are followed"
-        return f"{said}; of {others} only restarts and failures are told ({why})."
+        return f"{said}; {others}: only restarts and failures are watched ({why})."
 
 
 ENOUGH = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches

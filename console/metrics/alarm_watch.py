@@ -165,7 +165,7 @@ class AlarmWatch:
         behind = ""
         if late and look.running:
             more = f" and {late - 1} more" if late > 1 else ""
-            behind = f"pod {worst[0]}{more} {worst[1]} steps behind the foremost"
+            behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
         blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - SETTLES) else ""
         for kind, words, beside, began in (

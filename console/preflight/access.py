@@ -59,7 +59,7 @@ async def _account(look: Looking) -> NamedWire | None:
 def _there(look: Looking, account: NamedWire | None, acts_as: str) -> Verdict:
     who = f"{look.wish.namespace}/{look.wish.account}"
     if account is None:
-        return fail(f"There is no ServiceAccount {who}.", "Pods that name it are not made.")
+        return fail(f"There is no ServiceAccount {who}.", "Pods that use it are not created.")
     return ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
 
 

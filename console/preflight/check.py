@@ -268,7 +268,7 @@ def fail(evidence: str, reason: str = "", fix: str = "", *, command: str = "", r
 
 def skip(why: str) -> Verdict:
     """It does not apply."""
-    return Verdict(Result.NOT_APPLICABLE, "Not looked at.", why)
+    return Verdict(Result.NOT_APPLICABLE, "Not checked.", why)
 
 
 def lacking(
@@ -290,9 +290,9 @@ async def seen(half: Awaitable[Verdict]) -> Verdict:
 def blind(error: ConsoleError) -> Verdict:
     """What an error says of a check that met it: nothing is known, and why."""
     if isinstance(error, ApiDisabled):
-        return Verdict(Result.COULD_NOT, "Google was not able to answer.", error.message, error.hint)
+        return Verdict(Result.COULD_NOT, "Google returned a server error.", error.message, error.hint)
     result = Result.NOT_ALLOWED if isinstance(error, NotAllowed) else Result.COULD_NOT
-    return Verdict(result, "Nothing was seen.", error.message, error.hint)
+    return Verdict(result, "No result.", error.message, error.hint)
 
 
 def enable(project: str, *services: str) -> Repair:

@@ -185,7 +185,7 @@ def _halves(look: Looking) -> Iterator[Awaitable[Verdict]]:
     for secret in _secrets(look):
         yield _listed(look, "Secret", "secrets", secret, "Its pods do not start without it.")
     for claim in _keys(look, "storage.pvc"):
-        yield _listed(look, "claim", "persistentvolumeclaims", claim, "Pods that mount it wait for ever.")
+        yield _listed(look, "claim", "persistentvolumeclaims", claim, "Pods that mount it wait forever.")
     if wish.text("priorityClass") and wish.ask.queue:
         yield _priority(look, wish.text("priorityClass"))
 
@@ -193,7 +193,7 @@ def _halves(look: Looking) -> Iterator[Awaitable[Verdict]]:
 async def account(look: Looking) -> Verdict:
     """The ServiceAccount of the pods."""
     name = look.wish.account
-    return await _object(look, "ServiceAccount", account_path(look), name, "The API server makes no pod that names it.")
+    return await _object(look, "ServiceAccount", account_path(look), name, "The API server refuses pods that use it.")
 
 
 def account_path(look: Looking) -> str:
@@ -225,7 +225,7 @@ async def _priority(look: Looking, name: str) -> Verdict:
     found = await look.find(path, NamedWire) if version else None
     if found is not None:
         return ok(f"WorkloadPriorityClass {name} is there.")
-    return fail(f"There is no WorkloadPriorityClass {name}.", "Kueue takes no job that names it.")
+    return fail(f"There is no WorkloadPriorityClass {name}.", "Kueue refuses jobs that use it.")
 
 
 def _secrets(look: Looking) -> list[str]:

@@ -87,7 +87,7 @@ async def _placed(look: Looking) -> Verdict:
     told = f"{len(nodes) - len(without)} of {len(nodes)} A4 nodes name block, subblock and host ({len(blocks)} blocks)."
     if not without:
         return ok(told)
-    reason = f"Without its place nobody can put pods close together: {_named(without)}."
+    reason = f"Without topology labels pods cannot be placed close together: {_named(without)}."
     return (fail if look.wish.ask.topology == "required" else warn)(told, reason)
 
 

@@ -185,7 +185,7 @@ class Preflight:
                 verdict = await spec.look(looking)
         except TimeoutError:
             words = f"There was no answer within {limit:.3g} s."
-            verdict = Verdict(Result.COULD_NOT, "Nothing was seen.", words, "Look again in a moment.")
+            verdict = Verdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
         except ConsoleError as error:
             verdict = blind(error)
         command = verdict.command or spec.command

@@ -227,7 +227,7 @@ async def _claim(look: Looking, claim: str) -> Verdict:
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
     found = await look.find(path, ClaimWire)
     if found is None:
-        return fail(f"There is no claim {claim} in {namespace}.", "Pods that mount it wait for ever.")
+        return fail(f"There is no claim {claim} in {namespace}.", "Pods that mount it wait forever.")
     phase = (found.status.phase if found.status else None) or "Pending"
     size = ((found.status.capacity if found.status else None) or {}).get("storage", "")
     told = f"Claim {claim} in {namespace} is {phase}{f', {size}' if size else ''}."

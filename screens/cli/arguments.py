@@ -39,7 +39,7 @@ def add_queue(parser: argparse.ArgumentParser) -> None:
     """The LocalQueue, for launch and preflight."""
     parser.add_argument(
         "--queue", metavar="NAME|none",
-        help="the LocalQueue; none goes past Kueue (default: the namespace's only one, else one that has room for it)",
+        help="the LocalQueue; none bypasses Kueue (default: the namespace's only one, else one that has room for it)",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`a4 history`: what was launched, and what came of it."""
+"""`a4 history`: the history of launched runs and their outcome."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def add_build_log(parser: argparse.ArgumentParser) -> None:
 def add_build_cancel(parser: argparse.ArgumentParser) -> None:
     """a4 build-cancel."""
     parser.add_argument("name", metavar="ID")
-    parser.add_argument("--yes", action="store_true", help="do not ask first")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_where(parser)
 
 

@@ -48,7 +48,7 @@ LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavor
 """What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
 READ_OUT = 10.0
 """Seconds for which the log of a job that has ended may still be read for alarms."""
-_PAST = "Kueue is not asked, the pods start past its quota and topology"
+_PAST = "Kueue is bypassed: the pods start without its quota and topology"
 _LONGEST = 1 << 20
 """Bytes of a values file."""
 
@@ -162,12 +162,12 @@ async def through_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
     ask = session.drafting.ask(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
-            warn(f"No queue, as asked for: {_PAST}.")
+            warn(f"No queue, as requested: {_PAST}.")
         return plan
     choice = choose_queue(await session.listed(*queue_choice.KINDS), ask)
     if choice.queue:
-        others = f" --queue NAME takes another ({', '.join(choice.others)})," if choice.others else ""
-        warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} goes past Kueue.")
+        others = f" --queue NAME chooses another ({', '.join(choice.others)})," if choice.others else ""
+        warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} bypasses Kueue.")
         return replace(plan, values={**plan.values, "queue": choice.queue})
     if ask.gpus:
         warn(f"No queue: {_PAST}. {choice.why}")
@@ -333,12 +333,12 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
     parser.add_argument(
         "--no-preflight", dest="preflight", action="store_false",
-        help="launch without a look at what it needs: image, buckets, claims, Secrets, queue, quota, networks",
+        help="skip the preflight checks: image, buckets, claims, Secrets, queue, quota, networks",
     )  # fmt: skip
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--dry-run", action="store_true",
-        help="ask the API server, say whether it fits now, change nothing, print the manifests",
+        help="validate with the API server, say whether it fits now, print the manifests; change nothing",
     )  # fmt: skip
     what.add_argument(
         "--diff", dest="against", metavar="RUN", nargs="?", const="",

@@ -130,8 +130,10 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fix", dest="mend", metavar="CHECK",
                         help="fix this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
-    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
-    parser.add_argument("--log", dest="looks", action="store_true", help="what was looked at, and what came of it")
+    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask for confirmation")
+    parser.add_argument(
+        "--log", dest="looks", action="store_true", help="show the requests of each check and their results"
+    )
     add_json(parser)
 
 

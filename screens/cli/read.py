@@ -217,11 +217,13 @@ def _first(descriptor: int, name: str) -> bytes:
         try:
             data = os.read(descriptor, _PIECE)
         except BlockingIOError:
-            warn(f"Nothing has come from {name} yet; Ctrl-C ends it.")
+            warn(f"No data from {name} yet; Ctrl-C stops waiting.")
             poll.poll()
             return os.read(descriptor, _PIECE)
         if not data:
-            raise NoLog(f"Nobody has written into {name} for {PATIENCE:g} s.", "Start what writes the log first.")
+            raise NoLog(
+                f"No data was written to {name} for {PATIENCE:g} s.", "Start the program that writes the log first."
+            )
         return data
     return os.read(descriptor, _PIECE)
 
@@ -237,8 +239,8 @@ def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
         if without > ENDLESS:
             what = "Standard input" if name == "-" else name
             raise NoLog(
-                f"{what} is not a log: {ENDLESS >> 20} MiB came without the end of a line.",
-                "What was read before is told.",
+                f"{what} is not a log: {ENDLESS >> 20} MiB without a line break.",
+                "What was read before that is shown.",
             )
 
 

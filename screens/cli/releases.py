@@ -93,23 +93,23 @@ def add_releases(parser: argparse.ArgumentParser) -> None:
 def add_upgrade(parser: argparse.ArgumentParser) -> None:
     """`a4 upgrade`."""
     parser.description = (
-        "Give a release other values. Most of a JobSet is fixed once it has left its queue: the API server judges "
+        "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server judges "
         "every object first, and where one may not change all stays as it is."
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change, object by object")
+    parser.add_argument("--dry-run", action="store_true", help="dry run: show what would change, object by object")
     add_json(parser)
 
 
 def add_rollback(parser: argparse.ArgumentParser) -> None:
     """`a4 rollback`."""
-    parser.description = "Go back to an earlier revision of a release, where the cluster lets all of it change."
+    parser.description = "Roll back to an earlier revision of a release, if all its objects can be changed."
     parser.add_argument("name", metavar="NAME")
     parser.add_argument(
         "revision", metavar="REVISION", nargs="?", type=int, default=None, help="default: the one before"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change, object by object")
+    parser.add_argument("--dry-run", action="store_true", help="dry run: show what would change, object by object")
     add_json(parser)
 
 

@@ -26,11 +26,11 @@ KINDS = ("jobsets", "pods")
 
 
 async def stop(options: Options) -> int:
-    """Stop what was named, and say what went and what stays."""
+    """Stop what was named, and report what was deleted and what stays."""
     if options.leftovers:
         return await leftovers(options)
     if not options.jobs:
-        raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows what others left behind.")
+        raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
     async with connected(options, KINDS) as session:
         await session.listed(*KINDS)
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
@@ -128,7 +128,7 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
     if as_json:
         return
     if not found:
-        say("Nothing is left behind.")
+        say("No orphaned resources.")
         return
     say_table(
         ("KIND", "NAMESPACE", "NAME", "DATA", "WHY"),
@@ -140,17 +140,21 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
 def add_stop(parser: argparse.ArgumentParser) -> None:
     """`a4 stop`."""
     parser.description = (
-        "Stop jobs: uninstall their releases, or delete their JobSets, and say what went and what stays. One job is "
-        "stopped at once; several, and leftovers, are asked for, or need --yes."
+        "Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and what stays. One job "
+        "is stopped at once; several, and orphaned resources, are confirmed first, or need --yes."
     )
     parser.add_argument("jobs", metavar="NAME", nargs="*", default=[])
     parser.add_argument(
-        "--leftovers", action="store_true", help="what releases that are gone left behind (of NAMEs, or all)"
+        "--leftovers",
+        action="store_true",
+        help="orphaned resources: what deleted releases left behind (of NAMEs, or all)",
     )
     parser.add_argument("--data", action="store_true", help="with --leftovers: volumes and claims too")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="with --leftovers: of all namespaces")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go and what would stay")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="dry run: show what would be deleted and what would stay"
+    )
     add_json(parser)
 
 

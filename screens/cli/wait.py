@@ -266,7 +266,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     """`a4 wait`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Wait until a job has reached something. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
+        "Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
         "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
         "fault (gpu). Warm-up, evaluation and checkpoints have more time."
     )
@@ -276,7 +276,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         "6 timed out, 7 the job ended without it.\n"
         "Thresholds are kept in $XDG_CONFIG_HOME/a4/alarms.toml (~/.config), where options are not given:\n"
         + "".join(f"  {name} = {getattr(defaults, name):g}\n" for name in LEAST)
-        + '  off = ["spike"]   # alarms that nobody wants\n  notify = false    # no bell and no notification in the '
+        + '  off = ["spike"]   # alarms to turn off\n  notify = false    # no bell and no notification in the '
         "console's terminal\n"
         "in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at\n"
         "the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is\n"
@@ -291,7 +291,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after that (default: never)")
     parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the timeout count")
-    parser.add_argument("--without", metavar="ALARMS", help="alarms that do not count, such as spike,gpu")
+    parser.add_argument("--without", metavar="ALARMS", help="alarms to ignore, such as spike,gpu")
     parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any pod")
     parser.add_argument("--stall", type=float, metavar="S", help="seconds without a new iteration")
     parser.add_argument("--behind", type=int, metavar="N", help="steps that a pod may be behind")
@@ -304,9 +304,9 @@ def add_alarms(parser: argparse.ArgumentParser) -> None:
     """`a4 alarms`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Alarms of all running jobs of the namespace. A log or two of each is followed: the first and the last pod,\n"
-        "then the one that tells of steps or tests; of no more than `streams` logs together, the largest jobs first.\n"
-        "Of the others only restarts and failures are told. GPUs are asked by the DCGM exporter."
+        "Alarms of all running jobs of the namespace. One or two logs of each are followed: the first and last pod,\n"
+        "then the one that prints steps or tests; at most `streams` logs together, the largest jobs first.\n"
+        "Of the other jobs only restarts and failures are watched. GPUs are read from the DCGM exporter."
     )
     parser.epilog = (
         "Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.\n"
@@ -322,7 +322,7 @@ def add_alarms(parser: argparse.ArgumentParser) -> None:
         type=seconds_of_an_hour,
         default=15.0,
         metavar="SECONDS",
-        help="how long to listen first (default: 15)",
+        help="how long to watch first (default: 15)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="each alarm as it begins, until Ctrl-C")
     add_json(parser)

@@ -89,9 +89,9 @@ def _words(health: Health, refused: str) -> str:
     if health.words:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
     if refused:
-        return f"{state}; nothing more is known of it: {refused.rstrip('.')}"
+        return f"{state}; its log cannot be read: {refused.rstrip('.')}"
     known = health.state == JobState.SUCCEEDED
-    return state if known else f"{state}, and no alarm rang in {LISTENS:g} s (a4 alarms listens longer)"
+    return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
 
 
 def add_why(parser: argparse.ArgumentParser) -> None:

@@ -68,7 +68,7 @@ class CopyDialog(Question[None]):
                     yield Input(value, compact=True, id=name)
             yield SentenceLine(id="status")
             yield SentenceLine(id="details")
-            yield Static("⏎ copies   ⇥ next line   esc stops what runs, then closes", classes="keys", markup=False)
+            yield Static("⏎ copies   ⇥ next line   esc stops it, then closes", classes="keys", markup=False)
 
     def on_mount(self) -> None:
         self.source.focus()

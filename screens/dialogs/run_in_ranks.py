@@ -89,7 +89,7 @@ class Everywhere(Question[None]):
             yield SentenceLine()
             yield OutputText()
             yield Static(
-                "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops what runs, then closes", classes="keys", markup=False
+                "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops it, then closes", classes="keys", markup=False
             )
 
     def on_mount(self) -> None:

@@ -81,7 +81,7 @@ class HangTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("H", "look", "Look again", id="hang.look", tooltip="Read the stacks of all processes again"),
+        Binding("H", "look", "Check again", id="hang.look", tooltip="Read the stacks of all processes again"),
         Binding("F", "record", "Flame graph", id="hang.record",
                 tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
         Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),

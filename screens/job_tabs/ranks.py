@@ -119,7 +119,7 @@ class RankCell:
     number: int
     glyph: Run
     heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
-    behind: int = 0  # steps behind the foremost rank
+    behind: int = 0  # steps behind the leading pod rank
 
     def run(self, now: float) -> Run:
         """Its mark: the fresher its last line, the brighter; behind the others, whatever its state."""

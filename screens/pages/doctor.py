@@ -63,7 +63,7 @@ class DoctorScreen(LiveScreen):
     OF_CLUSTER = True
     CSS = "DoctorScreen SentenceLine { max-height: 6; } DoctorScreen StepTable { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "again", "Again", id="doctor.again", tooltip="All steps anew"),
+        Binding("r", "again", "Again", id="doctor.again", tooltip="Repeat all steps"),
     ]
     who = getters.query_one("#who", SentenceLine)
     fix = getters.query_one("#fix", SentenceLine)

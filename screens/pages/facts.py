@@ -36,7 +36,7 @@ class FactsScreen(LiveScreen):
     OF_CLUSTER = True
     CSS = "FactsScreen #who { padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("i", "ask", "Ask again", id="facts.ask", tooltip="All questions anew"),
+        Binding("i", "ask", "Ask again", id="facts.ask", tooltip="Ask everything again"),
         Binding("b", "browse", "Browse files", id="facts.browse", tooltip="A folder of the container, and its disk"),
     ]
     who = getters.query_one("#who", SentenceLine)

@@ -65,10 +65,10 @@ class LaunchScreen(LiveScreen):
         Binding("f8", "profile", "Profile", show=False, id="launch.profile",
                 tooltip="Apply the values of a profile to the form"),
         Binding("f9", "preflight", "Preflight", show=False, id="launch.preflight",
-                tooltip="What this launch needs of cluster and project, looked at"),
+                tooltip="What this launch needs of cluster and project, checked"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
         Binding("f1", "app.help", "Help", show=False, id="launch.help",
-                tooltip="All that is known of the field with the cursor, and the keys"),
+                tooltip="Help for the field under the cursor, and the keys"),
     ]  # fmt: skip
 
     recipes = getters.query_one(RecipeTable)

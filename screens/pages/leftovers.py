@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class LeftoverTable(ResourceTable["Leftover"]):
     """Objects without a release, and releases without a job."""
 
-    NOUN = "leftover"
-    EMPTY = Notice("Nothing is left behind.", "Every object of the chart belongs to a release.", "✓", "ok")
+    NOUN = "orphaned resource"
+    EMPTY = Notice("No orphaned resources.", "Every object of the chart belongs to a release.", "✓", "ok")
     COLUMNS: ClassVar = (
         Column("KIND", lambda each: each.kind, least=7, most=24, sort=lambda each: each.kind),
         Column("NAMESPACE", lambda each: Run(each.namespace or "─", "dim"), least=9, most=20, drop=3,
@@ -55,7 +55,7 @@ class LeftoversScreen(LiveScreen):
 
     @property
     def crumb(self) -> str:
-        return "leftovers"
+        return "orphaned resources"
 
     def body(self) -> ComposeResult:
         """The table, and what could not be listed."""
@@ -67,7 +67,7 @@ class LeftoversScreen(LiveScreen):
 
     @work(group="read", exclusive=True)
     async def action_read(self) -> None:
-        self.told.runs = (Run("◐ ", "waits"), Run("Reading the releases and what carries their labels …"))
+        self.told.runs = (Run("◐ ", "waits"), Run("Reading the releases and the objects with their labels …"))
         try:
             found, hidden = await self.session.stopping.leftovers(self.app.only_namespace)
         except ConsoleError as error:
@@ -77,7 +77,7 @@ class LeftoversScreen(LiveScreen):
         self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
         self.table.show_rows(rows)
         unseen = f" No permission to list: {', '.join(hidden)}." if hidden else ""
-        self.told.runs = (Run(wording.count(len(found), "leftover")), Run(f".{unseen}", "dim"))
+        self.told.runs = (Run(wording.count(len(found), "orphaned resource")), Run(f".{unseen}", "dim"))
 
     @on(ResourceTable.Opened)
     def open_object(self, event: ResourceTable.Opened) -> None:
@@ -103,10 +103,10 @@ class LeftoversScreen(LiveScreen):
             for each in chosen
         ]
         if any(each.runs for each in chosen):
-            lines.append("⚠ Some of them have not ended: what runs in them is lost.")
+            lines.append("⚠ Some of them still run: their work is lost.")
         if any(each.holds_data for each in chosen):
-            lines.append("⚠ Volumes and claims are among them: what was written there may go with them.")
-        question = f"Remove {wording.count(len(chosen), 'leftover')}?"
+            lines.append("⚠ Volumes and claims are among them: their data may be deleted too.")
+        question = f"Remove {wording.count(len(chosen), 'orphaned resource')}?"
         if not await self.app.push_screen_wait(Confirm(question, lines, verb="Remove")):
             return
         for each in chosen:

@@ -94,12 +94,12 @@ class PreflightScreen(LiveScreen):
     KINDS = ("nodes", "pods", "localqueues", "clusterqueues")
     CHANGES_CLUSTER = frozenset({"fix"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "again", "Look again", id="preflight.again", tooltip="This check anew, or those that are marked"),
-        Binding("R", "all_again", "All again", key_display="R", id="preflight.all", tooltip="All checks anew"),
+        Binding("r", "again", "Check again", id="preflight.again", tooltip="Repeat this check, or the marked ones"),
+        Binding("R", "all_again", "All again", key_display="R", id="preflight.all", tooltip="Repeat all checks"),
         Binding("f", "fix", "Fix", id="preflight.fix",
                 tooltip="Enable the add-on or services, create the repository or LocalQueue; asks first"),
         Binding("l", "looks", "What was asked", id="preflight.looks",
-                tooltip="What was looked at, and what came of it"),
+                tooltip="The requests of this check and their results"),
         Binding("c", "copy", "Copy fix", id="preflight.copy", tooltip="The fix as a command, to the clipboard"),
     ]  # fmt: skip
 

@@ -77,8 +77,8 @@ class RunsScreen(LiveScreen):
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
         Binding("x", "forget", "Forget", id="runs.forget",
                 tooltip="Remove this run, or all marked ones, from the history; asks first"),
-        Binding("L", "leftovers", "Leftovers", show=False, key_display="L", id="runs.leftovers",
-                tooltip="What releases that are gone left in the cluster"),
+        Binding("L", "leftovers", "Orphaned resources", show=False, key_display="L", id="runs.leftovers",
+                tooltip="Orphaned resources: what deleted releases left in the cluster"),
     ]  # fmt: skip
 
     table = getters.query_one(RunTable)

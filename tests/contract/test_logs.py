@@ -149,7 +149,7 @@ async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_told_of(
         coverage = heard.log.coverage
         assert "2 of 2 live" in coverage.words
         assert "2 gaps with lines that may be lost" in coverage.words
-        assert {gap.why for gap in coverage.gaps} == {"its pod was gone before the end of its log was read"}
+        assert {gap.why for gap in coverage.gaps} == {"its pod was deleted before the end of its log was read"}
 
 
 async def test_many_ranks_share_connections_where_the_server_has_http_2(

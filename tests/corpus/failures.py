@@ -32,7 +32,7 @@ LOGS = {
     "f05": Log(
         [("torchrun", 1, "notebook-29219ac6-fe8a-414b-ae0b-745c049baa37.notebook-29219ac6-fe8a-414b-ae0b-745c049baa37-"
           "distributed.default.svc.cluster.local")],
-        ("exit code 1",), "torchrun: rank 1 failed, exit code 1; which rank failed first is not told.",
+        ("exit code 1",), "torchrun: rank 1 failed, exit code 1; which rank failed first is not reported.",
     ),
     "f07": Log([("cuda-out-of-memory", None, "")], ("GPU 0", "1.70 GiB"), steps=[3237]),
     "f09": Log([("time-limit", None, "node-7")], ("494583",), "Slurm: job 494583 was cancelled due to time limit."),

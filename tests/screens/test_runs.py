@@ -215,14 +215,14 @@ async def test_leftovers_are_removed_one_by_one() -> None:
         await until(pilot, lambda: isinstance(app.screen, LeftoversScreen))
         await pilot.press("down", "x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "what was written there may go" in screen_text(app)
+        assert "their data may be deleted" in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: isinstance(app.screen, LeftoversScreen) and len(app.screen.table.shown) == 1)
         assert session.called("remove") == [(LEFT[1],)]
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: "Nothing is left behind." in screen_text(app))
+        await until(pilot, lambda: "No orphaned resources." in screen_text(app))
 
 
 async def test_before_a_stop_every_object_is_named() -> None:

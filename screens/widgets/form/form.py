@@ -38,14 +38,14 @@ class Form(FormCursor):
                 tooltip="What the cluster has to choose from; another entry of a list; else the next field"),
         Binding("escape", "leave", "Back", show=False, id="form.leave"),
         Binding("ctrl+f", "search", "Search", id="form.search", tooltip="Fields by title, path or help"),
-        Binding("ctrl+g", "reset", "Default", id="form.reset", tooltip="Put the default back into this field"),
+        Binding("ctrl+g", "reset", "Default", id="form.reset", tooltip="Reset this field to its default"),
         Binding("ctrl+n", "add", "Add", id="form.add", tooltip="Another entry below this one"),
         Binding("ctrl+d", "remove", "Remove", id="form.remove", tooltip="Remove this entry"),
         Binding("ctrl+l", "as_text", "As text", show=False, id="form.text",
                 tooltip="All entries as one text, or one by one again"),
         Binding("f7", "fold", "Fold", show=False, id="form.fold", tooltip="Fold this section, or open it"),
-        Binding("ctrl+z", "undo", "Undo", show=False, id="form.undo", tooltip="Take back the last change"),
-        Binding("ctrl+y", "redo", "Redo", show=False, id="form.redo", tooltip="Make it again"),
+        Binding("ctrl+z", "undo", "Undo", show=False, id="form.undo", tooltip="Undo the last change"),
+        Binding("ctrl+y", "redo", "Redo", show=False, id="form.redo", tooltip="Redo the last undone change"),
     ]  # fmt: skip
 
     @dataclass

@@ -131,12 +131,12 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Open", id="table.open", tooltip="Go into the row under the cursor"),
+        Binding("enter", "open", "Open", id="table.open", tooltip="Open the row under the cursor"),
         Binding("slash", "screen.filter_rows", "Filter", key_display="/", id="table.filter",
-                tooltip="Keep rows that contain the words typed; !word drops those that contain it"),
+                tooltip="Filter rows by the words typed; !word hides rows that contain it"),
         Binding("o", "sort", "Sort", id="table.sort", tooltip="Sort by the next column"),
         Binding("O", "reverse", "Reverse", show=False, key_display="O", id="table.reverse",
-                tooltip="Turn the order round"),
+                tooltip="Reverse the order"),
         Binding("space", "mark", "Mark", show=False, id="table.mark",
                 tooltip="Mark the row: marked rows take an action together"),
         Binding("up,k", "step(-1)", "Up", show=False, id="table.up", key_display="↑ k"),

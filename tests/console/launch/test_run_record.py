@@ -162,9 +162,9 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     over = replace(STALL, over=1400.0)
     assert concluded(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED
     gpu = replace(STALL, kind=AlarmKind.GPU, words="Xid 94")
-    assert concluded(replace(stopped, alarms=(gpu,))).why == "stopped while an alarm rang: Xid 94"
+    assert concluded(replace(stopped, alarms=(gpu,))).why == "stopped during an alarm: Xid 94"
     spike = replace(STALL, kind=AlarmKind.SPIKE, words="loss up")
-    assert concluded(replace(stopped, alarms=(spike,))).why == "stopped while an alarm rang: loss up"
+    assert concluded(replace(stopped, alarms=(spike,))).why == "stopped during an alarm: loss up"
     assert concluded(replace(stopped, alarms=(spike,), ended=9000.0)).why == "", "that was long before"
     assert concluded(stopped, late="no step for 40 s").why == "stopped while it was late: no step for 40 s"
 

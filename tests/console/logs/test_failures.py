@@ -119,7 +119,7 @@ CUT = KILLED.partition("Root Cause")[0]
         (
             "[rank0]:[E1 ProcessGroupNCCL.cpp:1] [PG 0 Rank 0] Received a dump signal due to a collective timeout "
             "from rank 13 and we will try our best to dump the debug info.\n",
-            ("nccl-timeout", 13, "", "NCCL timeout: it told the other ranks of it first"),
+            ("nccl-timeout", 13, "", "NCCL timeout: this rank reported it first"),
         ),
         (
             "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 2 has a total "
@@ -182,7 +182,7 @@ CUT = KILLED.partition("Root Cause")[0]
          ("crash", None, "", "Segmentation fault")),
         (
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n",
-            ("torchrun", None, "", "a process failed; the report breaks off before it says which (torchrun)"),
+            ("torchrun", None, "", "a process failed; the report is cut before it names the process (torchrun)"),
         ),
     ],
 )  # fmt: skip
@@ -206,7 +206,7 @@ def test_the_root_cause_that_torchrun_tells() -> None:
 
 def test_failed_processes_of_which_torchrun_does_not_tell_the_first() -> None:
     _, found = parse_failures(CUT.encode())
-    said = "failed, ended by SIGTERM; which rank failed first is not told (torchrun)"
+    said = "failed, ended by SIGTERM; which rank failed first is not reported (torchrun)"
     assert facts(found) == ("torchrun", 0, "localhost", said)
 
 

@@ -204,7 +204,9 @@ async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(t
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key[1] != PODS[0]}, again.key: again})
         await eventually(lambda: texts(lines) == ["first life", "second life"])
         assert "1 gap with lines that may be lost" in log.coverage.words
-        assert log.coverage.gaps[0].words.endswith("may be lost (its pod was gone before the end of its log was read)")
+        assert log.coverage.gaps[0].words.endswith(
+            "may be lost (its pod was deleted before the end of its log was read)"
+        )
 
 
 async def test_a_full_disk_is_told_and_following_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +221,7 @@ async def test_a_full_disk_is_told_and_following_goes_on(tmp_path: Path, monkeyp
         session.say(PODS[0], "two")
         await eventually(lambda: "no space left on device" in log.coverage.words)
         await eventually(lambda: texts(lines) == ["one", "two"])
-        assert "following goes on" in log.coverage.words
+        assert "following continues" in log.coverage.words
 
 
 async def test_once_reads_what_there_is_and_ends(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_nan_behind_and_faults_last() -> None:
     watched.look(0, bad)
     assert {each.kind: each.words for each in watched.now} == {
         AlarmKind.NAN: "no loss printed at 118",
-        AlarmKind.BEHIND: "pod 3 40 steps behind the foremost",
+        AlarmKind.BEHIND: "pod 3 40 steps behind the leading pod",
         AlarmKind.GPU: "pod 0 GPU 1: Xid 79",
     }
     watched.look(1, WELL)

@@ -45,7 +45,7 @@ def test_an_alarm_leads_to_the_line_that_it_came_from() -> None:
     assert firsts([QUIET, sick], place.pattern)[1].where == "iteration 20"
     xid = part(0, "[ 12.3] NVRM: Xid (PCI:0000:8f:00): 79, GPU has fallen off the bus.")
     assert place_of([xid, sick], Alarm(AlarmKind.GPU, "pod 0 GPU 1: Xid 79", 0.0)) == Place(0, r"\bS?Xid\b")
-    assert place_of([QUIET, sick], Alarm(AlarmKind.BEHIND, "pod 0 40 steps behind the foremost", 0.0)) == Place(0)
+    assert place_of([QUIET, sick], Alarm(AlarmKind.BEHIND, "pod 0 40 steps behind the leading pod", 0.0)) == Place(0)
     assert place_of([QUIET, sick], Alarm(AlarmKind.STALL, "no new iteration for 5 min", 0.0)) == Place(1)
 
 

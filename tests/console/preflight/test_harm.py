@@ -25,7 +25,7 @@ HARMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "P02": ("1.31.6-gke.1064001", ()),
     "P03": ("Autopilot", ()),
     "P04": ("no node pool has a4-highgpu-8g", QUEUED),
-    "P05": ("Without its place", ()),
+    "P05": ("Without topology labels", ()),
     "P06": ("fewer GPUs than the job wants", QUEUED),
     "P07": ("team", QUEUED),
     "P08": ("gke-metadata-server", ()),

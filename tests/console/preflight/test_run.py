@@ -179,7 +179,7 @@ async def test_an_unknown_check_is_named() -> None:
 
 
 def test_halves_are_joined() -> None:
-    blind = Verdict(Result.COULD_NOT, "Nothing was seen.", "There was no login.", "Log in.")
+    blind = Verdict(Result.COULD_NOT, "No result.", "There was no login.", "Log in.")
     assert both(ok("a."), blind).result is Result.OK
     assert "Not seen: There was no login." in both(ok("a."), blind).evidence
     assert both(ok("a."), blind, sure=True).result is Result.COULD_NOT

@@ -190,7 +190,7 @@ def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
 def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> None:
     code, _, told = a4.run("launch", "W05", "--name", "numbered", "--set", "gpus=1", "--queue", "none")
     assert code == 0
-    assert "No queue, as asked for: " in told
+    assert "No queue, as requested: " in told
     for word in ("ddp-smoke", "W05", "w05"):
         assert "numbered" in {item["name"] for item in a4.json("history", word)["items"]}
     assert a4.json("history", "W21")["items"] == []

@@ -89,7 +89,7 @@ def test_the_queue_that_the_form_fills_in_is_taken_and_named(typist: Typist) -> 
     chosen, other = ("a4", "research") if "Queue a4" in told.err else ("research", "a4")
     assert f"--set-string queue={chosen}" in told.out
     assert told.err.startswith(f"a4: Queue {chosen}: of 2 ")
-    assert f"--queue NAME takes another ({other}), --queue none goes past Kueue." in told.err
+    assert f"--queue NAME chooses another ({other}), --queue none bypasses Kueue." in told.err
     named = typist.worked("launch", "W05", "--name", "queued", "--set", "gpus=1", "--queue", other, "--helm")
     assert (f"--set-string queue={other}" in named.out, named.err) == (True, "")
     for past in (("--queue", "none"), ("--set", "queue=")):
@@ -97,7 +97,7 @@ def test_the_queue_that_the_form_fills_in_is_taken_and_named(typist: Typist) -> 
         assert "--set-string queue=a4" not in alone.out
         assert "--set-string queue=research" not in alone.out
         assert alone.err == (
-            "a4: No queue, as asked for: Kueue is not asked, the pods start past its quota and topology.\n"
+            "a4: No queue, as requested: Kueue is bypassed: the pods start without its quota and topology.\n"
         )
 
 

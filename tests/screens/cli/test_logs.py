@@ -372,11 +372,11 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
     session.show(workloads={})
     assert (jobset.state, why_jobset(jobset, session.fleet).sentence) == ("running", "")
     out, _ = await say(capsys, "why", "llama")
-    assert out == ["llama runs, and no alarm rang in 3 s (a4 alarms listens longer)."]
+    assert out == ["llama runs, and no alarm in 3 s (a4 alarms watches longer)."]
     assert json.loads("\n".join((await say(capsys, "why", "llama", "--json"))[0]))["alarms"] == []
     session.alarms.refused = "Could not read its log: no."
     out, _ = await say(capsys, "why", "llama")
-    assert out == ["llama runs; nothing more is known of it: Could not read its log: no."]
+    assert out == ["llama runs; its log cannot be read: Could not read its log: no."]
     session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
     out, _ = await say(capsys, "why", "llama")
     assert out == ["llama diverged: no loss printed at 118.", "t, or a4 training llama, shows the curve."]

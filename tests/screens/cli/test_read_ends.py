@@ -159,7 +159,7 @@ def test_a_line_without_an_end_is_ended_in_words(
     assert main(["read", path]) == 2
     said = capsys.readouterr()
     assert "key-value: 1 steps" in said.out
-    assert said.err == f"a4: {path} is not a log: 3 MiB came without the end of a line. What was read before is told.\n"
+    assert said.err == f"a4: {path} is not a log: 3 MiB without a line break. What was read before that is shown.\n"
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -233,7 +233,7 @@ def test_a_device_without_lines_is_ended_in_words_and_in_little_memory() -> None
     )  # fmt: skip
     exit_code, peak = map(int, done.stderr.splitlines()[-1].split())
     assert exit_code == 2
-    assert done.stderr.startswith("a4: /dev/zero is not a log: 64 MiB came without the end of a line.")
+    assert done.stderr.startswith("a4: /dev/zero is not a log: 64 MiB without a line break.")
     assert peak < 200 << 10
 
 
@@ -243,7 +243,7 @@ def test_a_pipe_that_nobody_writes_into_is_ended_in_words(
     monkeypatch.setattr(read, "PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe")
     assert main(["read", str(tmp_path / "pipe")]) == 2
-    assert capsys.readouterr().err.startswith(f"a4: Nobody has written into {tmp_path / 'pipe'} for 0.05 s.")
+    assert capsys.readouterr().err.startswith(f"a4: No data was written to {tmp_path / 'pipe'} for 0.05 s.")
 
 
 def test_a_pipe_whose_writer_takes_its_time(
@@ -271,5 +271,5 @@ def test_a_pipe_whose_writer_takes_its_time(
     assert main(["read", str(tmp_path / "pipe")]) == 0
     writer.join(10)
     said = capsys.readouterr()
-    assert "Nothing has come from" in said.err
+    assert "No data from" in said.err
     assert "key-value: 1 steps" in said.out
