@@ -93,12 +93,14 @@ def add_releases(parser: argparse.ArgumentParser) -> None:
 def add_upgrade(parser: argparse.ArgumentParser) -> None:
     """`a4 upgrade`."""
     parser.description = (
-        "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server judges "
-        "every object first, and where one may not change all stays as it is."
+        "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server validates "
+        "every object first; if one cannot be changed, nothing is changed."
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
-    parser.add_argument("--dry-run", action="store_true", help="dry run: show what would change, object by object")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, object by object; change nothing"
+    )
     add_json(parser)
 
 
@@ -109,7 +111,9 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "revision", metavar="REVISION", nargs="?", type=int, default=None, help="default: the one before"
     )
-    parser.add_argument("--dry-run", action="store_true", help="dry run: show what would change, object by object")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, object by object; change nothing"
+    )
     add_json(parser)
 
 

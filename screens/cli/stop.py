@@ -140,8 +140,8 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
 def add_stop(parser: argparse.ArgumentParser) -> None:
     """`a4 stop`."""
     parser.description = (
-        "Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and what stays. One job "
-        "is stopped at once; several, and orphaned resources, are confirmed first, or need --yes."
+        "Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and what stays. "
+        "One job is stopped at once; several, and orphaned resources, are confirmed first, or need --yes."
     )
     parser.add_argument("jobs", metavar="NAME", nargs="*", default=[])
     parser.add_argument(
@@ -153,7 +153,7 @@ def add_stop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="with --leftovers: of all namespaces")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument(
-        "--dry-run", action="store_true", help="dry run: show what would be deleted and what would stay"
+        "--dry-run", action="store_true", help="show what would be deleted and what would stay; delete nothing"
     )
     add_json(parser)
 

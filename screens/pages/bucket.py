@@ -75,7 +75,7 @@ class BucketScreen(InGoogleScreen):
         Binding("s", "store", "Store logs", id="bucket.store",
                 tooltip="Put what all pods of a job have printed into this folder"),
         Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
-        Binding("r", "read", "Read again", id="bucket.read", tooltip="List again"),
+        Binding("r", "read", "Read again", id="bucket.read", tooltip="List the folder again"),
     ]  # fmt: skip
     table = getters.query_one(ObjectTable)
     summary = getters.query_one(SummaryLine)

@@ -130,7 +130,7 @@ class ClustersScreen(AskingScreen):
                 tooltip="Put the cluster into a kubeconfig, beside what is there"),
         Binding("E", "enable", "Enable the API", key_display="E", id="clusters.enable",
                 tooltip="Enable Google's container service in this project. Asks first"),
-        Binding("r", "read", "Read again", id="clusters.read", tooltip="Read again from Google"),
+        Binding("r", "read", "Read again", id="clusters.read", tooltip="Ask Google again"),
     ]  # fmt: skip
     table = getters.query_one(ClusterTable)
     told = getters.query_one(SentenceLine)

@@ -70,7 +70,7 @@ class FolderScreen(LiveScreen):
         Binding("backspace", "up", "Up", id="folder.up", key_display="⌫", tooltip="The folder that this one is in"),
         Binding("x", "delete", "Delete", id="folder.delete", tooltip="What is under the cursor, or marked; asks first"),
         Binding("c", "copy", "Copy path", show=False, id="folder.copy", tooltip="To the clipboard"),
-        Binding("r", "read", "Read again", id="folder.read", tooltip="List again"),
+        Binding("r", "read", "Read again", id="folder.read", tooltip="List the folder again"),
     ]
     table = getters.query_one(EntryTable)
     summary = getters.query_one(SummaryLine)

@@ -103,7 +103,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         Binding("c", "copy", "Copy name", id="images.copy", tooltip="The image's whole name, to the clipboard"),
         Binding("m", "create", "New repository", show=False, id="images.create",
                 tooltip="Make a repository for images in this project and region"),
-        Binding("r", "read", "Read again", show=False, id="images.read", tooltip="Read again from Google"),
+        Binding("r", "read", "Read again", show=False, id="images.read", tooltip="Ask Google again"),
     ]  # fmt: skip
     builds = getters.query_one(BuildTable)
     images = getters.query_one(ImageTable)

@@ -68,7 +68,7 @@ class LaunchScreen(LiveScreen):
                 tooltip="What this launch needs of cluster and project, checked"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
         Binding("f1", "app.help", "Help", show=False, id="launch.help",
-                tooltip="Help for the field under the cursor, and the keys"),
+                tooltip="What the field under the cursor means, and the keys"),
     ]  # fmt: skip
 
     recipes = getters.query_one(RecipeTable)

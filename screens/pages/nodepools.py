@@ -63,7 +63,7 @@ class NodepoolsScreen(PoolSizes):
     KINDS = ("nodes",)
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "read", "Read again", id="nodepools.read", tooltip="Read again from Google"),
+        Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google again"),
     ]
     DEFAULT_CSS = "NodepoolsScreen ProgressRows { margin-top: 1; } NodepoolsScreen SentenceLine { padding: 0 2; }"
     table = getters.query_one(FactsTable)

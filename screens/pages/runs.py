@@ -78,7 +78,7 @@ class RunsScreen(LiveScreen):
         Binding("x", "forget", "Forget", id="runs.forget",
                 tooltip="Remove this run, or all marked ones, from the history; asks first"),
         Binding("L", "leftovers", "Orphaned resources", show=False, key_display="L", id="runs.leftovers",
-                tooltip="Orphaned resources: what deleted releases left in the cluster"),
+                tooltip="What deleted releases left in the cluster"),
     ]  # fmt: skip
 
     table = getters.query_one(RunTable)

@@ -124,7 +124,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
         Binding("n", "launch", "Launch with it", id="storage.launch",
                 tooltip="The launch form, with the fields that mount this"),
         Binding("c", "copy", "Copy address", id="storage.copy", tooltip="gs://BUCKET, or the mount point"),
-        Binding("r", "read", "Read again", id="storage.read", tooltip="Read again from Google"),
+        Binding("r", "read", "Read again", id="storage.read", tooltip="Ask Google again"),
     ]  # fmt: skip
     table = getters.query_one(PlaceTable)
     told = getters.query_one(SentenceLine)

@@ -103,7 +103,7 @@ def test_leftovers_are_listed_and_removed(a4: Commands) -> None:
     assert a4.json("stop", "--leftovers", "writer", "--yes")["removed"] == []  # data needs to be said
     assert len(a4.json("stop", "--leftovers", "writer", "--data", "--yes")["removed"]) == 2
     code, out, _ = a4.run("stop", "--leftovers", "writer")
-    assert (code, out) == (0, "Nothing is left behind.\n")
+    assert (code, out) == (0, "No orphaned resources.\n")
 
 
 def test_what_one_launches_is_ones_own(a4: Commands) -> None:

@@ -104,7 +104,9 @@ def test_the_queue_that_the_form_fills_in_is_taken_and_named(typist: Typist) -> 
 def test_a_namespace_without_a_queue_says_so_and_what_to_do(typist: Typist) -> None:
     told = typist.worked("-n", "kube-system", "launch", "W05", "--name", "unqueued", "--set", "gpus=1", "--helm")
     assert "queue=" not in told.out
-    assert "kube-system has no LocalQueue. Name one, or have one made: a4 -n kube-system preflight" in told.err
+    assert (
+        "kube-system has no LocalQueue. Name one with --queue, or create one: a4 -n kube-system preflight" in told.err
+    )
 
 
 @pytest.fixture(scope="module")
