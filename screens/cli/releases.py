@@ -93,7 +93,7 @@ def add_releases(parser: argparse.ArgumentParser) -> None:
 def add_upgrade(parser: argparse.ArgumentParser) -> None:
     """`a4 upgrade`."""
     parser.description = (
-        "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server validates "
+        "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server checks "
         "every object first; if one cannot be changed, nothing is changed."
     )
     parser.add_argument("name", metavar="NAME")
