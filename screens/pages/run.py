@@ -62,7 +62,9 @@ class RunScreen(LiveScreen):
 
     DEFAULT_CSS = """
     RunScreen Facts { margin: 1 0 0 0; }
-    RunScreen #values-title, RunScreen #against { margin: 1 0 0 0; }
+    RunScreen #values-title, RunScreen #against, RunScreen #no-log { margin: 1 0 0 0; }
+    RunScreen #no-log { display: none; }
+    RunScreen.-unkept #no-log { display: block; }
     RunScreen YamlText { height: auto; max-height: 30%; min-height: 2; }
     RunScreen DifferenceTable { height: auto; max-height: 30%; min-height: 3; }
     RunScreen TrainingPanel, RunScreen NcclPanel { height: 2fr; min-height: 8; margin: 1 0 0 0; display: none; }
@@ -130,6 +132,7 @@ class RunScreen(LiveScreen):
         yield Facts()
         yield TrainingPanel()
         yield NcclPanel()
+        yield SentenceLine(id="no-log")
         yield LogView()
         yield SentenceLine(id="values-title")
         yield YamlText()
@@ -174,10 +177,12 @@ class RunScreen(LiveScreen):
 
     @work(group="log", exclusive=True)
     async def _read_log(self, run: RunRecord) -> None:
-        """Its curve and its lines, from the log that is kept; of a run of which none is, neither is shown."""
+        """Its curve and its lines, from the log that is kept; of a run of which none is, why there is neither."""
         with self.report_errors(f"The log of {run.name} could not be read"):
             kept = await self.session.measures.of_kept(run.namespace, run.name, run.uid)
+            self.set_class(kept is None, "-unkept")
             if kept is None:
+                self.query_one("#no-log", SentenceLine).runs = tuple(self._without_log(run))
                 return
             from console.logs.merged_text import MergedText
 
@@ -196,6 +201,19 @@ class RunScreen(LiveScreen):
             self.set_class(bool(kept.measures.tests) and not trained, "-tested")
             self.set_class(bool(text.total()), "-logged")
             self.refresh_bindings()
+
+    def _without_log(self, run: RunRecord) -> list[Run]:
+        """Why there is no curve and no log, and what helps."""
+        jobset = self.app.fleet.jobsets.get(run.key)
+        if not run.uid and jobset is None:
+            return [Run("No curve and no log: its job was never seen in the cluster.", "dim")]
+        why = Run(
+            "No curve and no log: its log was never opened on this machine, and only what is opened is kept.", "dim"
+        )
+        if jobset is not None and jobset.uid == run.uid:
+            return [why, Run(" The job is still there: J opens it, t and l there read its log and keep it.")]
+        return [why, Run(" The job is gone. Of the next one: open its log while it is there (l on Jobs, or a4 logs),"
+                         " or set storage.logs at launch, which keeps it beside the job.")]  # fmt: skip
 
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the curve has no room."""

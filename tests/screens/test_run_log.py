@@ -64,12 +64,28 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
         await until(pilot, lambda: "values that were changed" in screen_text(app))
 
 
-async def test_a_run_of_which_no_log_is_kept_shows_neither() -> None:
-    async with console(session_of()) as (app, pilot, _):
+async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:
+    async with console(session_of(), size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and "values that were changed" in screen_text(app))
+        await until(pilot, lambda: "No curve and no log: its log was never opened on this machine" in screen_text(app))
+        assert "The job is gone. Of the next one: open its log while it is there" in " ".join(screen_text(app).split())
         assert not app.screen.query_one(LogView).display
         assert app.screen.check_action("log", ()) is False
+
+
+async def test_while_the_job_is_there_its_page_reads_the_log() -> None:
+    session = session_of()
+    jobset = session.fleet.jobsets["default", "llama"]
+    session.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
+    async with console(session, size=(160, 42)) as (app, pilot, _):
+        app.open_page("run", "9")
+        await until(pilot, lambda: "The job is still there: J opens it" in " ".join(screen_text(app).split()))
+        keep(jobset.uid, "its last words")
+    session.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
+    async with console(session, size=(160, 42)) as (app, pilot, _):
+        app.open_page("run", "9")
+        await until(pilot, lambda: "its last words" in screen_text(app))
+        assert "No curve and no log" not in screen_text(app)
 
 
 async def test_a_pod_that_has_ended_is_told_instead_of_asking_for_ports() -> None:
