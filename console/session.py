@@ -66,7 +66,6 @@ class ClusterInCloud(LaunchingCluster):
 
     @cached_property
     def images(self) -> Images:
-        """Image builds, and the images of registries."""
         from console.google.images import Images
 
         return Images(self.cloud)
@@ -264,7 +263,6 @@ class Session(ClusterInCloud):
 
     @property
     def gpus(self) -> Gpus:
-        """What the GPUs of a job do."""
         from console.metrics.gpus import Gpus
 
         return Gpus(self)

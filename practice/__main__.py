@@ -20,7 +20,6 @@ from practice.cluster import PracticeCluster
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Read the command line and serve."""
     parser = argparse.ArgumentParser(prog="python -m practice", description=__doc__)
     parser.add_argument("--speed", type=float, default=1.0, help="how much faster than life it goes")
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same run")

@@ -104,7 +104,6 @@ class Check:
 
     @property
     def over(self) -> bool:
-        """Whether it has been looked at."""
         return self.at > 0
 
 
@@ -194,7 +193,6 @@ class Wish:
         return "" if found is None or found is False else str(found)
 
     def flag(self, path: str) -> bool:
-        """A value that is true or false."""
         return look(self.values, path) is True
 
     def need(self, wanted: bool) -> Need:
@@ -205,7 +203,6 @@ class Wish:
 
     @property
     def ask(self) -> Ask:
-        """What it asks of queues and machines."""
         return ask_of(self.values, self.namespace) if self.recipe else Ask(self.namespace, gpus=USUAL_GPUS)
 
     @property
@@ -222,17 +219,14 @@ class Wish:
 
     @property
     def mounts_lustre(self) -> bool:
-        """Whether pods mount Managed Lustre."""
         return bool(self.text("storage.lustre.claim") or self.text("storage.lustre.server"))
 
     @property
     def account(self) -> str:
-        """The ServiceAccount of its pods."""
         return self.text("serviceAccount") or "default"
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Ports over which its pods reach each other."""
         master = self.text("network.masterPort")
         return 2222, int(master) if master.isdecimal() else 6002
 

@@ -191,7 +191,6 @@ def _halves(look: Looking) -> Iterator[Awaitable[Verdict]]:
 
 
 async def account(look: Looking) -> Verdict:
-    """The ServiceAccount of the pods."""
     name = look.wish.account
     return await _object(look, "ServiceAccount", account_path(look), name, "The API server refuses pods that use it.")
 

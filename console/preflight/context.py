@@ -149,7 +149,6 @@ class Looking:
         return await self.ask(GOOGLE, "where the cluster lies", self.cluster.cloud.place)
 
     async def gke(self) -> GkeCluster:
-        """The cluster as Google's API knows it."""
         place = await self.place()
 
         async def question() -> GkeCluster:
@@ -273,8 +272,6 @@ async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...
 
 
 async def repositories(look: Looking, project: str, location: str) -> tuple[Repository, ...]:
-    """Repositories of Artifact Registry in a location."""
-
     async def question() -> tuple[Repository, ...]:
         module = await loaded("console.google.api.artifact_registry")
         found: tuple[Repository, ...] = await module.Registries(await look.cluster.cloud.reach()).repositories(

@@ -63,7 +63,6 @@ async def _version(look: Looking, group: str, plural: str) -> str:
 
 
 async def _controller(look: Looking, group: str, need: Need) -> Verdict:
-    """The controller, wherever it was installed."""
     word, title = group.partition(".")[0], TITLES[group]
     found = (await look.get("/apis/apps/v1/deployments", AgentsWire, limit="500")).items or []
     mine = [each for each in found if _controls(each, word)]

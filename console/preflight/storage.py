@@ -212,7 +212,6 @@ async def _near(look: Looking, name: str) -> Verdict:
 
 
 def no_bucket(name: str) -> Verdict:
-    """What Google's 404 says of a bucket."""
     return fail(f"The bucket gs://{name} does not exist.", "Pods that mount it do not start.",
                 "Name one that is there (B, or a4 buckets, lists them), or make it.",
                 command=f"gcloud storage buckets create gs://{name} --location=REGION")  # fmt: skip
@@ -222,7 +221,6 @@ def no_bucket(name: str) -> Verdict:
 
 
 async def _claim(look: Looking, claim: str) -> Verdict:
-    """The claim that pods mount."""
     namespace = look.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
     found = await look.find(path, ClaimWire)

@@ -94,7 +94,6 @@ class Forecast:
 
 
 def ask_of(values: Mapping[str, Value], namespace: str) -> Ask:
-    """What complete values of the chart ask for."""
     selector = look(values, "placement.nodeSelector")
     labels = {str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {}
     if accelerator := look(values, "placement.accelerator"):
@@ -136,7 +135,6 @@ def unseen(fleet: Fleet, kind: str, noun: str) -> str:
 
 
 def shut(fleet: Fleet, ask: Ask) -> Forecast | None:
-    """What is wrong with the queue itself."""
     if why := unseen(fleet, "localqueues", "LocalQueues"):
         return answer(ask, Verdict.UNKNOWN, why)
     door = fleet.local_queues.get((ask.namespace, ask.queue))

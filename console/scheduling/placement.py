@@ -254,7 +254,6 @@ class Machines:
         return any(place_of(node, level) for node in self.nodes)
 
     def slots(self, level: str) -> Mapping[str, int]:
-        """Pods that fit now, by place."""
         return self._sum(level, self.rooms)
 
     def capacity(self, level: str) -> Mapping[str, int]:

@@ -142,7 +142,6 @@ class Ledger:
         return name
 
     def account(self, name: str) -> Account:
-        """What that queue has, uses and could get."""
         nominal, used = self._of(name).nominal, self._used.get(name, 0)
         free = max(0, self.available(name))
         own = max(0, nominal - used)

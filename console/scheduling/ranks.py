@@ -55,7 +55,6 @@ class Rank:
 
     @property
     def ready(self) -> bool:
-        """Whether its pod is ready."""
         return self.pod is not None and self.pod.ready
 
     @property
@@ -77,7 +76,6 @@ class Rank:
 
     @property
     def failed(self) -> bool:
-        """Whether its pod has ended in failure."""
         return self.phase == "Failed" or bool(self.exit_code)
 
     @property

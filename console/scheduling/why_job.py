@@ -286,7 +286,6 @@ def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of
 
 
 def _message(pod: Pod | None) -> str:
-    """What the API says of that pod."""
     if pod is None:
         return ""
     told = next((each.message for each in pod.containers if each.message), "")

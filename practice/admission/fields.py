@@ -40,7 +40,6 @@ def invalid(path: str, value: Any, detail: str) -> Cause:
 
 
 def required(path: str, detail: str = "") -> Cause:
-    """A value that is missing."""
     return Cause(path, "Required value" + (f": {detail}" if detail else ""), "FieldValueRequired")
 
 

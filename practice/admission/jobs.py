@@ -15,7 +15,6 @@ _UID, _NAME = "controller-uid", "job-name"
 
 
 def default_job(job: Object) -> None:
-    """Fill in what the API server fills in."""
     spec, meta = job["spec"], job["metadata"]
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -42,7 +41,6 @@ def default_job(job: Object) -> None:
 
 
 def job_faults(job: Object) -> list[Cause]:
-    """Return what is wrong with a new Job."""
     spec = job["spec"]
     template = spec["template"]
     faults = [

@@ -53,7 +53,6 @@ def repeated(jobset: Object) -> list[Cause]:
 
 
 def jobset_faults(jobset: Object) -> list[Cause]:
-    """Return what is wrong with a new JobSet."""
     spec, faults = jobset["spec"], []
     jobs = spec.get("replicatedJobs") or []
     if jobs and jobs[0].get("dependsOn"):

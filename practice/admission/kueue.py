@@ -29,7 +29,6 @@ def default_queue_and_suspend(job: Object, storage: Storage) -> None:
 
 
 def default_cluster_queue(queue: Object) -> None:
-    """Fill in the defaults of a ClusterQueue."""
     spec = queue["spec"]
     spec.setdefault("queueingStrategy", "BestEffortFIFO")
     spec.setdefault("stopPolicy", "None")

@@ -45,7 +45,6 @@ def check(storage: Storage, resource: Resource, obj: Object) -> None:
 
 
 def usage(storage: Storage, namespace: str, names: Iterable[str]) -> Amounts:
-    """Return how much of these the namespace uses."""
     total: Amounts = dict.fromkeys(names, 0)
     for resource in _concerned(total):
         for obj in storage.list(resource, namespace):
@@ -55,7 +54,6 @@ def usage(storage: Storage, namespace: str, names: Iterable[str]) -> Amounts:
 
 
 def written(values: Amounts) -> dict[str, str]:
-    """Return amounts as the API writes them."""
     return {name: words(value) for name, value in sorted(values.items())}
 
 

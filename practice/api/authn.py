@@ -35,7 +35,6 @@ class Rule:
     resources: frozenset[str]
 
     def allows(self, verb: str, resource: str) -> bool:
-        """Whether this rule lets the verb through."""
         return bool(self.verbs & {verb, "*"}) and bool(self.resources & {resource, "*"})
 
 
@@ -60,7 +59,6 @@ class Account:
 
 
 def administrator() -> Account:
-    """Return the account that may do everything."""
     everything = Rule(frozenset("*"), frozenset("*"))
     return Account("practice-admin", (everything,), ("system:masters", "system:authenticated"))
 
@@ -104,7 +102,6 @@ class Certificates:
         )
 
     def server_context(self) -> ssl.SSLContext:
-        """Return what a TLS listener needs."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with TemporaryDirectory() as folder:
             chain = Path(folder, "server.pem")

@@ -19,7 +19,6 @@ class Connections:
         self._open: dict[Any, asyncio.BaseTransport] = {}
 
     def remember(self, transport: asyncio.BaseTransport | None) -> None:
-        """Note the connection a request came by."""
         socket = transport.get_extra_info("socket") if transport is not None else None
         if socket is None or socket in self._open or transport is None:
             return

@@ -19,5 +19,4 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
 
     def meets(self, method: str, path: str) -> bool:
-        """Whether this request gets it."""
         return self.times > 0 and self.path in path and self.method in ("", method)

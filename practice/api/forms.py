@@ -78,7 +78,6 @@ class Writer:
         return b"".join([msgspec.json.encode(head)[:-1], b',"items":[', b",".join(items), b"]}\n"])
 
     def event(self, kind: str, obj: Object) -> bytes:
-        """Return one line of a watch."""
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), self.one(obj))
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:

@@ -84,7 +84,6 @@ class ApiServer:
         self.url = f"https://{self._host}:{self._port}"
 
     async def stop(self) -> None:
-        """End all watches and streams and stop listening."""
         for watch in list(self._watches):
             watch.close()
         await self._streams.close()

@@ -28,7 +28,6 @@ class Served:
 
     @property
     def api_version(self) -> str:
-        """What its objects carry as apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 

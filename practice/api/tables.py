@@ -30,7 +30,6 @@ class Column:
 
 
 def columns(resource: Resource) -> list[Object]:
-    """Return the column definitions of a kind's table."""
     return [
         {
             "name": column.name,
@@ -44,7 +43,6 @@ def columns(resource: Resource) -> list[Object]:
 
 
 def row(resource: Resource, obj: Object) -> list[Cell]:
-    """Return the cells of one object."""
     return [column.fill(obj) for column in _columns_of(resource)]
 
 

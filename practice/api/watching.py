@@ -42,7 +42,6 @@ class Wish:
 
     @classmethod
     def read(cls, query: Mapping[str, str], resource: Resource, namespace: str, matches: Predicate | None) -> Wish:
-        """Read the query of a watch."""
         timeout = number(query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT)
         version = resource_version(query)
         initial = flag(query, "sendInitialEvents")

@@ -46,7 +46,6 @@ class Change:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
         return dry_run(self.query)
 
 

@@ -63,7 +63,6 @@ class ControlPlane:
         self._unsubscribe = storage.subscribe(self._notice)
 
     def add(self, controller: Controller) -> None:
-        """Let a controller take part."""
         for resource, keys in controller.watches().items():
             self._watchers.setdefault(resource, []).append((controller, keys))
 

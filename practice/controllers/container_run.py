@@ -40,7 +40,6 @@ class ContainerRun:
 
     @property
     def running(self) -> bool:
-        """Whether its program runs now."""
         return "running" in self.state
 
     @property

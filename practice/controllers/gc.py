@@ -92,7 +92,6 @@ class Namespaces(Controller):
     """Gives a namespace the account that its pods run as; empties one that is being deleted, then lets it go."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow namespaces, and whatever disappears from one."""
         inside = {resource: self._parent for resource in RESOURCES if resource.namespaced and resource is not EVENTS}
         return {**inside, NAMESPACES: lambda obj: [key_of(obj)], SERVICEACCOUNTS: _namespace_of}
 

@@ -46,7 +46,6 @@ class Jobs(Controller):
         """Jobs whose pod was refused: the last pause, in seconds, and when they may try again."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow Jobs and their pods."""
         return {JOBS: lambda obj: [key_of(obj)], PODS: lambda obj: owner_key(obj, JOBS)}
 
     def reconcile(self, key: Key) -> None:

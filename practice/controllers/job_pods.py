@@ -32,7 +32,6 @@ class JobPods:
 
     @classmethod
     def of(cls, job: Object, pods: list[Object]) -> JobPods:
-        """Sort the pods of a Job."""
         found = cls()
         waits = counts_only_failed(job)
         for pod in pods:
@@ -59,7 +58,6 @@ def counts_only_failed(job: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod says it is ready."""
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 

@@ -24,7 +24,6 @@ class JobSets(Controller):
     """Ports jobset v0.12: same order of steps, same words."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow JobSets, their Jobs and their Service."""
         return {
             JOBSETS: lambda obj: [key_of(obj)],
             JOBS: lambda obj: owner_key(obj, JOBSETS),

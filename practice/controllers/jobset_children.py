@@ -29,7 +29,6 @@ def subdomain(jobset: Object) -> str:
 
 
 def restarts(jobset: Object) -> int:
-    """Return how often the JobSet was restarted."""
     return int(jobset.get("status", {}).get("restarts", 0))
 
 

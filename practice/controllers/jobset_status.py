@@ -44,7 +44,6 @@ class ChildJobs:
         return found
 
     def names(self) -> set[str]:
-        """Return the names that are taken."""
         every = (*self.active, *self.successful, *self.failed, *self.previous)
         return {job["metadata"]["name"] for job in every}
 

@@ -42,7 +42,6 @@ class Kubelets(Controller):
         self._printed: dict[str, int] = {}
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow pods that have a node."""
         return {PODS: lambda pod: [key_of(pod)] if pod["spec"].get("nodeName") else []}
 
     def reconcile(self, key: Key) -> None:

@@ -57,7 +57,6 @@ class PackedRows:
 
     @property
     def wrong(self) -> bool:
-        """Whether any has wrong elements."""
         return any(self._words[3]) or any(self._words[4])
 
     def _figure(self, at: int) -> array[float]:

@@ -418,7 +418,6 @@ def _known(text: str) -> list[Found]:
 
 
 def parse_training(data: bytes) -> tuple[TrainingRun, ...]:
-    """The runs in a whole log."""
     parser = TrainingParser()
     parser.feed(data)
     parser.close()

@@ -89,7 +89,6 @@ class Growing:
         return first is not None and number <= first
 
     def add(self, step: Step, label: str) -> None:
-        """A report of a step."""
         self.settle()
         number = step.step
         if number is None:

@@ -250,7 +250,6 @@ class Track:
         return self.last is not None and self.last.nan
 
     def latest(self, metric: str) -> float | None:
-        """The last value of a metric."""
         column = self.series.columns.get(metric)
         return column.last() if column else None
 

@@ -331,7 +331,6 @@ class Steps(Sequence[Step]):
             del self._tail[:_PACKED]
 
     def extend(self, more: Packed) -> None:
-        """Many more, all with numbers."""
         if self._tail:
             self._add(_pack(self._tail))
             self._tail = []

@@ -146,7 +146,6 @@ def time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
 
 
 def per_second(source: re.Match[str] | str) -> bool:
-    """Whether that is a rate."""
     if isinstance(source, str):
         return source in PER_SECOND
     return source.re is _RATE and source.group(3) in {"it", "iter", "steps"}

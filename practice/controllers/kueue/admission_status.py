@@ -25,7 +25,6 @@ def mark(workload: Object, kind: str, status: bool, reason: str, message: str, n
 
 
 def reserve(workload: Object, admission: Object, now: float) -> None:
-    """Give a Workload its quota, and admit it."""
     workload.setdefault("status", {})["admission"] = admission
     workload["status"].pop("resourceRequests", None)
     text = f"Quota reserved in ClusterQueue {admission['clusterQueue']}"

@@ -89,7 +89,6 @@ class Choice:
         return " | ".join(parts)
 
     def usage(self) -> Quantities:
-        """Return what it would hold."""
         total: Quantities = {}
         for choice in self.pod_sets:
             for resource, flavor in choice.flavors.items():

@@ -48,7 +48,6 @@ class WorkloadInfo:
         return int(self.obj["spec"].get("priority") or 0)
 
     def usage(self) -> Quantities:
-        """Return what an admitted Workload holds."""
         total: Quantities = {}
         for pod_set in self.pod_sets:
             for resource, value in pod_set.requests.items():
@@ -98,12 +97,10 @@ def local_queue_of(obj: Object) -> str:
 
 
 def has_quota(obj: Object) -> bool:
-    """Whether quota is reserved for a Workload."""
     return is_true(obj, "QuotaReserved") and bool(obj["status"].get("admission"))
 
 
 def is_active(obj: Object) -> bool:
-    """Whether a Workload may be admitted at all."""
     return bool(obj["spec"].get("active", True))
 
 

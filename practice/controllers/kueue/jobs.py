@@ -53,7 +53,6 @@ class ManagedJobs(Controller):
         self.source = "jobset.x-k8s.io/jobset-kueue-controller" if resource is JOBSETS else "batch/job-kueue-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow the jobs and their Workloads."""
         return {self.resource: lambda obj: [key_of(obj)], WORKLOADS: lambda obj: owner_key(obj, self.resource)}
 
     def reconcile(self, key: Key) -> None:

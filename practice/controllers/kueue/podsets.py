@@ -209,6 +209,5 @@ def gates_of(pod: Object) -> list[str]:
 
 
 def asks_for_topology(pod: Object) -> bool:
-    """Whether Kueue places this pod by topology."""
     notes = annotations_of(pod)
     return any(name in notes for name in (words.REQUIRED, words.PREFERRED, words.UNCONSTRAINED))

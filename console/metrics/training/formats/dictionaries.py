@@ -35,7 +35,6 @@ def opens(text: str) -> int | None:
 
 
 def ends_run(text: str) -> bool:
-    """Whether this line sums up a run."""
     return ENDED in text and "train_loss" in text and _OPEN.search(text) is not None and opens(text) is None
 
 
