@@ -318,7 +318,7 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     """`a4 launch`."""
     kinds = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
     parser.epilog = (
-        f"On the practice cluster a job goes wrong when it is told to: --set env.{FAULT_VARIABLE}=nan:20, which is "
+        f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
         f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
         f"shorter, in seconds.{kinds}\n\n{textwrap.fill(parser.epilog or '', 118)}"
     )
