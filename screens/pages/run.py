@@ -169,6 +169,7 @@ class RunScreen(LiveScreen):
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
             self._read_log(run)
+        self.query_one("#no-log", SentenceLine).runs = tuple(self._without_log(run))
         text = yaml_of(run)
         if text != self._yaml:
             self._yaml = text
@@ -182,7 +183,6 @@ class RunScreen(LiveScreen):
             kept = await self.session.measures.of_kept(run.namespace, run.name, run.uid)
             self.set_class(kept is None, "-unkept")
             if kept is None:
-                self.query_one("#no-log", SentenceLine).runs = tuple(self._without_log(run))
                 return
             from console.logs.merged_text import MergedText
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 UID = "uid-of-train-9"
 
 
-def keep(uid: str, *lines: str) -> None:
+def keep(uid: str, *lines: str, name: str = "train-9") -> None:
     """The log of a job that is gone, as it is kept."""
-    shelf = Shelf.open(logs_folder(), JobNote(uid, "default", "train-9", ranks=2, recipe="qwen3-30b-pretrain"))
+    shelf = Shelf.open(logs_folder(), JobNote(uid, "default", name, ranks=2, recipe="qwen3-30b-pretrain"))
     part = Part(1, file=shelf.place(1, 0, "main", "pod-1"))
     part.append(
         [(1000.0 + at, f"2026-11-22T10:00:{at:02}.000000000Z {line}".encode()) for at, line in enumerate(lines)]
@@ -80,7 +80,7 @@ async def test_while_the_job_is_there_its_page_reads_the_log() -> None:
     async with console(session, size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
         await until(pilot, lambda: "The job is still there: J opens it" in " ".join(screen_text(app).split()))
-        keep(jobset.uid, "its last words")
+        keep(jobset.uid, "its last words", name="llama")
     session.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
     async with console(session, size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
