@@ -56,7 +56,8 @@ async def _rows(session: Session, fleet: Fleet, options: Options) -> list[Row]:
     """The rows of the list; NotFound for a namespace that is not there, which is no empty one."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
-        rows = job_rows(fleet, namespace, await _glances(session, fleet, namespace))
+        glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.me())
+        rows = job_rows(fleet, namespace, glances)
     else:
         rows = ROWS[options.command](fleet, namespace)
     if not rows and namespace:

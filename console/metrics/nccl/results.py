@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.metrics.nccl.reference import reference_curve
-from console.metrics.svg_chart import Line, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,6 +133,8 @@ def rows_csv(tests: Sequence[NcclTest]) -> str:
 
 def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True) -> str:
     """The curve of a test, beside those of others; with the A4 reference where it speaks of it."""
+    from console.metrics.svg_chart import Line, line_chart  # for whoever wants the picture
+
     lines = []
     for name, each in (("", test), *others):
         for half in HALVES:
