@@ -59,7 +59,9 @@ def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
     assert settings.read_only
 
 
-@pytest.mark.parametrize("name", HELP.keys() - {"view", "tour", "practice", "proxy"})  # screens.__main__ runs these
+@pytest.mark.parametrize(
+    "name", sorted(HELP.keys() - {"view", "tour", "practice", "proxy"})
+)  # screens.__main__ runs these
 def test_every_command_that_is_listed_is_there(name: str) -> None:
     assert callable(command_of(name).run)
 
