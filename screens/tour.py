@@ -262,7 +262,7 @@ class Guide:
             except asyncio.CancelledError:
                 if limit.expired():
                     self.shot("gave-up")
-                    raise ConsoleError(f"The tour waited {PATIENCE:.0f} s for {what} in vain.") from None
+                    raise ConsoleError(f"The tour waited {PATIENCE:.0f} s for {what}; it did not come.") from None
                 raise
 
     def shot(self, name: str) -> None:

@@ -29,7 +29,7 @@ ADVICE: dict[Doing, str] = {
     Doing.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
     Doing.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph of it.",
     Doing.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if the same "
-    "one is behind at another look, the others wait for it. NCCL_DEBUG=INFO tells more at the next launch.",
+    "one is behind at another look, the others wait for it. Launch with NCCL_DEBUG=INFO for details.",
     Doing.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
     "privileged pod).",
 }

@@ -132,7 +132,7 @@ def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
     if not tool:
         return "There is no py-spy in its pod."
     if "ermission" in process.error or "ptrace" in process.error.lower():
-        return "py-spy may not trace it: the container lacks SYS_PTRACE, or runs as another user."
+        return "py-spy has no permission to trace it: the container lacks SYS_PTRACE, or runs as another user."
     last = process.error.splitlines()[-1] if process.error else "py-spy printed nothing"
     return f"{last.removeprefix('Error: ').rstrip('.')}."
 
@@ -407,7 +407,7 @@ class Xray:
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
             ) from error
         if not recorded.rstrip().endswith(b"</svg>" if form == "flamegraph" else b"}"):
-            raise ProgramFailed(f"The recording of rank {process.rank} came incomplete.", "Try again.")
+            raise ProgramFailed(f"The recording of rank {process.rank} is incomplete.", "Try again.")
         await asyncio.to_thread(write_new, place, recorded)
         return len(recorded)
 

@@ -56,7 +56,7 @@ def load_plain(text: str) -> Any:
         for event in yaml.parse(text, Loader=loader):
             line = event.start_mark.line + 1 if event.start_mark else 0
             if isinstance(event, yaml.AliasEvent):
-                raise NotPlainError("references (&name, *name) may not be used", line)
+                raise NotPlainError("references (&name, *name) are not allowed", line)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
                 raise NotPlainError("it is nested too deep", line)

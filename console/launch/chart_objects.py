@@ -113,7 +113,7 @@ async def require_own(client: Client, namespace: str, release: str, objects: Ite
             continue
         raise Conflict(
             f"The release {release} in {namespace} names {each}, which is not its own. Nothing was removed.",
-            f"If nobody knows that release, delete its Secrets (kubectl delete secret -n {namespace} -l owner=helm,"
+            f"If it is not in use, delete its Secrets (kubectl delete secret -n {namespace} -l owner=helm,"
             f"name={release}).",
         )
 
@@ -192,7 +192,7 @@ def _as_made() -> Iterator[None]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(
             "The release holds a JobSet that is not as this chart makes them.",
-            "Look at it: helm get manifest NAME. If nobody knows it, delete the Secrets of the release.",
+            "Look at it: helm get manifest NAME. If it is not in use, delete the Secrets of the release.",
         ) from error
 
 

@@ -380,7 +380,7 @@ def _require_ours(config: Config, name: str, namespace: str, revision: int | Non
         raise ReleaseFailed(
             f"The release {name} in {namespace} holds what this chart does not make: {', '.join(strange[:5])}."
             " Nothing was changed.",
-            f"Look at it: helm get all {name} -n {namespace}. If nobody knows it, delete its Secrets"
+            f"Look at it: helm get all {name} -n {namespace}. If it is not in use, delete its Secrets"
             f" (kubectl delete secret -n {namespace} -l owner=helm,name={name}).",
         )
     return tuple(documents)

@@ -161,7 +161,7 @@ class Profiles:
         for field_path, value in known_values.items():
             put(nested, field_path, value)
         safe, left_out = without_secrets(tuple(fields.values()), nested)
-        problems += [FieldProblem(each, f"{each} is a secret, which a profile may not hold.") for each in left_out]
+        problems += [FieldProblem(each, f"{each} is a secret, which is not allowed in a profile.") for each in left_out]
         return Profile(name, safe, places, tuple(problems))
 
     def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
@@ -175,7 +175,7 @@ class Profiles:
             raise BadInput(" ".join(each.message for each in wrong))
         _, secret = without_secrets(tuple(fields.values()), given)
         if secret:
-            raise BadInput(f"{secret[0]} is a secret, which a profile may not hold.", "Keep it in a Secret.")
+            raise BadInput(f"{secret[0]} is a secret, which is not allowed in a profile.", "Keep it in a Secret.")
         path = self._path(name)
         values = overlay(_loaded(path) if path.exists() else {}, {**given, **here})
         for each in unset:

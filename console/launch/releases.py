@@ -349,7 +349,7 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
                 raise ReleaseFailed(
                     f"The Secret {meta.name} in {meta.namespace} unpacks to more than {LARGEST >> 20} MiB:"
                     " it is not a Helm release.",
-                    f"If nobody knows it, delete it: kubectl delete secret -n {meta.namespace} {meta.name}",
+                    f"If it is not in use, delete it: kubectl delete secret -n {meta.namespace} {meta.name}",
                 )
         token = (page.metadata.next if page.metadata else "") or ""
         if not token:

@@ -27,8 +27,8 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
     for name, value in env.items() if isinstance(env, Mapping) else ():
         if value is not None and (is_confidential(name, value) or looks_confidential(str(value))):
             message = (
-                f"{name} looks like a secret and may not stand in Environment, where everybody can read it; put it in a"
-                f" Secret and name that under Secrets: secrets.{name}=SECRET/KEY."
+                f"{name} looks like a secret and is not allowed in Environment, which every user of the job can read; put it in "
+                f"a Secret and name that under Secrets: secrets.{name}=SECRET/KEY."
             )
             found.setdefault("env", FieldProblem("env", message, (name,)))
     for keys, text in _texts(values, ()):

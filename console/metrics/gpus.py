@@ -250,7 +250,7 @@ class Gpus:
         raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
         gpus = parse_dcgm(raw.decode(errors="replace"))
         if not gpus:
-            raise NotFound(f"The DCGM exporter {exporter.name} tells of no GPU.")
+            raise NotFound(f"The DCGM exporter {exporter.name} reports no GPU.")
         return gpus
 
     async def _port(self, exporter: Pod) -> int:

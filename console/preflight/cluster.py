@@ -128,9 +128,9 @@ async def rights(look: Looking) -> Verdict:
     told = f"{len(answers) - len(refused)} of {len(answers)} rights in namespace {namespace} are there."
     if not refused:
         return ok(told)
-    missing = f"This account may not {', '.join(refused)}."
+    missing = f"No permission to {', '.join(refused)}."
     if refused == ["create persistentvolumes"] and not look.wish.text("storage.nfs.server"):
-        return warn(told, missing, "Only volumes that a launch makes anew need it; existing claims do not.")
+        return warn(told, missing, "Only new volumes of a launch need it; existing claims do not.")
     return fail(told, missing)
 
 

@@ -102,8 +102,8 @@ async def _pulled_before(look: Looking, image: str) -> Verdict:
     good = [each for each in mine if each.reason == "Pulled"]
     last_bad = max((each.last for each in bad), default=0.0)
     if bad and last_bad > max((each.last for each in good), default=0.0):
-        return fail(f"A node lately failed to pull it: {bad[-1].message}", "Pods with it wait in ImagePullBackOff.")
-    return ok("A node has lately pulled it." if good else "No event tells of a pull.")
+        return fail(f"A node recently failed to pull it: {bad[-1].message}", "Pods with it wait in ImagePullBackOff.")
+    return ok("A node recently pulled it." if good else "No event shows a pull.")
 
 
 async def fits_b200(look: Looking) -> Verdict:
@@ -277,7 +277,7 @@ async def _build_quota(look: Looking, project: str) -> Verdict:
     running = sum(each.status == "WORKING" for each in latest)
     told = f"Cloud Build in {region}: {running} of the last {len(latest)} builds run, {len(waiting)} wait."
     if refused:
-        return warn(told, f"A build lately failed for want of quota: {refused[0].why}", "Ask for more build quota.")
+        return warn(told, f"A build recently failed because of quota: {refused[0].why}", "Ask for more build quota.")
     if waiting:
         return warn(told, "The project's quota lets no more run at once.", "Wait, or ask for more build quota.")
     return ok(told)

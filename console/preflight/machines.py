@@ -167,7 +167,7 @@ async def _pools_well(look: Looking) -> Verdict:
     pools = _a4_pools((await look.gke()).pools)
     told = "Google: " + ", ".join(f"{pool.name} {pool.status}" for pool in pools) + "."
     if any(pool.status not in {"RUNNING", "RECONCILING"} for pool in pools):
-        return warn(told, "; ".join(pool.message for pool in pools if pool.message) or "A pool is not well.")
+        return warn(told, "; ".join(pool.message for pool in pools if pool.message) or "A node pool has a problem.")
     return ok(told) if pools else warn("Google: there is no A4 node pool.")
 
 

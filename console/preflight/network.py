@@ -58,11 +58,11 @@ async def _told_by_logs(look: Looking) -> Verdict:
         except Refused:
             continue  # its container is another one, or prints nothing yet
         if lost := [line.strip() for line in text.splitlines() if _NO_WAY.search(line)]:
-            reason = "Its ways out are shut, or the other side is away."
-            return warn(f"Pod {pod.name} lately printed: {lost[-1][:160]}", reason)
+            reason = "Egress is blocked, or the other side is down."
+            return warn(f"Pod {pod.name} recently printed: {lost[-1][:160]}", reason)
         if come := [line.strip() for line in text.splitlines() if _WAY.search(line)]:
-            return ok(f"Pod {pod.name} lately reached the outside: {come[-1][:100]}")
-    raise NotFound("No log of a pod tells of a way out.", status=404)
+            return ok(f"Pod {pod.name} recently reached the internet: {come[-1][:100]}")
+    raise NotFound("No pod log shows a connection to the internet.", status=404)
 
 
 async def _pulled_from_outside(look: Looking) -> Verdict:
@@ -73,8 +73,8 @@ async def _pulled_from_outside(look: Looking) -> Verdict:
         if event.reason == "Pulled" and text.startswith(_PULLED):
             image = text.removeprefix(_PULLED).split()[0].strip('"')
             if not Reference.of(image).google:
-                return ok(f"A node has lately pulled {image}, from outside Google.")
-    raise NotFound("No node has lately pulled an image from outside Google.", status=404)
+                return ok(f"A node recently pulled {image}, from outside Google.")
+    raise NotFound("No node recently pulled an image from outside Google.", status=404)
 
 
 async def _nat(look: Looking) -> Verdict:

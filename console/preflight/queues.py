@@ -69,7 +69,7 @@ async def _controller(look: Looking, group: str, need: Need) -> Verdict:
     if not mine:
         told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
-        return lacking(need, told, reason, f"Install {title}, or ask who runs its controller.")
+        return lacking(need, told, reason, f"Install {title}, or ask the cluster administrator.")
     best = next((each for each in mine if each.available), mine[0])
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
@@ -121,7 +121,7 @@ def _active(listed: str, fleet: Fleet, doors: list[LocalQueue]) -> Verdict:
         for each in (door, above):
             if each.inactive_reason or each.stop_policy not in {"", "None"}:
                 why = each.inactive_reason or f"stop policy {each.stop_policy}"
-                return fail(listed, f"{each.name} admits nothing: {why}.", "Ask who runs the queues.")
+                return fail(listed, f"{each.name} admits nothing: {why}.", "Ask the cluster administrator.")
     return ok(f"{listed} {', '.join(door.name for door in doors)} {'is' if len(doors) == 1 else 'are'} active.")
 
 
@@ -155,9 +155,7 @@ async def quota(look: Looking) -> Verdict:
         [chosen] if chosen else [] if look.wish.recipe else sorted(fleet.cluster_queues.values(), key=lambda q: q.name)
     )
     if not queues:
-        return fail(
-            "No ClusterQueue stands behind the queue.", "There is no quota at all.", "See the check LocalQueue."
-        )
+        return fail("The LocalQueue has no ClusterQueue.", "There is no quota at all.", "See the check LocalQueue.")
     told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
     told = f"{told}; {gpus} wanted."
     best = max(queues, key=lambda each: each.nominal(GPU))

@@ -168,7 +168,7 @@ async def fuse_on_host(look: Looking) -> Verdict:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
     agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", AgentWire)
     if agent is None:
-        return lacking(need, "There is no DaemonSet gcsfusecsi-node.", "Its version cannot be told.")
+        return lacking(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
     if found is None:
         return warn(

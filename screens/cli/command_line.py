@@ -56,7 +56,7 @@ HELP = {
     "view": "a log file in the log view, of any size: search, filters, levels; needs no cluster",
     "clusters": "clusters of Google's that the login may see; connect to one",
     "nodepools": "node pools as Google has them, beside the nodes: target sizes, limits, repairs",
-    "operations": "what Google does to the cluster, and lately did: upgrades, repairs, resizes",
+    "operations": "running and recent operations of Google on the cluster: upgrades, repairs, resizes",
     "resize": "another size of a node pool, or other limits of its autoscaling",
     "report": "report the host of a node as faulty, so that Google replaces it",
     "images": "images in the registries of the project, and what can be built",

@@ -94,7 +94,7 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
-        "there is no nvidia-smi and in read-only mode. Only DCGM tells the last Xid."
+        "there is no nvidia-smi and in read-only mode. Only DCGM reports the last Xid."
     )
     parser.epilog = (
         "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, throttled by temperature or power) or\n"

@@ -89,7 +89,7 @@ async def _detach(order: Order, *, as_json: bool) -> int:
         say_json(tunnel)
     else:
         _say_open(tunnel)
-        say(f"It goes on in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it.")
+        say(f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it.")
     return 0
 
 

@@ -37,7 +37,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _MEANINGS = {
     "_ARTIFACT_REGISTRY": "LOCATION-docker.pkg.dev/PROJECT/REPOSITORY",
     "_IMAGE_NAME": "name of the image in it",
-    "_IMAGE_TAG": "its tag; whoever has it loses it",
+    "_IMAGE_TAG": "its tag; an image that has it loses it",
     "_BASE_IMAGE": "what the Dockerfile begins from",
     MACHINE: "  ".join(MACHINES),
     TIME: "30m, 2h or seconds",
@@ -84,7 +84,7 @@ class AskBuild(Question["BuildPlan | None"]):
                     yield Input(value, name=name, compact=True)
                 yield Static(_MEANINGS.get(name, ""), markup=False, classes="meaning")
             yield Static("", markup=False, id="wrong")
-            box.border_subtitle = "Enter builds it, Esc cancels; it goes on when the console closes"
+            box.border_subtitle = "Enter builds it, Esc cancels; the build continues when the console closes"
 
     def on_mount(self) -> None:
         self.query(Input).first().focus()

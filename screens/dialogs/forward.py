@@ -1,4 +1,4 @@
-"""Opening a tunnel to a rank or a pod: which ports, and whether it goes on when the console closes."""
+"""Opening a tunnel to a rank or a pod: which ports, and whether the build continues when the console closes."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ async def _lend_terminal(
         session = screen.session
         # Drawing stops as well: what is drawn while suspended fills a queue that nobody empties.
         with app.batch_update(), app.suspend():
-            back = "exit or ctrl-d comes back; in tmux, ctrl-b d too, and it goes on"
+            back = "exit or ctrl-d comes back; in tmux, ctrl-b d too, and the shell keeps running"
             sys.stdout.write(f"a4: shell in {title or pod}; {back}\n")
             sys.stdout.flush()
             try:

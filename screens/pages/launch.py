@@ -105,7 +105,7 @@ class LaunchScreen(LiveScreen):
 
     def on_mount(self) -> None:
         self.views = LaunchViews(self, self.pane)
-        self.note.cut = " … f1 tells all"
+        self.note.cut = " … f1 shows all"
         self.recipes.focus()
         self.set_interval(RELIST, self._relist)
 

@@ -83,7 +83,7 @@ def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
     if stop_policy == "HoldAndDrain":
         return [Run("✗ ", "bad"), Run("stopped, drained", "bad")]
     if stop_policy not in {"", "None"}:
-        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits nobody new", "dim")]
+        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits no new workloads", "dim")]
     if inactive_reason:
         return [Run("✗ ", "bad"), Run(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
     return [Run("● ", "ok"), Run("active", "dim")]
@@ -130,7 +130,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
 class LocalQueueTable(ResourceTable[LocalQueue]):
     """The doors to them, by namespace."""
 
-    EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask who runs the cluster.")
+    EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask the cluster administrator.")
     NOUN = "LocalQueue"
     COLUMNS: ClassVar = (
         Column("LOCALQUEUE", lambda queue: queue.name, least=8, sort=lambda queue: queue.name),
@@ -200,7 +200,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
 
 
 def name_of(workload: Workload) -> str:
-    """What people call it: the job it stands for."""
+    """What people call it: the job it belongs to."""
     return workload.owner_name or workload.name
 
 

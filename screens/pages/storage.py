@@ -233,7 +233,7 @@ def _sentence(place: Place, screen: StorageScreen) -> list[Run]:
     if not place.values:
         return [Run(f"It cannot be mounted now: {place.state.lower()}. {place.address}", "waits")]
     if place.kind == BUCKET:
-        words = "Enter looks into it. Mounted at /gcs it takes logs and copies; it is too slow to train from."
+        words = "Enter opens it. Mounted at /gcs it can hold logs and copies; it is too slow to train from."
         slow = Run("Pods would read it over the network between regions. ", "waits")
         far = [] if place.near or not place.match else [slow]
         return [*far, Run(words, "dim")]

@@ -104,5 +104,5 @@ def show_whole(screen: Screen[Any], line: SentenceLine) -> None:
     elif line.lines_at(line.size.width) > line.size.height:
         screen.add_class("-whole")
     else:
-        words = "It stands below the list, all of it." if line.runs else "There is no row under the cursor."
+        words = "It is shown in full below the list." if line.runs else "There is no row under the cursor."
         screen.notify(words, timeout=3, markup=False)

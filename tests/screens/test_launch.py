@@ -230,7 +230,7 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
     async with console(session_of(fields=fields)) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("down")
-        await until(pilot, lambda: "f1 tells all" in screen_text(app))
+        await until(pilot, lambda: "f1 shows all" in screen_text(app))
         assert "word199" not in screen_text(app)
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "word199" in screen_text(app))

@@ -233,7 +233,7 @@ def parse_text(text: str) -> tuple[Node | None, tuple[Remark, ...]]:
     except yaml.reader.ReaderError as error:
         place = error.position if isinstance(error.position, int) else 0
         line = text.count("\n", 0, place) + 1
-        raise TextFault("a character stands here that YAML does not allow.", line) from error
+        raise TextFault("this character is not allowed in YAML.", line) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax(text, error) from error
 
@@ -278,7 +278,7 @@ def _document(reading: _Reading) -> Node | None:
 def _node(reading: _Reading, event: Any, depth: int) -> Node:
     line = event.start_mark.line + 1
     if _is(event, "AliasEvent") or getattr(event, "anchor", None):
-        raise TextFault("references (&name, *name) may not be used.", line)
+        raise TextFault("references (&name, *name) are not allowed.", line)
     if getattr(event, "tag", None):
         raise TextFault(f"tags ({event.tag.replace('tag:yaml.org,2002:', '!!')}) may not be used.", line)
     if depth > DEEPEST:
@@ -302,9 +302,9 @@ def _map(reading: _Reading, opened: Any, depth: int) -> Node:
             raise TextFault("a name must be a single word, no list or map.", key.line)
         value = _node(reading, next(reading.events), depth + 1)
         if key.text == "<<" and key.plain:
-            raise TextFault("maps may not be merged (<<).", key.line)
+            raise TextFault("merging maps (<<) is not allowed.", key.line)
         if key.text in seen:
-            message = f"{key.text} stands twice, here and in line {seen[key.text]}; keep one of them."
+            message = f"{key.text} is set twice, here and in line {seen[key.text]}; keep one of them."
             reading.repeated.append(Remark(key.text, message, key.line))
         seen.setdefault(key.text, key.line)
         entries.append(Entry(key.text, key, value))

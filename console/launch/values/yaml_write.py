@@ -245,7 +245,7 @@ def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
         f"# {recipe.title}: {recipe.summary}",
         f"# Needs {recipe.needs}.",
         f"# Gives {recipe.gives}; {recipe.duration}.",
-        f"# Every value stands here at its default. Launch it: a4 launch {recipe.id} -f FILE",
+        f"# All values at their defaults. Launch it: a4 launch {recipe.id} -f FILE",
     ]
     tree: dict[str, object] = {}
     for field in fields:

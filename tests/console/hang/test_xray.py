@@ -364,7 +364,7 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
 async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     looking = xray(Cluster(), saying(b"<svg>half", answer(0)))
     process = Traced(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)
-    with pytest.raises(ProgramFailed, match="came incomplete"):
+    with pytest.raises(ProgramFailed, match="is incomplete"):
         await looking.record("default", "hung", process, "py-spy", 1, tmp_path / "flame.svg")
     whole = xray(Cluster(), saying(b"<svg></svg>", answer(0)))
     with pytest.raises(BadInput, match="cannot be written"):

@@ -213,8 +213,8 @@ def test_a_text_that_cannot_be_read_is_written_anew_with_its_comments() -> None:
         ("recipe:\n  nccl:\n    ends: 1G\n", 3, "recipe.nccl.ends", "did you mean recipe.nccl.end?"),
         ("recipe:\n  swift:\n    tp: 2\n", 3, "recipe.swift.tp", "it belongs to swift-dpo"),
         ("recipe:\n  id: swift-dpo\n", 2, "recipe", "These are values of swift-dpo, and this is nccl-all-reduce."),
-        ("gpus: 8\nqueue: a4\ngpus: 16\n", 3, "gpus", "gpus stands twice, here and in line 1"),
-        ("env:\n  A: x\n  A: y\n", 3, "A", "A stands twice"),
+        ("gpus: 8\nqueue: a4\ngpus: 16\n", 3, "gpus", "gpus is set twice, here and in line 1"),
+        ("env:\n  A: x\n  A: y\n", 3, "A", "A is set twice"),
         ("env:\n\tA: x\n", 2, "", "indented with a tab"),
         ("a: &a [x]\nb: *a\n", 1, "", "references"),
         ("env: &a {A: x}\n", 1, "", "references"),
@@ -225,7 +225,7 @@ def test_a_text_that_cannot_be_read_is_written_anew_with_its_comments() -> None:
         ("gpus\n", 1, "", "must be a map of names and values"),
         ("gpus: 8\n---\ngpus: 16\n", 2, "", "second document"),
         ("? [a]\n: b\n", 1, "", "a name must be a single word"),
-        ("env:\n  <<: {A: x}\n", 2, "", "may not be merged"),
+        ("env:\n  <<: {A: x}\n", 2, "", "merging maps"),
         ("queue: [a\ngpus: 8\n", 2, "", "it is not YAML"),
         ("storage: 3\n", 1, "storage", "storage must be a map"),
         ("queue: null\n", 1, "queue", "may not be null"),
@@ -259,7 +259,7 @@ def test_a_bomb_is_refused_before_it_is_built() -> None:
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
     (problem,) = DRAFTING.read_yaml(NCCL, bomb).problems
-    assert problem.message == "references (&name, *name) may not be used."
+    assert problem.message == "references (&name, *name) are not allowed."
 
 
 def test_all_problems_are_told_in_the_order_of_their_lines() -> None:

@@ -251,7 +251,7 @@ async def test_files_that_are_here_are_read(tmp_path: Path) -> None:
         ("helm install x c --set-json a=[1", "is not valid JSON"),
         ("# please run helm install\n", ""),
         ("gpus: [1,\n", "not YAML"),
-        ("gpus: 8\ngpus: 9\n", "stands twice"),
+        ("gpus: 8\ngpus: 9\n", "is set twice"),
     ],
 )
 async def test_what_cannot_be_read_is_a_sentence(text: str, part: str) -> None:

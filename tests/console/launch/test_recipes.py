@@ -58,7 +58,7 @@ def test_a_choice_is_one_of_its_words() -> None:
         (FieldKind.MAP, "=1", "Thing takes NAME=text, one a line; =1 was given."),
         (FieldKind.ROWS, "a: 1", "Thing must be a list: one entry a line, each beginning with '- '."),
         (FieldKind.ROWS, "- [", "Thing cannot be read as YAML: "),
-        (FieldKind.ROWS, "- &a [x]\n- *a", "Thing cannot be read as YAML: references (&name, *name) may not be used."),
+        (FieldKind.ROWS, "- &a [x]\n- *a", "Thing cannot be read as YAML: references (&name, *name) are not allowed."),
         (FieldKind.ROWS, "[" * 5000, "Thing cannot be read as YAML: "),
     ],
 )

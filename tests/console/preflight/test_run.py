@@ -162,7 +162,7 @@ async def test_logs_of_pods_tell_of_ways_out() -> None:
         wish = here.session.preflight.wish(namespace=pod.namespace)
         log = here.cluster.kubelets.log(pod.namespace, pod.name, "workload", previous=False)
         log.add(here.cluster.clock.now(), "Get:1 http://archive.ubuntu.com/ubuntu noble InRelease [256 kB]")
-        assert f"Pod {pod.name} lately reached the outside: Get:1" in (await here.look("P26", wish)).evidence
+        assert f"Pod {pod.name} recently reached the internet: Get:1" in (await here.look("P26", wish)).evidence
         log.add(
             here.cluster.clock.now(),
             "fatal: unable to access 'https://github.com/x/': Could not resolve host: github.com",

@@ -120,7 +120,7 @@ def taken(typist: Typist) -> None:
     [
         ("gpus: 8\nque: a4\n", ", line 2: que is not a value of the chart; did you mean queue?"),
         ("env:\n\tA: b\n", ", line 2: it is indented with a tab; YAML takes spaces only."),
-        ("a: &a [1]\nb: [*a, *a]\n", ", line 1: references (&name, *name) may not be used."),
+        ("a: &a [1]\nb: [*a, *a]\n", ", line 1: references (&name, *name) are not allowed."),
         ("placement:\n  tolerations:\n  - {operator: Exists}\n  - {operator: No}\n", ", line 4: Tolerations, entry 2,"),
         ("recipe: {id: swift-dpo}\n", ", line 1: These are values of swift-dpo, and this is nccl-all-reduce."),
         (f"env:\n  HF_TOKEN: {TOKEN}\n", ", line 2: "),
