@@ -27,7 +27,7 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
     for name, value in env.items() if isinstance(env, Mapping) else ():
         if value is not None and (is_confidential(name, value) or looks_confidential(str(value))):
             message = (
-                f"{name} looks like a secret and is not allowed in Environment, which every user of the job can read; put it in "
+                f"{name} looks like a secret and is not allowed in Environment, which every user can read; put it in "
                 f"a Secret and name that under Secrets: secrets.{name}=SECRET/KEY."
             )
             found.setdefault("env", FieldProblem("env", message, (name,)))

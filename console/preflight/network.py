@@ -165,7 +165,7 @@ async def _policies(look: Looking) -> Verdict:
     told = f"NetworkPolicies of {namespace} about its pods: {names}."
     if not shut:
         return ok(f"{told} Ports {words} are open between pods of the namespace.")
-    return fail(told, f"They block traffic {', nothing '.join(shut)}: pods cannot meet.")
+    return fail(told, f"They block traffic {', '.join(shut)}: pods cannot meet.")
 
 
 def _selects(policy: PolicyWire) -> bool:

@@ -213,12 +213,12 @@ async def test_unknown_names_are_left_out_and_told() -> None:
     draft = await pasted(f"{line} --set recipe.swift.tp=2")
     assert (draft.values, draft.name, draft.problems) == ({}, "", ())
     assert {each.path: each.message for each in draft.left_out} == {
-        "queue": "queue was not taken: $Q is not known here; type the value into queue.",
-        "volumes.nfs.ip": "volumes.nfs.ip was not taken: <IP> is not known here;"
+        "queue": "queue was not imported: $Q is not known here; type the value into queue.",
+        "volumes.nfs.ip": "volumes.nfs.ip was not imported: <IP> is not known here;"
         " type the value into storage.nfs.server.",
-        "env.A": "env.A was not taken: $(id) is not known here; type the value into its field.",
-        "gpuz": "gpuz was not taken: no value of this chart, nor of those that it understands, is called so.",
-        "recipe.swift.tp": "recipe.swift.tp was not taken: it has no effect in nccl-all-reduce.",
+        "env.A": "env.A was not imported: $(id) is not known here; type the value into its field.",
+        "gpuz": "gpuz was not imported: no value of this chart, nor of those that it understands, is called so.",
+        "recipe.swift.tp": "recipe.swift.tp was not imported: it has no effect in nccl-all-reduce.",
         "name": "The release's name was not taken: $WHO is not known here.",
     }  # fmt: skip
 

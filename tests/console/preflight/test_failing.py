@@ -170,7 +170,7 @@ CASES = (
          ":v9", well=(NCCL,)),
     Case("P26", (NCCL,), "no Cloud NAT", lambda here: setting(here.world.part(Fabric), "routers", []), Result.WARN),
     Case("P27", (NCCL,), "rdma-3", gone(NETWORKS, "", "rdma-3")),
-    Case("P28", (NCCL,), "nothing into the pods on 2222 and 6002: pods", walled),
+    Case("P28", (NCCL,), "block traffic into the pods on 2222 and 6002: pods", walled),
     Case("P29", (NCCL, "storage.ssd=/ssd"), "local SSD",
          unlabelled("cloud.google.com/gke-ephemeral-storage-local-ssd")),
     Case("P30", (), "cloudbuild.googleapis.com", service_off("cloudbuild.googleapis.com")),
