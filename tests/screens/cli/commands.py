@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from screens.__main__ import main
@@ -20,6 +22,23 @@ async def perform(options: Options) -> int:
     """What `screens.__main__` does with the options of a plain command."""
     done = command_of(options.command).run(options)
     return done if isinstance(done, int) else await done
+
+
+LOADED = """
+import sys
+from screens.__main__ import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sys.modules)
+"""
+
+
+def loaded(*argv: str) -> set[str]:
+    """The modules that one command line imports."""
+    words = [sys.executable, "-c", LOADED, *argv]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return set(ended.stdout.split())
 
 
 class Commands:

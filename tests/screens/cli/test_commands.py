@@ -11,6 +11,7 @@ from console.kube.objects.meta import short_name
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.columns import LAYOUTS
+from tests.screens.cli.commands import loaded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,3 +147,12 @@ def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
         1,
         "a4: There is no job no-such-job in namespace default. a4 jobs -A lists all there are.\n",
     )
+
+
+@pytest.mark.parametrize("name", ["pods", "nodes", "queues"])
+def test_a_list_loads_one_http_library_and_no_parser_of_logs(a4: Commands, name: str) -> None:
+    modules = loaded(name, "--kubeconfig", str(a4.kubeconfig))
+    assert "console.kube.http2" in modules
+    libraries = {each.partition(".")[0] for each in modules}
+    assert not libraries & {"aiohttp", "kubernetes", "google", "paramiko", "ahocorasick_rs", "textual"}
+    assert not {"console.metrics.measured_log", "console.launch.install"} & modules

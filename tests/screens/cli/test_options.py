@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from console.metrics.training.steps import Step
 from screens.cli.columns import LAYOUTS
 from screens.cli.command_line import HELP, command_of, parse
 from screens.cli.options import Options
+from tests.screens.cli.commands import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,22 +63,6 @@ def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
 )  # screens.__main__ runs these
 def test_every_command_that_is_listed_is_there(name: str) -> None:
     assert callable(command_of(name).run)
-
-
-LOADED = """
-import sys
-from screens.__main__ import main
-try:
-    main(sys.argv[1:])
-finally:
-    print(*sys.modules)
-"""
-
-
-def loaded(*argv: str) -> set[str]:
-    words = [sys.executable, "-c", LOADED, *argv]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    return set(ended.stdout.split())
 
 
 def test_a_command_loads_its_own_module_and_help_none() -> None:
