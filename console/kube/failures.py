@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import re
 import ssl
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
@@ -114,6 +116,7 @@ def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: flo
     )
 
 
+WORDS_WITHIN = 5.0  # seconds that the words of a refusal may take
 MOST_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
@@ -132,12 +135,14 @@ class AnyAnswer(Protocol):
 
 
 async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """The beginning of an answer: all of it, or a little more than `most` bytes."""
+    """The beginning of a refusal: all of it, a little more than `most` bytes, or what has come within seconds."""
     found = bytearray()
-    async for piece in pieces:
-        found += piece
-        if len(found) > most:
-            break
+    with suppress(TimeoutError):  # the status tells enough
+        async with asyncio.timeout(WORDS_WITHIN):
+            async for piece in pieces:
+                found += piece
+                if len(found) > most:
+                    break
     return bytes(found)
 
 

@@ -252,6 +252,7 @@ class LyingApi:
             connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
+            skip_auto_headers=["Accept-Encoding"],
         )
         app = web.Application(client_max_size=1 << 30)
         app.router.add_route("*", "/{path:.*}", self._answer)

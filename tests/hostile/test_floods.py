@@ -314,3 +314,11 @@ async def test_a_list_that_drips_is_no_answer(monkeypatch: pytest.MonkeyPatch) -
         server.handlers["/api/v1/pods"] = FLOODS["list: a drip without end"].answer
         with pytest.raises(Unreachable, match="in time"):
             await client.request("GET", "/api/v1/pods", doing="list pods")
+
+
+async def test_a_refusal_that_drips_is_told_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.failures.WORDS_WITHIN", 0.3)
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/pods"] = FLOODS["list: a refusal that drips"].answer
+        with pytest.raises(NotAllowed):
+            await client.request("GET", "/api/v1/pods", doing="list pods")
