@@ -22,11 +22,13 @@ from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, Lines
 from screens.cli.files import bars
 from screens.cli.terminal_guard import Guarded, guarded
+from screens.dialogs.run_in_ranks import Everywhere
+from screens.pages.job import JobScreen
 from screens.widgets.line import beginning, fit, wrap
 from screens.wording import for_terminal, one_line
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
-from tests.screens.press import console, screen_text
+from tests.screens.press import console, screen_text, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
@@ -204,3 +206,31 @@ async def test_no_page_lets_a_payload_through() -> None:
         shown = screen_text(app)
         assert not RAW.search(shown)
     assert seen
+
+
+async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> None:
+    """The dialog of `!` names the job and its pods."""
+    fleet = scene()
+    markup = PAYLOADS["markup"].replace("/", "")  # it is part of an address
+    key = "default", f"llama-70b{markup}[x"
+    named = replace(fleet.jobsets["default", "llama-70b"], name=key[1], recipe=f"x{PAYLOADS['markup']}", owner=ALL)
+    pods = {
+        at: replace(
+            each,
+            name=f"{each.name}{PAYLOADS['markup']}",
+            node=f"{each.node}{ALL}",
+            jobset=key[1] if each.jobset == "llama-70b" else each.jobset,
+        )
+        for at, each in fleet.pods.items()
+    }
+    session = FakeSession(replace(fleet, jobsets={**fleet.jobsets, key: named}, pods=pods))
+    session.answers["exec"] = lambda number: (number, ALL.encode(errors="replace"), PAYLOADS["markup"].encode())
+    async with console(session, size=(140, 45)) as (app, pilot, _):
+        app.open_page("job", *key)
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+        await until(pilot, lambda: "Running" in screen_text(app))
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: isinstance(app.screen, Everywhere) and app.screen.is_mounted)
+        await pilot.press(*"true", "enter")
+        await until(pilot, lambda: bool(session.called("everywhere")) and "PWNT" in screen_text(app))
+        assert not RAW.search(screen_text(app))
