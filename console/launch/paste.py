@@ -78,7 +78,7 @@ class Pasting:
         """Values that stand there and that the recipe's form has not."""
         mine = {field.path for field in self._catalogue.fields(recipe)}
         return [
-            (path, f"{path} was not taken: it has no effect in {recipe}.")
+            (path, f"{path} was not imported: it has no effect in {recipe}.")
             for path in self._known
             if path not in mine and look(values, path) is not None
         ]
@@ -99,14 +99,16 @@ class Pasting:
             notes.append(Remark("", f"Only the first of {line.others + 1} helm commands was imported."))
         left = [*draft.left_out]
         if line.unknown:
-            words = f"The release's name was not taken: {', '.join(line.unknown)} is not known here."
+            words = f"The release's name was not imported: {', '.join(line.unknown)} is not known here."
             left.append(Remark("name", words))
         told = draft.recipe or (self._recipe(named, recipe)[0] if named else str(own or ""))
         return Draft(draft.values, draft.given, told, line.name, line.namespace, (), tuple(left), tuple(notes))
 
     def _values_file(self, path: str, texts: Mapping[str, str], out: Translated) -> Mapping[str, Any] | None:
         if path not in texts:
-            words = f"{path} cannot be read from here, so its values were not taken; paste its text if it was changed."
+            words = (
+                f"{path} cannot be read from here, so its values were not imported; paste its text if it was changed."
+            )
             out.note("", words)
             return None
         try:

@@ -36,7 +36,7 @@ async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
         await until(pilot, lambda: any("llama" in run.text for run in screen.reason.runs))
         await pilot.press("w")
         assert screen.reason.display, "why is never answered by less"
-        assert "all of it" in toasts(app)
+        assert "in full below" in toasts(app)
         await pilot.resize_terminal(26, 20)
         await pilot.press("up")
         await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) > screen.reason.size.height)

@@ -219,7 +219,7 @@ async def test_unknown_names_are_left_out_and_told() -> None:
         "env.A": "env.A was not imported: $(id) is not known here; type the value into its field.",
         "gpuz": "gpuz was not imported: no value of this chart, nor of those that it understands, is called so.",
         "recipe.swift.tp": "recipe.swift.tp was not imported: it has no effect in nccl-all-reduce.",
-        "name": "The release's name was not taken: $WHO is not known here.",
+        "name": "The release's name was not imported: $WHO is not known here.",
     }  # fmt: skip
 
 
