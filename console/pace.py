@@ -24,6 +24,7 @@ SWITCH = 0.0005
 """Seconds after which a thread that works lets another one go on: answering a key takes many such turns."""
 
 _pressed = -math.inf
+_free_at = 0.0
 _NEVER = threading.Event()
 
 
@@ -43,6 +44,16 @@ def rest_after(worked: float) -> float:
     return min(LONGEST, share * worked)
 
 
+def _turn_after(worked: float) -> float:
+    """Seconds until a task of the event loop may go on: all of them together rest as long as one alone would."""
+    global _free_at
+    rest, now = rest_after(worked), time.monotonic()
+    if not rest:
+        return 0.0
+    _free_at = max(_free_at, now) + rest
+    return _free_at - now
+
+
 class Slices:
     """The work of one task or thread on something that may have no end."""
 
@@ -56,7 +67,7 @@ class Slices:
     async def pause(self) -> None:
         """Let others go on, if the slice is used up."""
         if (worked := time.monotonic() - self._begun) > SLICE:
-            await asyncio.sleep(rest_after(worked))
+            await asyncio.sleep(_turn_after(worked))
             self._begun = time.monotonic()
 
     def pause_thread(self) -> None:

@@ -322,3 +322,10 @@ async def test_a_refusal_that_drips_is_told_by_its_status(monkeypatch: pytest.Mo
         server.handlers["/api/v1/pods"] = FLOODS["list: a refusal that drips"].answer
         with pytest.raises(NotAllowed):
             await client.request("GET", "/api/v1/pods", doing="list pods")
+
+
+def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.pace._pressed", time.monotonic())
+    monkeypatch.setattr("console.pace._free_at", 0.0)
+    rests = [pace._turn_after(0.01) for _ in range(3)]
+    assert rests == pytest.approx([0.03, 0.06, 0.09], abs=0.01)
