@@ -124,7 +124,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     assert {pod("b", 0), pod("b", 1)} < set(cluster.open), "the largest job comes first"
     assert patrol.coverage == Coverage(3, 2, 3, 3)
     assert patrol.coverage.words == (
-        "Alarms watch 2 of 3 running jobs; of the other only restarts and failures are told (at most 3 logs are "
+        "Alarms watch 2 of 3 running jobs; the other: only restarts and failures are watched (at most 3 logs are "
         "followed)."
     )
     (unheard,) = (key for key, job in patrol.jobs.items() if not job.heard)
@@ -144,7 +144,7 @@ async def test_what_may_not_be_read_is_said() -> None:
     cluster.refused = {pod("a", 0), pod("a", 1)}
     patrol = cluster.patrol()
     await rounds(patrol)
-    assert "Alarms watch 0 of 1 running job; of the other" in patrol.coverage.words
+    assert "Alarms watch 0 of 1 running job; the other" in patrol.coverage.words
     assert "(pods/log is forbidden)" in patrol.coverage.words
     await patrol.close()
 
