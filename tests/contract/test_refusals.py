@@ -354,7 +354,7 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
     assert refused is not None
     words = f'error looking up service account {space.name}/nope: serviceaccount "nope" not found'
     assert refused.sentence == f"its pods are refused: {words}"
-    assert refused.next.startswith(f"Make the ServiceAccount (kubectl create serviceaccount nope -n {space.name})")
+    assert refused.next.startswith(f"Create the ServiceAccount (kubectl create serviceaccount nope -n {space.name})")
 
     async def told() -> bool:
         job = session.fleet.jobsets.get((space.name, "train"))

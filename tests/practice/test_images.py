@@ -104,8 +104,8 @@ def test_an_image_is_known_by_its_digest_too() -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ('failed to pull image "x:1": dial tcp 1.2.3.4:443: i/o timeout', "the nodes do not reach the registry of x:1"),
-        ('pull image "x:1": no space left on device', "a node has no room for x:1"),
+        ('failed to pull image "x:1": dial tcp 1.2.3.4:443: i/o timeout', "the nodes cannot reach the registry of x:1"),
+        ('pull image "x:1": no space left on device', "a node has no disk space for x:1"),
         ("something new", "something new"),
         ("", "ErrImagePull"),
     ],

@@ -124,5 +124,5 @@ async def test_a_job_that_is_no_release_says_so() -> None:
     session.releases.revisions = 0
     async with console(session) as (app, pilot, _):
         app.open_page("release", *JOB)
-        await until(pilot, lambda: "is no release of the chart" in screen_text(app))
+        await until(pilot, lambda: "is not a release of the chart" in screen_text(app))
         assert "Change values" not in text_of(app.screen.query_one(KeyBar))

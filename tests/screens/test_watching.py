@@ -227,7 +227,7 @@ async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:
 async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
     async with console(settings=Settings(practice=True, speed=10)) as (app, pilot, _):
         app.open_page("alarms")
-        await until(pilot, lambda: "seconds of real time" in screen_text(app))
+        await until(pilot, lambda: "real seconds" in screen_text(app))
 
 
 async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:

@@ -42,12 +42,12 @@ def test_ranks_are_ranges_in_both_directions() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no list"),
-        ("a", "no list"),
-        ("1-", "no list"),
-        ("3-1", "backwards"),
+        ("", "not a list"),
+        ("a", "not a list"),
+        ("1-", "not a list"),
+        ("3-1", "not an ascending range"),
         ("0-8", "no pod 8"),
-        ("-1", "no list"),
+        ("-1", "not a list"),
     ],
 )
 def test_ranks_that_cannot_be_meant_are_refused(text: str, why: str) -> None:

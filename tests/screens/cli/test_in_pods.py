@@ -116,7 +116,7 @@ def test_a_folder_goes_to_every_rank_and_comes_back_from_each(a4: Commands, tmp_
     assert (tmp_path / "back/pod-2/src/sub/a b").read_text() == "told"
     code, out, err = a4.run("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "0-1")
     assert (code, err) == (1, f"a4: There is no src in pod 0 of {JOB}.\n")
-    assert "4 B of it was there" in out
+    assert "4 B of it resumed" in out
 
 
 def test_facts_of_a_rank(a4: Commands) -> None:

@@ -74,7 +74,7 @@ def test_the_config_is_byte_identical_after_undo(places: Places, name: str) -> N
     written(places, CONFIGS[name])
     assert places.user_config.read_bytes() != CONFIGS[name]
     assert not config.add(places), "a second time there is nothing to add"
-    assert any("as it was" in each for each in undo())
+    assert any("was restored" in each for each in undo())
     assert places.user_config.read_bytes() == CONFIGS[name]
     assert stat.S_IMODE(places.user_config.stat().st_mode) == 0o640
     assert list(places.user.iterdir()) == [places.user_config]
