@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.google.pool_changes import NodePools
     from console.google.storage import StoredThings
     from console.hang.report import HangReport
-    from console.hang.xray import Xray
+    from console.hang.xray import HangProbe
     from console.launch.choices import Offer
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, Recipe
@@ -268,11 +268,11 @@ class Session(ClusterInCloud):
         return Gpus(self)
 
     @cached_property
-    def xray(self) -> Xray:
+    def xray(self) -> HangProbe:
         """Where the processes of a job are that hangs."""
-        from console.hang.xray import Xray
+        from console.hang.xray import HangProbe
 
-        return Xray(self)
+        return HangProbe(self)
 
     # streams
 
@@ -346,7 +346,7 @@ class Session(ClusterInCloud):
         return Measures(self, lambda: self.follow, lambda: self.runs)
 
     @property
-    def heeds_alarms(self) -> bool:
+    def alarms_enabled(self) -> bool:
         """Whether alarms were asked for; what they need is loaded by then."""
         return "alarms" in vars(self)
 
@@ -358,7 +358,7 @@ class Session(ClusterInCloud):
         return Alarms(self, lambda: self.follow, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
-        return self.alarms.told_of(namespace, name, since) if self.heeds_alarms else ()
+        return self.alarms.told_of(namespace, name, since) if self.alarms_enabled else ()
 
     def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
         return self.xray.reports.get(key) if "xray" in vars(self) else None

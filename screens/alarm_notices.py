@@ -44,7 +44,7 @@ def watch(app: LiveApp, key: tuple[str, str]) -> None:
 
 def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
     """The alarms of a job, as they are now; none of a job that is not watched."""
-    return app.session.alarms.of(*key) if app.connected and app.session.heeds_alarms else ()
+    return app.session.alarms.of(*key) if app.connected and app.session.alarms_enabled else ()
 
 
 def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
@@ -55,7 +55,7 @@ def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
         return JobLine(jobset, fleet, owner=jobset.owner)
     owner, outside = app.whose(jobset.owner), app.session.unusual(jobset.namespace)
     glance = app.session.measures.glancing.of(jobset.uid)
-    if not app.session.heeds_alarms:
+    if not app.session.alarms_enabled:
         return JobLine(jobset, fleet, glance, owner=owner, outside=outside)
     alarms, key = app.session.alarms, jobset.key
     return JobLine(
@@ -70,7 +70,7 @@ def has_changed(app: LiveApp, line: JobLine) -> bool:
 
 def late_of(app: LiveApp, key: tuple[str, str]) -> str:
     """That the next step of a job is late; empty: it is not, or the job is not watched."""
-    return app.session.alarms.late(*key) if app.connected and app.session.heeds_alarms else ""
+    return app.session.alarms.late(*key) if app.connected and app.session.alarms_enabled else ""
 
 
 class Bell:
@@ -101,7 +101,7 @@ class Bell:
 
 def ring(app: LiveApp, bell: Bell) -> None:
     """Watch what runs, and tell the alarms that are new."""
-    if not app.connected or not (app.fleet.jobsets or app.session.heeds_alarms):
+    if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
     alarms = app.session.alarms
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it

@@ -25,7 +25,7 @@ from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.table.empty_state import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
-from screens.wording import JobInks, one_line
+from screens.wording import JobColors, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.history import NodeBandwidth
     from console.session import GoogleAlone, Session
     from console.settings import Settings
-    from screens.widgets.form.launch_draft import LaunchWish
+    from screens.widgets.form.launch_draft import LaunchRequest
     from screens.widgets.table.column import RowT
 
 Key = tuple[str, str]
@@ -77,9 +77,9 @@ class LiveApp(OrderedApp):
         """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
         """The job launched last, until the list of jobs has put its cursor there."""
-        self.launch_wish: LaunchWish | None = None
+        self.launch_wish: LaunchRequest | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
-        self._job_inks = JobInks()
+        self._job_inks = JobColors()
 
     async def on_event(self, event: events.Event) -> None:
         """A key is answered before what the cluster sends at the same time."""
@@ -187,7 +187,7 @@ class LiveApp(OrderedApp):
         """A page about no object, by a key."""
         self.open_page(page)
 
-    def open_launch(self, wish: LaunchWish) -> None:
+    def open_launch(self, wish: LaunchRequest) -> None:
         """Open the launch screen with these values in its form."""
         self.launch_wish = wish
         self.switch_mode("launch")

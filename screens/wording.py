@@ -129,7 +129,7 @@ def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Run]
     return [Run("█" * filled, ink), Run("░" * (width - filled), "faint")]
 
 
-class JobInks:
+class JobColors:
     """Which job is drawn in which ink: those that are drawn share one only where there are more of them than inks."""
 
     def __init__(self) -> None:

@@ -136,7 +136,7 @@ class FakeSession:
         self.profiles = FakeProfiles()
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.xray = FakeAlarms(), FakeGpus(), FakeXray(self)
-        self.heeds_alarms = True
+        self.alarms_enabled = True
         self.node_pools = FakeNodePools(self)
         self.cloud = FakeCloud(self)
         self.preflight = FakePreflight(self)

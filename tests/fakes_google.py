@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from console.google.clusters import Clusters, GkeCluster, GkeOperation
-    from console.google.node_pools import PoolsPicture
+    from console.google.node_pools import PoolsSnapshot
     from console.kube.objects.node import Node
     from tests.fakes import FakeSession
 
@@ -27,19 +27,19 @@ class FakeNodePools:
         self._session = session
         self._real = NodePools(cast("Any", session), cast("Any", None))
 
-    seen: PoolsPicture | None = None
+    seen: PoolsSnapshot | None = None
 
-    async def look(self) -> PoolsPicture:
-        return cast("PoolsPicture", self._session._did("pools", default=NONE))
+    async def look(self) -> PoolsSnapshot:
+        return cast("PoolsSnapshot", self._session._did("pools", default=NONE))
 
-    async def follow(self) -> AsyncGenerator[PoolsPicture | ConsoleError, None]:
+    async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
         try:
             yield await self.look()
         except ConsoleError as error:
             yield error
         await asyncio.Event().wait()
 
-    def again(self, picture: PoolsPicture) -> PoolsPicture:
+    def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
         return self._real.again(picture)
 
     def why_not_report(self, node: Node) -> str:

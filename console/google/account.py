@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.google.api.container import Gke
     from console.google.api.endpoints import Reach
     from console.google.clusters import GkeCluster, Project
-    from console.google.node_pools import PoolsPicture
+    from console.google.node_pools import PoolsSnapshot
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.watched_cluster import WatchedCluster
 
@@ -51,7 +51,7 @@ class Cloud:
         self._reaches: dict[str, Reach] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
-        self.pools_seen: dict[str, PoolsPicture] = {}
+        self.pools_seen: dict[str, PoolsSnapshot] = {}
         """By context: what was last seen of the pools of its cluster."""
 
     async def close(self) -> None:
@@ -213,16 +213,16 @@ class Cloud:
 
     # going there
 
-    async def greet(self, cluster: GkeCluster, way: str = "") -> str:
+    async def fetch_server_version(self, cluster: GkeCluster, way: str = "") -> str:
         """Log in to a cluster once ("dns" or "ip", else what answers first); gives its version of Kubernetes."""
         token = (await self.reach()).token
-        return (await greet(cluster, token, way, practice=self.practice_folder))[1]
+        return (await fetch_server_version(cluster, token, way, practice=self.practice_folder))[1]
 
     async def enter(self, cluster: GkeCluster, way: str = "") -> None:
         """Go there with the session that this belongs to; whatever fails leaves it where it is. No file is written."""
         assert self._watched is not None
         token, practice = (await self.reach()).token, self.practice_folder
-        chosen, _ = await greet(cluster, token, way, practice=practice)
+        chosen, _ = await fetch_server_version(cluster, token, way, practice=practice)
         address = ways(cluster)[chosen]
         add(self._watched.kubeconfig, cluster, address, token, practice=practice)
         await self._watched.switch(context=cluster.context)
@@ -352,7 +352,7 @@ async def _answers(address: str) -> bool:
     return True
 
 
-async def greet(
+async def fetch_server_version(
     cluster: GkeCluster,
     token: Callable[[], Awaitable[tuple[str, float]]],
     way: str = "",

@@ -118,7 +118,7 @@ class PoolFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolsPicture:
+class PoolsSnapshot:
     """All pools of a cluster at one moment."""
 
     cluster: GkeCluster
@@ -218,7 +218,7 @@ def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def with_google(found: Iterable[Pool], picture: PoolsPicture | None) -> tuple[Pool, ...]:
+def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[Pool, ...]:
     """Pools of the nodes with what Google says of them, and behind them Google's pools that have no node."""
     pools = tuple(found)
     if picture is None:

@@ -11,7 +11,7 @@ import msgspec
 
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.api import loaded
-from console.google.node_pools import Group, PoolsPicture, ProvisioningRequest, join
+from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join
 from console.kube.find_job import require_seen
 from console.kube.objects.meta import UNREADABLE, parse_time
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOON = 3.0  # seconds between two looks while something is under way
 USUAL = 20.0
 LONGEST = 120.0  # seconds between two looks otherwise, and after many that failed
-MOST_NODES = 5000  # no pool of GKE's has more
+MAX_NODES = 5000  # no pool of GKE's has more
 FAULTS = {
     "PERFORMANCE": "slow: GPUs or network below what they should reach",
     "SDC": "silent data corruption: wrong results without an error",
@@ -48,7 +48,7 @@ class NodePools:
 
     # looking
 
-    async def look(self) -> PoolsPicture:
+    async def look(self) -> PoolsSnapshot:
         """All there is to know now; what may not be read is named in it. Raises where the cluster itself cannot."""
         place = await self._cloud.place()
         gke = await self._cloud.gke()
@@ -60,12 +60,12 @@ class NodePools:
         now = time.time()
         pools = join(cluster, operations, groups, self._watched.fleet, now)
         mine = tuple(each for each in operations if each.cluster == cluster.name)
-        picture = PoolsPicture(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
+        picture = PoolsSnapshot(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
         self._cloud.pools_seen[self._watched.context] = picture
         return picture
 
     @property
-    def seen(self) -> PoolsPicture | None:
+    def seen(self) -> PoolsSnapshot | None:
         """What the last look at the pools of this cluster found; None: nobody has looked."""
         return self._cloud.pools_seen.get(self._watched.context)
 
@@ -98,7 +98,7 @@ class NodePools:
             unread["provisioning requests"] = str(error)
             return ()
 
-    async def follow(self) -> AsyncGenerator[PoolsPicture | ConsoleError, None]:
+    async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
         """Look again and again for as long as this is iterated: often while something is under way, else seldom.
 
         A look that failed is given as its error; after it the pauses grow.
@@ -115,7 +115,7 @@ class NodePools:
                 pause = SOON if picture.busy else USUAL
             await asyncio.sleep(pause)
 
-    def again(self, picture: PoolsPicture) -> PoolsPicture:
+    def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
         """The same picture with the nodes of now."""
         groups: dict[str, Group | None] = {
             each.pool.name: Group(each.target, each.creating, each.repairing) if each.target is not None else None
@@ -129,8 +129,8 @@ class NodePools:
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         """Have that many machines in each zone of the pool; gives the operation that brings them."""
         self._cloud.check_may(f"resize node pool {pool}")
-        if not 0 <= nodes <= MOST_NODES:
-            raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MOST_NODES:,}.")
+        if not 0 <= nodes <= MAX_NODES:
+            raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
         gke, cluster, facts = await self._found(pool)
         if facts.queued or facts.flex_start:
             raise BadInput(
@@ -142,10 +142,10 @@ class NodePools:
     async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
         """Let the autoscaler keep a pool between these sizes; 0 and 0 switch it off."""
         self._cloud.check_may(f"set the limits of node pool {pool}")
-        if not 0 <= least <= most <= MOST_NODES:
+        if not 0 <= least <= most <= MAX_NODES:
             raise BadInput(
                 f"{least} to {most} nodes are not valid limits.",
-                f"Give two numbers from 0 to {MOST_NODES:,}, the smaller first.",
+                f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first.",
             )
         gke, cluster, _ = await self._found(pool)
         return await gke.scale_between(cluster, pool, least, most)

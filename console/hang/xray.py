@@ -186,8 +186,8 @@ RAS_TRIES = 3
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
 MOST = 8 << 20  # bytes that one pod may say of its processes
 FLOW = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
-MOST_TOGETHER = 64 << 20  # bytes that all pods of a job may say
-MOST_RECORDED = 64 << 20  # bytes of a recording
+MAX_TOGETHER = 64 << 20  # bytes that all pods of a job may say
+MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
 # The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
 _PYTHON = (
@@ -224,7 +224,7 @@ _FILES = {
 }  # fmt: skip
 
 
-class Xray:
+class HangProbe:
     """Looks into the processes of jobs of one cluster."""
 
     def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
@@ -267,8 +267,8 @@ class Xray:
                 try:
                     said = await self._probe(rank, *(("ras",) if rank.number in ras_pods else ()))
                     together += len(said)
-                    if together > MOST_TOGETHER:
-                        raise Unreadable(f"The pods of {name} print more than {MOST_TOGETHER >> 20} MiB together.")
+                    if together > MAX_TOGETHER:
+                        raise Unreadable(f"The pods of {name} print more than {MAX_TOGETHER >> 20} MiB together.")
                     answer: PodAnswer | str = read_answer(said)
                 except ConsoleError as error:
                     refusals.extend([error] if isinstance(error, Refused) else [])
@@ -401,7 +401,7 @@ class Xray:
             raise NotFound(f"Pod {process.pod} no longer runs.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            recorded = await self._said(pod, argv, b"", seconds + LIMIT, most=MOST_RECORDED)
+            recorded = await self._said(pod, argv, b"", seconds + LIMIT, most=MAX_RECORDED)
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import aiohttp
     import yarl
 
-    from console.kube.http2 import Answer, Multiplex
+    from console.kube.http2 import Answer, Http2Client
     from console.kube.login import Login
 
 
@@ -86,7 +86,7 @@ MOST = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 6
 DRIP, DRIPS_FOR = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
 LARGE = 1 << 20
 """Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
-MOST_OF_MESSAGE = 4 << 20  # bytes of one message of a WebSocket; API servers send 32 KiB at a time
+MAX_OF_MESSAGE = 4 << 20  # bytes of one message of a WebSocket; API servers send 32 KiB at a time
 REST, BETWEEN_RESTS = 0.15, 0.05
 """Seconds for which streams wait for a key to be answered, and at least go on between two such rests."""
 AGENT = "a4"
@@ -139,7 +139,7 @@ class Client:
         self.login = login
         self._brief = brief
         self._session: aiohttp.ClientSession | None = None
-        self._multiplex: Multiplex | None = None
+        self._multiplex: Http2Client | None = None
         self._closed = False
         self._reads_large = asyncio.Lock()
         self._rests_until = 0.0
@@ -325,7 +325,7 @@ class Client:
     ) -> AsyncIterator[Answer]:
         library = await asyncio.to_thread(_import_multiplex)
         self._check_open()
-        self._multiplex = multiplex = self._multiplex or library.Multiplex(self.login)
+        self._multiplex = multiplex = self._multiplex or library.Http2Client(self.login)
         url = self.url(path, params)
 
         async def ask() -> tuple[Answer, dict[str, str]]:
@@ -425,7 +425,7 @@ class Client:
                     self._yarl(path, params),
                     protocols=protocols,
                     heartbeat=KEEP_ALIVE,
-                    max_msg_size=MOST_OF_MESSAGE,
+                    max_msg_size=MAX_OF_MESSAGE,
                     autoclose=True,
                     timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
                     **options,

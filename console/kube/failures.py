@@ -117,7 +117,7 @@ def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: flo
 
 
 WORDS_WITHIN = 5.0  # seconds that the words of a refusal may take
-MOST_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
+MAX_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
 class AnyAnswer(Protocol):
@@ -149,7 +149,7 @@ async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
 async def refused(answer: AnyAnswer, pieces: AsyncIterator[bytes], doing: str) -> ConsoleError:
     """What a refusal says; the answer is closed then. A redirect is one: the login is for this server alone."""
     try:
-        after, said = answer.headers.get("retry-after", ""), await first_bytes(pieces, MOST_OF_REFUSAL)
+        after, said = answer.headers.get("retry-after", ""), await first_bytes(pieces, MAX_OF_REFUSAL)
     finally:
         answer.close()
     if answer.status < HTTPStatus.BAD_REQUEST:

@@ -236,7 +236,7 @@ class Answer:
                 self._error = error
                 self._end()
 
-    async def pour(self, to: Callable[[bytes], None]) -> None:
+    async def stream_to(self, to: Callable[[bytes], None]) -> None:
         """Its bytes into `to` as they come, until it ends; what `to` raises ends it too.
 
         A call for each answer, where `pieces` takes a turn of the loop: it is for answers of which many have something
@@ -265,7 +265,7 @@ class Answer:
         self._end()
 
 
-__all__ = ["Answer", "Asked", "Multiplex", "told"]
+__all__ = ["Answer", "Asked", "Http2Client", "told"]
 
 STREAMS = 16
 """Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
@@ -305,7 +305,7 @@ class Asked:
     at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
 
 
-class Multiplex:
+class Http2Client:
     """Connections to one API server, each shared by many answers."""
 
     def __init__(self, login: Login) -> None:

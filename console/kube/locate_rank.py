@@ -38,7 +38,7 @@ class Ended(NotFound):
     """What is asked for has ended and will not come back."""
 
 
-class Waiting(NamedTuple):
+class PodPending(NamedTuple):
     """There is no pod to connect to yet; words that say why, as the end of a sentence."""
 
     words: str
@@ -53,7 +53,7 @@ class _Seat(NamedTuple):
     completion_index: int
 
 
-async def locate(wire: Wire, login: Login, address: Address) -> LivePod | Waiting:
+async def locate(wire: Wire, login: Login, address: Address) -> LivePod | PodPending:
     """The live pod, or why there is none yet.
 
     Raises BadInput for a rank that the job does not have, Ended when it is over or gone, Refused and its kin.
@@ -132,7 +132,7 @@ def _seat(jobset: Object, address: Address) -> _Seat:
     return within[address.number]
 
 
-def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object]) -> LivePod | Waiting:
+def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object]) -> LivePod | PodPending:
     """The pod of the newest attempt in that place, if one can be connected to."""
     uid = jobset["metadata"].get("uid", "")
     here = [pod for pod in pods if _place(pod) == seat[1:] and _label(pod, "jobset-uid", uid) in {uid, ""}]
@@ -144,17 +144,17 @@ def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object
     if over:
         raise Ended(f"{address.job} has ended ({over}): no pod of it can be reached.", status=_NOT_FOUND)
     if live:
-        return Waiting(f"its pod {live[-1]['metadata']['name']} is {_why_not(live[-1])}")
+        return PodPending(f"its pod {live[-1]['metadata']['name']} is {_why_not(live[-1])}")
     if here:
         last = sorted(here, key=_age)[-1]
         state = "is being deleted" if _leaving(last) else f"has ended ({_phase(last).lower()})"
-        return Waiting(f"its pod {last['metadata']['name']} {state} and no other is there yet")
+        return PodPending(f"its pod {last['metadata']['name']} {state} and no other is there yet")
     if jobset["spec"].get("suspend"):
-        return Waiting("the job waits for quota")
-    return Waiting("it has no pod yet")
+        return PodPending("the job waits for quota")
+    return PodPending("it has no pod yet")
 
 
-async def _named(wire: Wire, login: Login, address: Address) -> LivePod | Waiting:
+async def _named(wire: Wire, login: Login, address: Address) -> LivePod | PodPending:
     """A pod by name: once it is gone there is no other."""
     path = f"/api/v1/namespaces/{quote(address.namespace, safe='')}/pods/{quote(address.pod, safe='')}"
     (answer,) = await wire.get(path)
@@ -163,7 +163,7 @@ async def _named(wire: Wire, login: Login, address: Address) -> LivePod | Waitin
         raise Ended(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
     if _phase(pod) in {"Succeeded", "Failed"}:
         raise Ended(f"Pod {address.pod} has ended ({_phase(pod).lower()}).", status=_NOT_FOUND)
-    return _target(pod, -1) if _runs(pod) else Waiting(f"it is {_why_not(pod)}")
+    return _target(pod, -1) if _runs(pod) else PodPending(f"it is {_why_not(pod)}")
 
 
 def _target(pod: Object, number: int) -> LivePod:

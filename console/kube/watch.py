@@ -63,7 +63,7 @@ class Changed(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class Unparsable:
     """An object has changed and can no longer be understood."""
 
     key: Key
@@ -90,7 +90,7 @@ class Lost:
     state: LinkState = LinkState.STALE
 
 
-Change = Page[Any] | Listed[Any] | Changed[Any] | Odd | Removed | Heard | Lost
+Change = Page[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed | Heard | Lost
 
 
 class Source(Protocol):
@@ -126,10 +126,10 @@ class _EndedAtOnce(Unreachable):
     """A watch ended as it should, but without a word: asking again is right, without a pause is not."""
 
 
-MOST_OBJECTS = 250_000
-MOST_OF_LIST = 4 << 30
+MAX_OBJECTS = 250_000
+MAX_OF_LIST = 4 << 30
 """Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
-MOST_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
+MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
 
 
 class _Truncated(Unreachable):
@@ -188,7 +188,7 @@ async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> Asy
             body = await fetching
             size += len(body)
             page = reader.page(body)
-            if len(everything) + len(unreadable) > MOST_OBJECTS or size > MOST_OF_LIST:
+            if len(everything) + len(unreadable) > MAX_OBJECTS or size > MAX_OF_LIST:
                 raise Unreadable(
                     f"The API server's list does not end: {len(everything):,} objects in {size >> 20:,} MiB so far."
                 )
@@ -217,7 +217,7 @@ def _change(line: Line[Any]) -> Change:
     if line.type == "DELETED":
         return Removed(line.key)
     if line.unreadable:
-        return Odd(line.key, line.unreadable)
+        return Unparsable(line.key, line.unreadable)
     return Changed(line.key, line.model) if line.model is not None else Heard()
 
 
@@ -275,9 +275,9 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         first, *others = chunk.split(b"\n")
         rest.append(first)
         length = len(others[-1]) if others else length + len(first)
-        if length > MOST_OF_LINE:
+        if length > MAX_OF_LINE:
             raise Unreachable(
-                f"Could not watch for changes: a line of the watch is longer than {MOST_OF_LINE >> 20} MiB."
+                f"Could not watch for changes: a line of the watch is longer than {MAX_OF_LINE >> 20} MiB."
             )
         for other in others:
             line = b"".join(rest)

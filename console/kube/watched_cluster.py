@@ -213,7 +213,7 @@ class WatchedCluster:
                 store.add(kind, objects)
             case watch.Listed(objects, odd):
                 store.replace(kind, objects, odd)
-            case watch.Odd(key, why):
+            case watch.Unparsable(key, why):
                 store.puzzle(kind, key, why)
             case watch.Served(version, note):
                 store.served(kind, version, note)

@@ -28,7 +28,7 @@ _QUEUE_VERSIONS = ("v1beta2", "v1beta1")
 _TRIAL = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
-async def try_out(client: Client, namespace: str, manifests: Sequence[str]) -> None:
+async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str]) -> None:
     """Let the server judge YAML objects as new ones of a namespace; raises what it says of the first it refuses."""
     import yaml
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.launch.draft import Remark
 from console.launch.helm_command import spell_way
-from console.launch.values.trees import MISSING, lay_over, leaves_of, pop_at, put_at
+from console.launch.values.trees import MISSING, deep_merge, leaves_of, pop_at, put_at
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], ou
     """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
     root: dict[str, Any] = {}
     for tree in trees:
-        lay_over(root, tree)
+        deep_merge(root, tree)
     for setting in settings:
         # The name of a launcher tells the recipe, wherever its folder is.
         named = setting.file and "$" not in File(str(setting.value)).name

@@ -224,12 +224,12 @@ class Launcher:
 
     async def check(self, plan: LaunchPlan) -> None:
         """Let the API server and its webhooks judge every object, and Helm the release's name; nothing is made."""
-        from console.launch.dry_run import try_out
+        from console.launch.dry_run import server_dry_run
 
         rendered = await self._rendered(plan)
         await self.helm.require_free(name=plan.name, namespace=plan.namespace)
         await self._require_queue(plan)
-        await try_out(self.client, plan.namespace, rendered)
+        await server_dry_run(self.client, plan.namespace, rendered)
 
     async def _require_queue(self, plan: LaunchPlan) -> None:
         """The server takes a job for a queue that is not there, and it would wait for ever."""

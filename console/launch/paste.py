@@ -57,8 +57,8 @@ class Pasting:
             return self._translated(recipe, dict(tree), {}, out)
         read = read_values(root, self._catalogue.schema, {})
         known, left = self._recipe(read.recipe, recipe)
-        strangers = self._strangers(known, read.values)
-        remarks = [Remark(path, words, read.line(tuple(path.split(".")))) for path, words in strangers]
+        unknown_keys = self._strangers(known, read.values)
+        remarks = [Remark(path, words, read.line(tuple(path.split(".")))) for path, words in unknown_keys]
         return Draft(
             self._changes(known, read.values),
             read.values,

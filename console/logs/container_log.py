@@ -22,7 +22,7 @@ from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
 from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import LineCutter, stamped, text_of
+from console.logs.line_splitter import LineSplitter, stamped, text_of
 from console.logs.redact import Redactor, redacted_line
 from console.pace import Slices
 
@@ -39,7 +39,7 @@ OVERLAP = 2
 """Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
 REMEMBERED = 4096  # lines of one stream that are remembered
 PART = 1 << 14  # bytes of a part of a line, as the runtime writes it
-MOST_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
+MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
 
 
 def _text(raw: bytes) -> bytes:
@@ -115,7 +115,7 @@ class Memory:
         oldest = int(self.last) - OVERLAP
         while lines and lines[0][0] < oldest:
             gone = lines.popleft()
-            if not self._before or gone[0] != self._before[0][0] or len(self._before) == MOST_BEFORE:
+            if not self._before or gone[0] != self._before[0][0] or len(self._before) == MAX_BEFORE:
                 self._before = []
             self._before.append(gone)
         while len(lines) > REMEMBERED:
@@ -257,7 +257,7 @@ class LogStream:
         self._resumes = bool(self.memory.last)
         """Whether what was given before is from this very run of the container."""
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
-        self._cutter = LineCutter()
+        self._cutter = LineSplitter()
         self._before = 0.0
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
         self._trouble = Trouble(wanted.follow, backoff, client.rest, seen=self._resumes)
@@ -362,10 +362,10 @@ class LogStream:
         once = not wanted.follow
         async with self._client.follow(path, doing=doing, params=params, silence=SILENCE, at_once=once) as answer:
             self.state = StreamState.LIVE
-            self._cutter, self._rest = LineCutter(), []
+            self._cutter, self._rest = LineSplitter(), []
             self._room = Room(wanted) if once else None
             if self._to is not None:
-                await answer.pour(self._pass_on)
+                await answer.stream_to(self._pass_on)
             else:
                 slices = Slices()
                 async with aclosing(answer.pieces()) as pieces:

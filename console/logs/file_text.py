@@ -129,7 +129,7 @@ class FileText:
 
     # filter and search
 
-    def sift(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: Keep | None) -> None:
         self._keep = keep
         self.again()
 

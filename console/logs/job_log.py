@@ -18,7 +18,7 @@ from console.kube.snapshot import LinkState
 from console.logs.line import RankLine
 from console.logs.redact import Redactor
 from console.logs.store import JobNote, Kept, kept_job
-from console.logs.stream import Followed, coverage, fill, unread, worth
+from console.logs.stream import Followed, coverage, fill, loggable_containers, unread
 from console.pace import Slices
 from console.scheduling.failure import endings
 from console.scheduling.ranks import ranks
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from console.scheduling.ranks import Rank
 
 
-class News:
+class ChangeSubscription:
     """Which parts of a log may have more than somebody has taken: the others need no look, however many they are."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
@@ -83,7 +83,7 @@ PAGE, LEAST = 4000, 50
 class Reader:
     """Where somebody stands who reads some of the ranks (all, if none are named)."""
 
-    def __init__(self, news: News, wanted: Collection[int] | None = None) -> None:
+    def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
         self._news = news
         self._wanted = wanted
         self._at: dict[Part, int] = {}  # lines of each part that have been read
@@ -171,7 +171,7 @@ class JobLog:
         """How many ranks are read."""
         self._followed: dict[tuple[int, int, str, str], Followed] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._listeners: list[News] = []
+        self._listeners: list[ChangeSubscription] = []
         self._keeping = asyncio.Lock()
         self.closed = False
 
@@ -237,7 +237,7 @@ class JobLog:
         read = [rank for rank in every if chosen is None or rank.number in chosen]
         self._reads = len(read)
         for rank in read:
-            for container in worth(rank):
+            for container in loggable_containers(rank):
                 assert rank.pod is not None
                 await self._follow(rank, rank.pod, container)
         self.ready.set()
@@ -327,7 +327,7 @@ class JobLog:
         """Write all that waits; whether the disk took it."""
         for followed in [each for each in self._followed.values() if each.begins_late()]:
             with self.kept.refusals():
-                await followed.leave_out()
+                await followed.mark_truncated()
         return await self.kept.write(self.parts)
 
     # who reads
@@ -378,9 +378,9 @@ class JobLog:
         }
 
     @contextmanager
-    def listening(self) -> Iterator[News]:
+    def listening(self) -> Iterator[ChangeSubscription]:
         """Of which parts there may be more, all of them at first."""
-        news = News(self.parts)
+        news = ChangeSubscription(self.parts)
         self._listeners.append(news)
         try:
             yield news

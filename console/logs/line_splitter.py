@@ -84,7 +84,7 @@ _STEP = re.compile(rb"\| *(\d{1,15})/")
 _BAR, _LOSS = b"%|", b"loss"
 
 
-class Pictures:
+class ProgressBarFilter:
     """The pictures of one line; `last` is the one that is seen now."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ _SECOND = 19  # length of 2026-11-21T07:00:00
 _STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 
 
-class LineCutter:
+class LineSplitter:
     """Turns bytes into whole lines, of any length, though of a very long one only the first mebibyte.
 
     Of a line that a program draws again and again only what `Pictures` says is kept; carriage returns at the end of a
@@ -134,7 +134,7 @@ class LineCutter:
         self._rest = bytearray()
         self._dropped = 0
         self._head = b""  # timestamp of the line whose pictures these are, and the space after it
-        self._pictures: Pictures | None = None
+        self._pictures: ProgressBarFilter | None = None
 
     @property
     def open(self) -> bytes:
@@ -172,7 +172,7 @@ class LineCutter:
         for each in others:
             text = self._taken()
             if self._pictures is None:
-                self._pictures = Pictures()
+                self._pictures = ProgressBarFilter()
                 stamp, space, behind = text.partition(b" ")
                 self._head, text = (stamp + space, behind) if is_stamp(stamp) else (b"", text)
             lines += self._pictures.add(text)

@@ -154,7 +154,7 @@ class MergedText:
 
     # filter and search
 
-    def sift(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: Keep | None) -> None:
         self._keep, self._kept, self._matches = keep, {}, {}
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:

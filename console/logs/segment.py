@@ -71,7 +71,7 @@ class Part:
         """The file that says that older lines were left out."""
         return self.file.with_suffix(".opened") if self.file is not None else None
 
-    def leave_out(self, last: int) -> None:
+    def mark_truncated(self, last: int) -> None:
         """Note that it begins with so many last lines; OSError if the disk will not take the note."""
         self.opened_with = last
         if self._note is not None and not self._note.exists():

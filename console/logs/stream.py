@@ -109,10 +109,10 @@ class Followed:
             found[-1] = replace(found[-1], why="its pod was deleted before the end of its log was read")
         return found
 
-    async def leave_out(self) -> None:
+    async def mark_truncated(self) -> None:
         """Keep it on the disk that there may be older lines; OSError."""
         last, self.tail = self.tail, 0
-        await asyncio.to_thread(self.part.leave_out, last)
+        await asyncio.to_thread(self.part.mark_truncated, last)
 
 
 async def fill(part: Part, streams: OpenStream, pod: Pod, container: str) -> None:
@@ -181,7 +181,7 @@ def unread(followed: Iterable[Followed], parts: Iterable[Part]) -> tuple[Gap, ..
     return tuple(found)
 
 
-def worth(rank: Rank) -> list[Container]:
+def loggable_containers(rank: Rank) -> list[Container]:
     """The containers of a rank whose logs are followed: the main one, and those that prepare it.
 
     One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.

@@ -76,7 +76,7 @@ class Text(Protocol):
 
     def page(self, start: int, stop: int) -> list[Row]: ...
 
-    def sift(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: Keep | None) -> None:
         """Show only these lines; None: all."""
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None: ...
@@ -122,7 +122,7 @@ class ListText(ABC):
         stop = min(stop, len(self))
         return [self.row(self._kept[at] if self._keep else at) for at in range(max(0, start), stop)]
 
-    def sift(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: Keep | None) -> None:
         self._keep = keep
         self.again()
 

@@ -28,7 +28,7 @@ class Unreadable:
 KEPT = 300  # letters of a line that are kept
 
 
-class Puzzle:
+class UnparsableLine:
     """What could not be read of one log."""
 
     def __init__(self) -> None:

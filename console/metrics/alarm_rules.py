@@ -159,7 +159,7 @@ _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class StepCadence:
     """How regularly a run makes steps; seconds."""
 
     pace: float  # of one step

@@ -114,10 +114,10 @@ TAIL = 400  # lines at the end of a log that are read first
 AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
 QUIET = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
 AT_A_TIME = 16  # lines that are read before others get their turn
-MOST_STEPS = 20_000
+MAX_STEPS = 20_000
 
 
-class Listening:
+class JobWatcher:
     """Its alarms are in `watch`; `look` is to be called every second or two, `close` at the end."""
 
     def __init__(
@@ -242,7 +242,7 @@ class Listening:
                 self._teller = rank
             await slices.pause()
         track = self._measures.track
-        if track is not None and len(track.series) > MOST_STEPS:
+        if track is not None and len(track.series) > MAX_STEPS:
             self._measures.forget()
             self._reader = LogReader(self._measures, self._number)
         await asyncio.sleep(0)

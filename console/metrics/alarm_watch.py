@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from console.metrics.alarm_rules import ENOUGH, Alarm, AlarmKind, Rhythm, Thresholds, late_words, time_words
+from console.metrics.alarm_rules import ENOUGH, Alarm, AlarmKind, StepCadence, Thresholds, late_words, time_words
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
-MOST_READING = 60.0
+MAX_READING = 60.0
 """Seconds that a log may take to be read once more; a run that restarted never comes to where it was."""
 MOST = 200  # alarms that are kept
 _PAUSE = re.compile(
@@ -36,7 +36,7 @@ class Look:
     step: int | None = None  # latest iteration; None: none yet
     step_time: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
     steps: int = 0  # how many there have been
-    rhythm: Rhythm | None = None  # how regularly they come; None while there are too few
+    rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
     pace: float | None = None  # seconds of one, as the program says
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
@@ -129,7 +129,7 @@ class AlarmWatch:
         if look.step != self._read[0]:
             self._read = look.step, now
         there = look.step is not None and look.step >= self._awaited
-        if there or look.finished or now - self._read[1] >= SETTLES or now - self._listens >= MOST_READING:
+        if there or look.finished or now - self._read[1] >= SETTLES or now - self._listens >= MAX_READING:
             self._awaited = None
         return self._awaited is not None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import Coverage
-from console.metrics.alarm_sources import TELLS_STEPS, Listening, faults, seen
+from console.metrics.alarm_sources import TELLS_STEPS, JobWatcher, faults, seen
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.gpu import DCGM
 from console.metrics.thresholds import read_thresholds
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from console.metrics.gpus import Gpus
     from console.metrics.job_monitor import Measures
     from console.metrics.job_progress import JobMeasures
-    from console.metrics.rank_progress import Pulse
+    from console.metrics.rank_progress import RankProgress
 
 
 EVERY = 2.0  # seconds between two rounds
@@ -45,7 +45,7 @@ PAST = 200  # alarms of jobs that are over which are kept
 _RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
-class Patrol:
+class AlarmMonitor:
     def __init__(
         self,
         cluster: WatchedCluster,
@@ -58,7 +58,7 @@ class Patrol:
         self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
         self._pass_line, self._open, self._xray = pass_line, open_log, xray
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
-        self.jobs: dict[Key, Listening] = {}
+        self.jobs: dict[Key, JobWatcher] = {}
         self.past: list[Alarm] = []
         self.coverage = Coverage()
         self._ending: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class Patrol:
         new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
         for jobset in new[:AT_ONCE]:
             if jobset.key not in self.jobs:
-                self.jobs[jobset.key] = Listening(self._cluster, jobset.key, self._thresholds, self._gpus, self._open)
+                self.jobs[jobset.key] = JobWatcher(self._cluster, jobset.key, self._thresholds, self._gpus, self._open)
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
             line = self._thresholds.busbw or self._pass_line()
@@ -118,7 +118,7 @@ class Patrol:
                 left -= share
         return shares
 
-    def _end(self, job: Listening) -> None:
+    def _end(self, job: JobWatcher) -> None:
         task = asyncio.create_task(job.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -188,7 +188,7 @@ class Alarms:
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended
         self._told = 0.0
-        self._patrol: Patrol | None = None
+        self._patrol: AlarmMonitor | None = None
         self._rounds: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
 
@@ -263,7 +263,7 @@ class Alarms:
         if not (self.thresholds.running or always):
             return
         if self._patrol is None:
-            self._patrol = Patrol(
+            self._patrol = AlarmMonitor(
                 self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log,
                 self._xray,
             )  # fmt: skip
@@ -277,7 +277,7 @@ class Alarms:
         """Of which running jobs what is heard."""
         return self._patrol.coverage if self._patrol else Coverage()
 
-    async def _go_round(self, patrol: Patrol) -> None:
+    async def _go_round(self, patrol: AlarmMonitor) -> None:
         while True:
             patrol.round([key for key, (_, task) in self._kept.items() if not task.done()])
             await asyncio.sleep(EVERY)
@@ -334,10 +334,10 @@ class Alarms:
         It ends with the first alarm, and after so many seconds, if there is no doubt by then; two logs are followed, as
         on patrol.
         """
-        from console.metrics.alarm_sources import Listening
+        from console.metrics.alarm_sources import JobWatcher
 
         key, until = (namespace, name), time.monotonic() + seconds
-        heard = Listening(self._cluster, key, self.thresholds, self._gpus, self._open_log)
+        heard = JobWatcher(self._cluster, key, self.thresholds, self._gpus, self._open_log)
         try:
             while True:
                 goes_on = heard.look(2, self._pass_line())
@@ -359,9 +359,9 @@ class Alarms:
             job.changed.set()
 
     async def _look_for_ever(self, job: WatchedJob, log: JobLog, measures: JobMeasures) -> None:
-        from console.metrics.rank_progress import Pulse
+        from console.metrics.rank_progress import RankProgress
 
-        pulse = Pulse()
+        pulse = RankProgress()
         tasks = [asyncio.create_task(self._hear(job, log, pulse)), asyncio.create_task(self._ask_gpus(job))]
         drawn: dict[int, str] = {}
         try:
@@ -388,7 +388,7 @@ class Alarms:
         return self.thresholds.busbw or self._measures().pass_line
 
     @staticmethod
-    def _see(job: WatchedJob, log: JobLog, pulse: Pulse, before: dict[int, str]) -> dict[int, str]:
+    def _see(job: WatchedJob, log: JobLog, pulse: RankProgress, before: dict[int, str]) -> dict[int, str]:
         """Progress bars that are drawn on are signs of life too; those that there are now."""
         now, drawn = time.time(), log.drawn()
         for rank, bar in drawn.items():
@@ -397,7 +397,7 @@ class Alarms:
                 pulse.add(rank, now, bar)
         return drawn
 
-    async def _hear(self, job: WatchedJob, log: JobLog, pulse: Pulse) -> None:
+    async def _hear(self, job: WatchedJob, log: JobLog, pulse: RankProgress) -> None:
         """All lines: when they come, and what they tell."""
         from console.metrics.job_progress import launcher_step
 

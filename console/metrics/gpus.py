@@ -32,7 +32,7 @@ MOST = 128  # pods that are read at the same time; those beyond are told
 EVERY = 2.0  # seconds between two readings
 TOLD = 0.25  # seconds between two boards at least
 AGAIN = 10.0  # seconds until a pod that failed is tried again
-MOST_OF_REPORT = 256 << 10
+MAX_OF_REPORT = 256 << 10
 """Bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB."""
 FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
 ROUNDS = 900
@@ -211,7 +211,7 @@ class Gpus:
         limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
         flow = FLOW if rounds == ONCE else None
-        async with executing.bounded(pod.name, most=MOST_OF_REPORT, limit=limit, flow=flow) as said:
+        async with executing.bounded(pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow) as said:
             code = await executing.run(
                 client, pod.namespace, pod.name, argv, listen, container=container,
                 what=f"nvidia-smi in pod {pod.name}",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.metrics.alarm_rules import Alarm
-    from console.metrics.job_progress import Glance
+    from console.metrics.job_progress import JobProgress
 
 
 class Level(StrEnum):
@@ -55,7 +55,7 @@ def job_health(
     alarms: Sequence[Alarm] = (),
     late: str = "",
     heard: bool = False,
-    glance: Glance | None = None,
+    glance: JobProgress | None = None,
     faults: Sequence[str] = (),
 ) -> Health:
     """How a job is: by the picture, by its alarms, and by the end of its log.
@@ -89,7 +89,7 @@ def _alarmed(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
     return Health(state, Level.BAD, lasting[-1].words, alarmed=True) if lasting else None
 
 
-def _by_log(state: JobState, late: str, glance: Glance | None, *, heard: bool) -> Health | None:
+def _by_log(state: JobState, late: str, glance: JobProgress | None, *, heard: bool) -> Health | None:
     if glance is not None and glance.nan:
         return Health("diverged", Level.BAD, glance.nan_words)
     if state not in _LIVES:

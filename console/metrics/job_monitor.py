@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.job_progress import Glancing, JobMeasures
+from console.metrics.job_progress import JobMeasures, JobProgressReader
 from console.metrics.nccl.history import KeptTests, usual_place
 from console.metrics.nccl.reference import PASS_LINE
 from console.pace import Slices
@@ -86,7 +86,7 @@ class Measures:
         self._kept: dict[Path, KeptTests] = {}
         self._reading: asyncio.Task[None] | None = None
         self._read_again = 0.0
-        self.glancing = Glancing(cluster, lambda: self.kept, lambda: self.pass_line, read_tail)
+        self.glancing = JobProgressReader(cluster, lambda: self.kept, lambda: self.pass_line, read_tail)
 
     @property
     def pass_line(self) -> float:
@@ -261,7 +261,7 @@ class Measures:
 
     async def of_kept(self, namespace: str, name: str, uid: str) -> KeptLog | None:
         """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
-        from console.logs.job_log import News, Reader
+        from console.logs.job_log import ChangeSubscription, Reader
         from console.logs.store import kept_job
         from console.metrics.log_reader import LogReader, chosen_ranks
 
@@ -272,7 +272,7 @@ class Measures:
         parts = await asyncio.to_thread(lambda: list(shelf.parts()))
         measures = JobMeasures((namespace, name))
         measures.uid, measures.recipe = uid, shelf.note.recipe
-        reader, news = LogReader(measures, shelf.note.ranks), News(parts)
+        reader, news = LogReader(measures, shelf.note.ranks), ChangeSubscription(parts)
         try:
             lines = Reader(news, chosen_ranks(shelf.note.ranks))
             while batch := await asyncio.to_thread(lines.more):

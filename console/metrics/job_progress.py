@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import Rhythm, Thresholds, late_words
+from console.metrics.alarm_rules import StepCadence, Thresholds, late_words
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.reference import Passing, judge
@@ -42,7 +42,7 @@ _UNREAD = Standing()
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class JobProgress:
     """The latest figures of a job; None where its log says nothing."""
 
     step: int | None = None
@@ -55,7 +55,7 @@ class Glance:
     nan_words: str = ""  # what is no number, and since when
     loss_step: int | None = None
     pace: float | None = None  # seconds from one step to the next, see `Track.lasting`
-    rhythm: Rhythm | None = None
+    rhythm: StepCadence | None = None
     finished: bool = False  # the program said that training is over
     stepped: float = 0.0  # when the last step was printed, seconds since the epoch; 0: not known
     size: int | None = None  # bytes, the largest message that was measured
@@ -96,7 +96,7 @@ class Glance:
         return self.step is None and self.loss is None and self.busbw is None
 
 
-def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = "") -> Glance | None:
+def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = "") -> JobProgress | None:
     """What the last of these tests says, and the verdict of the last that is over; None if none has a row."""
     test = next((each for each in reversed(tests) if each.rows), None)
     if test is None:
@@ -105,23 +105,23 @@ def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator
     passing = judge(test, pass_line, accelerator).passing
     if passing is Passing.RUNNING:
         passing = judge(over, pass_line, accelerator).passing
-    return Glance(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at)
+    return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at)
 
 
-def with_verdict(before: Glance | None, now: Glance) -> Glance:
+def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     """The figures of a test that runs again, with the verdict of the one before it, whose end is out of sight."""
     if before is None or before.passing is Passing.RUNNING or now.passing is not Passing.RUNNING or now.busbw is None:
         return now
     return replace(now, passing=before.passing, average=before.average)
 
 
-def with_beginning(found: Glance, earlier: Standing) -> Glance:
+def with_beginning(found: JobProgress, earlier: Standing) -> JobProgress:
     """The same, with what an earlier or longer look knows of the beginning of a row of alarms."""
     where = found.where.begun(earlier)
     return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
 
 
-def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> Glance | None:
+def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> JobProgress | None:
     """What the last of these runs says, of each of which there is the track; None if none has a step."""
     run, track = next(((run, track) for run, track in zip(runs[::-1], tracks[::-1], strict=True) if run.steps),
                       (None, None))  # fmt: skip
@@ -132,7 +132,7 @@ def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> 
     def latest(name: str) -> float | None:
         return next((value for step in reversed(run.steps[-20:]) if (value := getattr(step, name)) is not None), None)
 
-    return Glance(
+    return JobProgress(
         step=last.step,
         total=last.total,
         loss=where.loss,
@@ -299,7 +299,7 @@ TAIL, TABLE = 60, 600
 BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
-class Glancing:
+class JobProgressReader:
     """The last look at each job."""
 
     def __init__(
@@ -311,7 +311,7 @@ class Glancing:
     ) -> None:
         self._cluster, self._kept, self._pass_line = cluster, kept, pass_line
         self._read_tail = read_tail or self._tail
-        self.known: dict[str, Glance] = {}  # by the uid of the JobSet
+        self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
@@ -321,7 +321,7 @@ class Glancing:
         """The cluster is another one."""
         self.known, self._asked, self._printing, self._over, self._searched = {}, {}, {}, set(), set()
 
-    def of(self, uid: str) -> Glance | None:
+    def of(self, uid: str) -> JobProgress | None:
         """What the last look at a job said."""
         return self.known.get(uid)
 
@@ -368,7 +368,7 @@ class Glancing:
             self._over.add(jobset.uid)
         return False
 
-    async def _begun(self, uid: str, pod: Pod, found: Glance) -> Glance:
+    async def _begun(self, uid: str, pod: Pod, found: JobProgress) -> JobProgress:
         """The same, with since when its loss is no number, where its log still says so."""
         before = self.known.get(uid)
         found = with_beginning(found, before.where) if before is not None else found

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from console.metrics.training.progress import step_in
+from console.metrics.training.progress import parse_step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from console.logs.job_log import JobLog, News
+    from console.logs.job_log import ChangeSubscription, JobLog
     from console.logs.segment import Part
 
 BEFORE = 200  # last lines of each container that are looked at first
 PAGE = 5000  # lines of a container that are looked at before the others get their turn
 
 
-class Pulse:
+class RankProgress:
     """Of each rank the moment of its last line, and the step it last told of."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Pulse:
     def add(self, rank: int, moment: float, text: str) -> None:
         """A line, or the picture of a bar that is drawn."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        found = step_in(text)
+        found = parse_step(text)
         if found is None:
             return
         step, total = found
@@ -48,11 +48,11 @@ class Pulse:
 class _Listening:
     """A place in each part of a log."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: ChangeSubscription) -> None:
         self._news = news
         self._at: dict[Part, int] = {}
         self._drawn: dict[Part, bytes] = {}
-        self.pulse = Pulse()
+        self.pulse = RankProgress()
 
     def listen(self) -> bool:
         """Take what is new; whether there was anything."""
@@ -75,7 +75,7 @@ class _Listening:
         return start < stop
 
 
-async def pulses(log: JobLog) -> AsyncGenerator[Pulse, None]:
+async def pulses(log: JobLog) -> AsyncGenerator[RankProgress, None]:
     """The pulse of a job as it beats: at once, then whenever there was a line, or a bar was drawn on."""
     with log.listening() as news:
         listening = _Listening(news)

@@ -29,7 +29,7 @@ _POLICIES = ["Always", "OnFailure", "Never"]
 _PULLS = ["Always", "IfNotPresent", "Never"]
 _DNS = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]
 _PROTOCOLS = ["SCTP", "TCP", "UDP"]
-_MOST_SECONDS = 2147483647
+_MAX_SECONDS = 2147483647
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _FIELDS = frozenset(
     {"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -61,8 +61,8 @@ def pod_faults(spec: Object, path: str, *, template: bool) -> Iterator[Cause]:
     for at, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{at}]")
     seconds = spec.get("activeDeadlineSeconds")
-    if seconds is not None and not 1 <= seconds <= _MOST_SECONDS:
-        yield invalid(f"{path}.activeDeadlineSeconds", seconds, f"must be between 1 and {_MOST_SECONDS}, inclusive")
+    if seconds is not None and not 1 <= seconds <= _MAX_SECONDS:
+        yield invalid(f"{path}.activeDeadlineSeconds", seconds, f"must be between 1 and {_MAX_SECONDS}, inclusive")
 
 
 def _containers(spec: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[Cause]:

@@ -15,14 +15,14 @@ from screens.cli.arguments import add_json
 from screens.cli.ask import agreed
 from screens.cli.command import Command
 from screens.cli.connect import cloud_of, connected
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     import argparse
 
     from console.google.account import Cloud
     from console.google.clusters import GkeCluster, GkeOperation
-    from console.google.node_pools import PoolFacts, PoolsPicture
+    from console.google.node_pools import PoolFacts, PoolsSnapshot
     from screens.cli.options import Options
 
 
@@ -42,7 +42,7 @@ async def enable(options: Options) -> int:
     async with cloud_of(options) as (cloud, _):
         await cloud.enable_service(project, SERVICE)
     if options.json:
-        say_json({"kind": "enabled", "project": project, "service": SERVICE})
+        print_json({"kind": "enabled", "project": project, "service": SERVICE})
     else:
         say(f"{SERVICE} is enabled in {project}.")
     return 0
@@ -59,7 +59,7 @@ async def clusters(options: Options) -> int:
     if found.unread and not found.clusters and len(found.unread) == max(1, len(options.projects)):
         raise found.unread[0][1]
     if options.json:
-        say_json({
+        print_json({
             "kind": "clusters",
             "unread": {project: str(why) for project, why in found.unread},
             "missing_zones": found.missing_zones,
@@ -78,7 +78,7 @@ async def clusters(options: Options) -> int:
          entrance(each), each.message) for each in found.clusters
     ]  # fmt: skip
     titles = ("PROJECT", "LOCATION", "NAME", "STATUS", "VERSION", "NODES", "ENTRANCE", "WHY")
-    say_table(titles, rows, (False,) * 5 + (True, False, False))
+    print_table(titles, rows, (False,) * 5 + (True, False, False))
     return 0
 
 
@@ -106,7 +106,7 @@ async def _token(options: Options) -> int:
     status: dict[str, Any] = {"token": token}
     if ends < float("inf"):
         status["expirationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
-    say_json({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    print_json({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
     return 0
 
 
@@ -121,11 +121,11 @@ async def _connect(options: Options) -> int:
             )
         cluster = await cloud.find(options.words[0], options.projects)
         start = time.monotonic()
-        version = await cloud.greet(cluster, options.via)
+        version = await cloud.fetch_server_version(cluster, options.via)
         took = time.monotonic() - start
         written = await _write(options, cloud, cluster)
     if options.json:
-        say_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
+        print_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
                   "kubeconfig": written})  # fmt: skip
         return 0
     say(f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.")
@@ -145,7 +145,7 @@ async def nodepools(options: Options) -> int:
     """The pools as Google and the cluster know them."""
     picture = await _look(options)
     if options.json:
-        say_json({
+        print_json({
             "kind": "nodepools", "cluster": picture.cluster.path, "maintenance": picture.cluster.maintenance,
             "unread": dict(picture.unread), "items": [pool_row(each) for each in picture.pools],
             "requests": picture.requests,
@@ -157,7 +157,7 @@ async def nodepools(options: Options) -> int:
          each.limits, each.pool.placement.lower(), "; ".join(each.sentences)) for each in picture.pools
     ]  # fmt: skip
     titles = ("POOL", "STATUS", "MACHINE", "PROVISIONING", "READY", "LIMITS", "PLACEMENT", "NOW")
-    say_table(titles, rows, (False,) * 4 + (True,) + (False,) * 3)
+    print_table(titles, rows, (False,) * 4 + (True,) + (False,) * 3)
     for each in picture.requests:
         say(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
     if picture.cluster.maintenance:
@@ -191,7 +191,7 @@ async def operations(options: Options) -> int:
         if name == "operations":
             raise ConsoleError(why)
     if options.json:
-        say_json({"kind": "operations", "items": picture.operations})
+        print_json({"kind": "operations", "items": picture.operations})
         return 0
     if not picture.operations:
         say("No operations.")
@@ -201,7 +201,7 @@ async def operations(options: Options) -> int:
         (operation.kind, operation.pool, state_of(operation), steps(operation), wording.moment(operation.started, now),
          operation.error or operation.detail) for operation in picture.operations
     ]  # fmt: skip
-    say_table(("OPERATION", "POOL", "STATE", "NODES", "STARTED", "WHY"), rows, (False,) * 3 + (True, True, False))
+    print_table(("OPERATION", "POOL", "STATE", "NODES", "STARTED", "WHY"), rows, (False,) * 3 + (True, True, False))
     return 0
 
 
@@ -217,13 +217,13 @@ def steps(operation: GkeOperation) -> str:
     return f"{operation.done or 0}/{operation.total}" if operation.total else ""
 
 
-async def _look(options: Options) -> PoolsPicture:
+async def _look(options: Options) -> PoolsSnapshot:
     async with connected(options, ("nodes",)) as session:
         await session.listed("nodes")
         return await session.node_pools.look()
 
 
-def _warn_unread(picture: PoolsPicture) -> None:
+def _warn_unread(picture: PoolsSnapshot) -> None:
     for name, why in picture.unread:
         warn(f"{name}: {why}")
 
@@ -253,7 +253,7 @@ async def resize(options: Options) -> int:
             async for latest in session.node_pools.until_over(begun):
                 begun = latest
     if options.json:
-        say_json({"kind": "operation", **_fields(begun)})
+        print_json({"kind": "operation", **_fields(begun)})
     elif begun.error:
         warn(f"{begun.pool}: {begun.error}")
     else:
@@ -297,7 +297,7 @@ async def report(options: Options) -> int:
         await session.node_pools.report(options.node, options.fault)
         state = await session.node_pools.until_replaced(options.node) if options.wait else "reported"
     if options.json:
-        say_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
+        print_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
     else:
         say(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows the progress."))
     return 0

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from console.errors import BadKubeconfig
-from screens.cli.output import Voice, warn
+from screens.cli.output import MessageStyle, warn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
@@ -44,7 +44,7 @@ async def connected(options: Options, kinds: Collection[str], *, brief: bool = F
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
         session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief)
-        Voice.namespace = session.unusual(session.namespace)
+        MessageStyle.namespace = session.unusual(session.namespace)
         if session.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         try:

@@ -20,7 +20,7 @@ from screens.cli.arguments import add_container, add_json, add_pod, positive, se
 from screens.cli.ask import answer, typed
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, warn
+from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -89,7 +89,7 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: Options) -
     waiting.clear()
     if options.json:
         told = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
-        say_json({"command": options.argv, "code": worst(outputs), "ranks": told})
+        print_json({"command": options.argv, "code": worst(outputs), "ranks": told})
     elif not by_line:
         for group in grouped(outputs):
             show_group(group, bold=on_terminal)
@@ -235,7 +235,7 @@ async def facts(options: Options) -> int:
         pod = running_pod(rank, options.job, "it cannot be asked")
         found = await session.inside.facts(pod, rank=rank.number, container=container_of(pod, options.container))
     if options.json:
-        say_json(found)
+        print_json(found)
     else:
         for fact in found.facts:
             say(f"── {fact.title}" + (f": {fact.words}" if fact.words else ""))

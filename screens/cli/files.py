@@ -18,7 +18,7 @@ from screens.cli.arguments import add_container, add_json
 from screens.cli.ask import agreed
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, warn
+from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
 from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
@@ -115,7 +115,7 @@ async def perform(session: Session, copies: list[Copy], job: str, options: Optio
         await asyncio.gather(*(one(number, each) for number, each in enumerate(copies)))
     if options.json:
         outcomes = [as_json(each.rank, ended[number]) for number, each in enumerate(copies)]
-        say_json(outcomes if len(copies) > 1 else outcomes[0])
+        print_json(outcomes if len(copies) > 1 else outcomes[0])
     else:
         for number, each in enumerate(copies):
             tell(ended[number], f"{where(each.rank, job)}: " if len(copies) > 1 else "")
@@ -214,7 +214,9 @@ async def list_folder(place: RemotePlace, options: Options) -> int:
         found = await files.listed(place.path)
     if options.json:
         told = asdict(found)
-        say_json({"kind": "files", **index_json(rank), "place": told.pop("path"), "items": told.pop("entries"), **told})
+        print_json(
+            {"kind": "files", **index_json(rank), "place": told.pop("path"), "items": told.pop("entries"), **told}
+        )
         return int(bool(found.complaints))
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
@@ -241,7 +243,7 @@ async def delete(options: Options) -> int:
             return 1
         await files.delete(place.path)
     if options.json:
-        say_json({"kind": "deleted", **index_json(rank), "place": place.path})
+        print_json({"kind": "deleted", **index_json(rank), "place": place.path})
     else:
         say(f"{place.path} is deleted.")
     return 0

@@ -10,7 +10,7 @@ from console.metrics.gpu import DCGM, METRICS, SMI, metric
 from screens.cli.arguments import add_json
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _show(board: GpuBoard, options: Options) -> int:
     faulty = any(gpu.faults for _, gpu in board.every)
     if options.json:
         pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
-        say_json({"words": board.words, "pods": pods, "ranks": pods})
+        print_json({"words": board.words, "pods": pods, "ranks": pods})
     else:
         say(board.words)
         rows = [
@@ -55,10 +55,10 @@ def _show(board: GpuBoard, options: Options) -> int:
             for rank, gpu in board.worst(metric(options.metric))
         ]  # fmt: skip
         if rows:
-            say_table(_TITLES, rows, _RIGHT)
+            print_table(_TITLES, rows, _RIGHT)
         links = [(rank, link) for rank in board.ranks for link in rank.rdma]
         if links:
-            say_table(
+            print_table(
                 ("POD", "RDMA CARD", "IN GB/s", "OUT GB/s"),
                 [(str(rank.rank), link.name, _tenths(link.received), _tenths(link.sent)) for rank, link in links],
                 (True, False, True, True),

@@ -14,7 +14,7 @@ from console.scheduling.ranks import process_words
 from screens.cli.arguments import add_json, seconds_of_an_hour
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, warn
+from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def hang(options: Options) -> int:
         if options.record:
             return await _record(session, report, options)
     if options.json:
-        say_json(as_json(report))
+        print_json(as_json(report))
     else:
         for line in told(report, stacks=options.all):
             say(line)

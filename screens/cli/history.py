@@ -19,7 +19,7 @@ from screens.cli.arguments import add_json
 from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.launch import find_recipe
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 from screens.wording import alarm_words, loss_words
 
 if TYPE_CHECKING:
@@ -126,11 +126,11 @@ def show_runs(runs: Sequence[RunRecord], note: str, *, as_json: bool) -> int:
     """All of them, newest first."""
     now = time.time()
     if as_json:
-        say_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
+        print_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
     elif not runs:
         say("No runs in the history.")
     else:
-        say_table(TITLES, [row(run, now) for run in runs], RIGHT)
+        print_table(TITLES, [row(run, now) for run in runs], RIGHT)
     return 0
 
 
@@ -165,7 +165,7 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
     now = time.time()
     if as_json:
         told = differences(before, run) if before else ()
-        say_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
+        print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
     why = run.why or run.nan_words
     say(f"{run.name}: {run.recipe}, run {run.number}, {run.state}" + (f": {why}" if why else ""))
@@ -199,7 +199,7 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
     """Values in which two runs differ."""
     found = differences(before, after)
     if as_json:
-        say_json({"before": before.number, "after": after.number, "differences": found})
+        print_json({"before": before.number, "after": after.number, "differences": found})
         return 0
     names = f"{before.name} (run {before.number}, {before.outcome})", f"{after.name} (run {after.number})"
     if not found:
@@ -207,7 +207,7 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
         return 0
     say(f"{names[1]} against {names[0]}:")
     rows = [(each.path, default(each.before), default(each.after)) for each in found]
-    say_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows, (False,) * 3)
+    print_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows, (False,) * 3)
     return 0
 
 
@@ -221,7 +221,7 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: Options) -> 
     chosen = {pick(runs, word).number for word in options.forgotten}
     gone = await kept.forget(sorted(chosen))
     if options.json:
-        say_json({"forgotten": sorted(chosen) if gone else []})
+        print_json({"forgotten": sorted(chosen) if gone else []})
     else:
         say(f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1

@@ -19,7 +19,7 @@ from screens.cli.arguments import add_json
 from screens.cli.ask import agreed
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -67,7 +67,7 @@ async def images(options: Options) -> int:
         contexts = await session.images.contexts()
         found = await session.images.registry(project_of(options), options.region)
     if options.json:
-        say_json({
+        print_json({
             "kind": "images",
             "unread": dict(found.unread),
             "repositories": [{**asdict(each), "address": each.address} for each in found.repositories],
@@ -79,12 +79,12 @@ async def images(options: Options) -> int:
             ],
         })  # fmt: skip
         return 0
-    say_table(("IMAGE", "TAGS", "SIZE", "UPLOADED", "DIGEST"), [image_row(each) for each in found.images],
+    print_table(("IMAGE", "TAGS", "SIZE", "UPLOADED", "DIGEST"), [image_row(each) for each in found.images],
               (False, False, True, True, False))  # fmt: skip
     for address, why in found.unread:
         warn(f"{address}: {why}")
     say()
-    say_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts], (False, False))
+    print_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts], (False, False))
     return 0
 
 
@@ -104,7 +104,7 @@ async def _create(images: Images, options: Options) -> int:
         raise BadInput("Which repository?", "a4 images create NAME")
     made = await images.create_repository(*await images.where(project_of(options), options.region), options.name)
     if options.json:
-        say_json({**asdict(made), "address": made.address})
+        print_json({**asdict(made), "address": made.address})
     else:
         say(f"{made.address} is there.")
     return 0
@@ -149,7 +149,7 @@ async def build(options: Options) -> int:
         images = session.images
         plan = await plan_of(images, options)
         if options.dry_run:
-            say_json({"image": plan.image, "project": plan.project, "location": plan.location,
+            print_json({"image": plan.image, "project": plan.project, "location": plan.location,
                       "folder": str(plan.context.folder), "build": await images.described(plan)})  # fmt: skip
             return 0
         begun = await images.build(plan)
@@ -158,7 +158,7 @@ async def build(options: Options) -> int:
                 say(f"{begun.id} builds {plan.image}.")
             return await _follow(images, begun, options)
         if options.json:
-            say_json(as_item(begun))
+            print_json(as_item(begun))
         else:
             say(f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it.")
         return 0
@@ -171,7 +171,7 @@ async def _follow(images: Images, begun: Build, options: Options) -> int:
                 say(wording.one_line(line.text))
     ended = await images.look(begun.id, begun.project, begun.location)
     if options.json:
-        say_json(as_item(ended))
+        print_json(as_item(ended))
     elif ended.succeeded:
         say(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(time.time()))}.")
     else:
@@ -193,12 +193,13 @@ async def builds(options: Options) -> int:
         else:
             found = await session.images.builds(options.most, project, options.region)
     if options.json:
-        say_json({"kind": "builds", "items": [as_item(each) for each in found]})
+        print_json({"kind": "builds", "items": [as_item(each) for each in found]})
     elif not found:
         say("There are no builds.")
     else:
-        say_table(("BUILD", "STATUS", "IMAGE", "BEGAN", "TOOK", "MACHINE", "WHY"), [build_row(each) for each in found],
-                  (False, False, False, True, True, False, False))  # fmt: skip
+        titles = ("BUILD", "STATUS", "IMAGE", "BEGAN", "TOOK", "MACHINE", "WHY")
+        rows = [build_row(each) for each in found]
+        print_table(titles, rows, (False, False, False, True, True, False, False))
     return 0
 
 
@@ -245,7 +246,7 @@ async def build_cancel(options: Options) -> int:
             return 1
         ended = await images.cancel(options.name, project, options.region)
     if options.json:
-        say_json(as_item(ended))
+        print_json(as_item(ended))
     else:
         say(f"{ended.id} is cancelled.")
     return 0

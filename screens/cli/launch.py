@@ -31,7 +31,7 @@ from screens.cli.ask import agreed, asks
 from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_hint, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, say_hint, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,16 +57,16 @@ async def recipes(options: Options) -> int:
     """Print what can be launched; needs no cluster."""
     found = launchable()
     if options.json:
-        say_json(found)
+        print_json(found)
         return 0
-    say_table(("RECIPE", "WHAT IT DOES"), [(each.id, each.summary) for each in found], (False,) * 2)
+    print_table(("RECIPE", "WHAT IT DOES"), [(each.id, each.summary) for each in found], (False,) * 2)
     return 0
 
 
 async def values(options: Options) -> int:
     """Print every value of a recipe at its default, with what it means: a values file to begin with."""
     if options.json:
-        say_json(values_fields(options.recipe))
+        print_json(values_fields(options.recipe))
     else:
         sys.stdout.write(values_file(options.recipe))
     return 0
@@ -104,7 +104,7 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
     queue = session.drafting.ask(plan).queue
     if as_json:
         told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
-        say_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
+        print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
     else:
         through = f", through queue {queue}" if queue else ""
         say_hint(f"Launched {name} in namespace {plan.namespace}{through}. Watch it: a4 jobs, a4 logs {name} --follow")
@@ -226,7 +226,7 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
     fits = await expected(session, plan)
     if as_json:
         told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe, "notes": session.notes(plan)}
-        say_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
+        print_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
         warn(f"{verdict}{fits.sentence} ({CHECK}).")
@@ -243,7 +243,7 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     """The helm command of the plan."""
     command = session.drafting.command(plan)
     if as_json:
-        say_json(command)
+        print_json(command)
     else:
         for name in command.needs:
             warn(f"Set the variable {name} first: it holds a secret.")
@@ -258,7 +258,7 @@ async def print_difference(session: Session, plan: LaunchPlan, options: Options)
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
     found = await session.drafting.diff(plan, run.values if run else None)
     if options.json:
-        say_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
+        print_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
     elif all(each.change is Change.SAME for each in found):
         say("The objects are the same.")
     else:
@@ -284,7 +284,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
             await asyncio.gather(telling, return_exceptions=True)
         alarms = [told_of(session, each) for each in watched.watch.alarms]
     if as_json:
-        say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
+        print_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
     elif job.failure:
         warn(job.failure)
     return 0 if job.state is JobState.SUCCEEDED else 1

@@ -15,14 +15,14 @@ from screens.cli.arguments import EXIT_CODES, add_json
 from screens.cli.columns import LAYOUTS
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.rows import ROWS, job_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.kube.snapshot import Fleet
-    from console.metrics.job_progress import Glance
+    from console.metrics.job_progress import JobProgress
     from console.session import Session
     from screens.cli.columns import Layout, Row
     from screens.cli.options import Options
@@ -41,7 +41,7 @@ async def show_list(options: Options) -> int:
         rows = await _rows(session, fleet, options)
     missing = unread(kinds, fleet)
     if options.json:
-        say_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": rows})
+        print_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": rows})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
@@ -70,7 +70,7 @@ async def _rows(session: Session, fleet: Fleet, options: Options) -> list[Row]:
     return [row for row in rows if row["mine"]] if options.mine else rows
 
 
-async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, Glance]:
+async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, JobProgress]:
     """What the ends of the logs of jobs say, as far as they are read in time: those that run first."""
     jobs = sorted(fleet.jobsets.values(), key=lambda each: (each.finished, -each.created))
     keys = [each.key for each in jobs if namespace in (None, each.namespace)]
@@ -107,7 +107,7 @@ def print_rows(layout: Layout, rows: list[Row], what: str) -> None:
         say(f"No {what}.")
         return
     shown = [column for column in layout.columns if column.title]
-    say_table(
+    print_table(
         [column.title for column in shown],
         [[column.say(row[column.key]) for column in shown] for row in rows],
         [column.right for column in shown],

@@ -22,7 +22,7 @@ from screens import wording
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, add_container, add_pod, seconds_of_a_day
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn, write_text
+from screens.cli.output import print_json, print_table, say, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
 from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import Told, is_well, say_reading
@@ -75,7 +75,7 @@ async def training(options: Options) -> int:
         if options.json:
             now = time.time()
             told = [track_json(each, job.accelerator, now=now) for each in job.tracks]
-            say_json({"name": options.job, "training": told})
+            print_json({"name": options.job, "training": told})
         elif options.csv:
             sys.stdout.write(track_csv(job.tracks))
         elif options.svg:
@@ -149,7 +149,7 @@ async def _print_tests(
 ) -> None:
     last = tests[-1]
     if options.json:
-        say_json(
+        print_json(
             {"name": options.job, "pass_line": line, "nccl": [_test_json(each, kept, other, line) for each in tests]}
         )
     elif options.csv:
@@ -214,7 +214,7 @@ def _say_test(each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredT
         if other:
             cells.append(_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
-    say_table(titles, rows, [True] * len(titles))
+    print_table(titles, rows, [True] * len(titles))
     told = judge(test, line, each.accelerator)
     average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
     say(f"{average}{told.passing}{f', {told.why}' if told.why else ''}")
@@ -227,7 +227,7 @@ def _share(value: float | None, of: float | None) -> str:
 def _history(kept: Sequence[MeasuredTest], options: Options) -> int:
     shown = [(at, each) for at, each in enumerate(kept, start=1) if options.job in {"-", each.job}]
     if options.json:
-        say_json([_test_json(each, kept, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
+        print_json([_test_json(each, kept, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
         return 0
     if not shown:
         raise BadInput(f"No test of {options.job} is kept.", "Of all jobs: a4 nccl - --history")
@@ -236,14 +236,14 @@ def _history(kept: Sequence[MeasuredTest], options: Options) -> int:
          f"{each.test.peak_busbw or 0:,.0f}", f"{each.test.avg_busbw or 0:,.0f}", str(len(each.nodes))]
         for at, each in shown
     ]  # fmt: skip
-    say_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK", "AVERAGE", "NODES"], rows,
+    print_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK", "AVERAGE", "NODES"], rows,
               [True, False, False, False, True, True, True, True])  # fmt: skip
     return 0
 
 
 def _nodes(nodes: dict[str, NodeBandwidth], options: Options) -> int:
     if options.json:
-        say_json([{"node": node, "busbw": each.last, "trend": each.trend, "tests": len(each.values), "at": each.at,
+        print_json([{"node": node, "busbw": each.last, "trend": each.trend, "tests": len(each.values), "at": each.at,
                    "job": each.job, "ranks": each.gpus} for node, each in sorted(nodes.items())])  # fmt: skip
         return 0
     rows = [
@@ -251,7 +251,7 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: Options) -> int:
          str(len(each.values)), each.job, wording.clock(each.at)]
         for node, each in sorted(nodes.items())
     ]  # fmt: skip
-    say_table(["NODE", "BUSBW", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False])
+    print_table(["NODE", "BUSBW", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False])
     return 0
 
 

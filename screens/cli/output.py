@@ -24,7 +24,7 @@ def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """A value as indented JSON on standard output; frozen dataclasses and tuples are written as objects and lists."""
     import msgspec
 
@@ -32,7 +32,7 @@ def say_json(value: Any) -> None:
     sys.stdout.write(raw.decode() + "\n")
 
 
-class Voice:
+class MessageStyle:
     """How this process speaks on standard error: in lines for people, or in objects, one a line."""
 
     as_json: ClassVar[bool] = False
@@ -43,20 +43,20 @@ class Voice:
 @contextmanager
 def speaking(*, as_json: bool) -> Iterator[None]:
     """Speak so, for as long as one command lasts."""
-    Voice.as_json = as_json
+    MessageStyle.as_json = as_json
     try:
         yield
     finally:
-        Voice.as_json, Voice.namespace = False, ""
+        MessageStyle.as_json, MessageStyle.namespace = False, ""
 
 
 def _reaching(text: str) -> str:
     """The text, its commands with the namespace that this one was about."""
-    if not Voice.namespace:
+    if not MessageStyle.namespace:
         return text
     from console.kube.find_job import in_namespace
 
-    return in_namespace(text, Voice.namespace)
+    return in_namespace(text, MessageStyle.namespace)
 
 
 def say_hint(text: str) -> None:
@@ -78,7 +78,7 @@ def complain(error: ConsoleError) -> int:
 
 
 def _tell(told: dict[str, str], text: str) -> None:
-    if Voice.as_json:
+    if MessageStyle.as_json:
         import msgspec
 
         sys.stderr.write(f"{msgspec.json.encode(told).decode()}\n")
@@ -91,12 +91,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Usage and mistake on standard error; exits with 2."""
-        if not Voice.as_json:
+        if not MessageStyle.as_json:
             super().error(message)
         raise SystemExit(complain(BadInput(f"{message[:1].upper()}{message[1:]}.", f"{self.prog} --help says more.")))
 
 
-def say_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
     """Rows under titles, each column as wide as its widest cell; `right` marks the columns of numbers."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):

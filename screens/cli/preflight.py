@@ -11,7 +11,7 @@ from screens.cli.ask import agreed
 from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.launch import make_plan, through_queue
-from screens.cli.output import say, say_json, warn
+from screens.cli.output import print_json, say, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ async def preflight(options: Options) -> int:
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
     found = tally(checks)
     if options.json:
-        say_json({
+        print_json({
             "kind": "preflight", "namespace": namespace, "recipe": plan.recipe if plan else "", "name": name,
             "summary": found.sentence, "items": checks,
         })  # fmt: skip
@@ -95,7 +95,7 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
 
 def _say_mended(options: Options, done: str, check: Check, words: str) -> None:
     if options.json:
-        say_json({"kind": "preflight", "done": done, "items": [check]})
+        print_json({"kind": "preflight", "done": done, "items": [check]})
     else:
         say(words)
 

@@ -10,7 +10,7 @@ from console.errors import BadInput
 from console.session import saved_profiles
 from screens.cli.arguments import add_json
 from screens.cli.command import Command
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -44,11 +44,13 @@ async def show_all(kept: Profiles, *, as_json: bool) -> int:
     default = await kept.default()
     names = await kept.names()
     if as_json:
-        say_json({"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names})
+        print_json({"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names})
     elif not names:
         say(f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
     else:
-        say_table(("PROFILE", "DEFAULT"), [(name, "yes" if name == default else "") for name in names], (False, False))
+        print_table(
+            ("PROFILE", "DEFAULT"), [(name, "yes" if name == default else "") for name in names], (False, False)
+        )
     return 0
 
 
@@ -58,7 +60,7 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
     default = await kept.default() == name
     if as_json:
         more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
-        say_json({"name": name, "default": default, **more})
+        print_json({"name": name, "default": default, **more})
     else:
         for each in profile.problems:
             warn(f"{name}: {each.message}")

@@ -8,7 +8,7 @@ from console.launch.releases import Fate
 from screens.cli.arguments import add_json
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table
+from screens.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     import argparse
@@ -25,11 +25,11 @@ async def releases(options: Options) -> int:
         else:
             found = await session.releases.all("" if options.all_namespaces else session.namespace)
     if options.json:
-        say_json({"kind": "revisions" if options.name else "releases", "items": found})
+        print_json({"kind": "revisions" if options.name else "releases", "items": found})
     elif not found:
         say("No releases.")
     else:
-        say_table(
+        print_table(
             ("NAMESPACE", "NAME", "REVISION", "STATUS", "RECIPE", "CHART", "UPDATED"),
             [(each.namespace, each.name, str(each.revision), each.status, each.recipe, each.chart, each.updated)
              for each in found],
@@ -68,7 +68,7 @@ async def rollback(options: Options) -> int:
 def tell(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     """A change object by object; exit code 1 when the cluster refuses a part of it."""
     if as_json:
-        say_json(change)
+        print_json(change)
         return 1 if change.refused else 0
     for each in change.objects:
         if each.fate is Fate.SAME:

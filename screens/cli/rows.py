@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from console.kube.objects.queue import ClusterQueue
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
-    from console.metrics.job_progress import Glance
+    from console.metrics.job_progress import JobProgress
     from console.scheduling.explanation import Held
     from console.scheduling.ranks import Rank
     from screens.cli.columns import Row
@@ -176,7 +176,7 @@ def _held(job: Held) -> Row:
     return {"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner}
 
 
-def job_rows(fleet: Fleet, namespace: str | None, glances: Mapping[str, Glance] | None = None) -> list[Row]:
+def job_rows(fleet: Fleet, namespace: str | None, glances: Mapping[str, JobProgress] | None = None) -> list[Row]:
     """One row per JobSet, youngest first; `glances`: what the ends of logs say, by uid."""
     from console.metrics.health import job_health
     from console.scheduling.ranks import ranks

@@ -15,7 +15,7 @@ from screens.cli.arguments import add_json
 from screens.cli.ask import answer
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, warn
+from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS, rank_named
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -46,7 +46,7 @@ async def ssh(options: Options) -> int:
     async with connected(options, KINDS) as session:
         host = await set_up(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
         if options.json and not options.argv:
-            say_json(host)
+            print_json(host)
             return 0
         command = [*host.command, *options.argv]
         if options.demo:  # the practice cluster ends with this process, so it has to stay
@@ -69,7 +69,7 @@ async def undo(*, as_json: bool) -> int:
 
     done = await Attach.undo()
     if as_json:
-        say_json({"done": done})
+        print_json({"done": done})
     else:
         for each in done:
             say(each)
@@ -82,7 +82,7 @@ async def list_hosts(*, as_json: bool) -> int:
 
     hosts = await Attach.hosts()
     if as_json:
-        say_json({"kind": "hosts", "items": hosts})
+        print_json({"kind": "hosts", "items": hosts})
     elif hosts:
         for host in hosts:
             say(f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}")
@@ -100,7 +100,7 @@ async def forget_hosts(options: Options) -> int:
     gone: list[str] = []
     for job in options.jobs:
         gone += await Attach.forget_named(job, context=options.context, namespace=options.namespace)
-    say_json({"forgotten": gone}) if options.json else say("\n".join(gone) or "There were no such hosts.")
+    print_json({"forgotten": gone}) if options.json else say("\n".join(gone) or "There were no such hosts.")
     return 0
 
 
@@ -119,7 +119,7 @@ async def write_hosts(options: Options) -> int:
                 warn(f"{job}: {error}")
                 failed = error
         if options.json:
-            say_json({"hosts": hosts, "forgotten": gone_by})
+            print_json({"hosts": hosts, "forgotten": gone_by})
         else:
             for host in hosts:
                 say(f"{host.host}  {host.namespace}/{host.job}")
@@ -171,7 +171,7 @@ async def code(options: Options) -> int:
         if opened:
             await attach.start(editor)
     if options.json:
-        say_json({"host": host, "editor": editor})
+        print_json({"host": host, "editor": editor})
     elif opened:
         say(f"{editor.title} opens {host.host}.")
     else:
@@ -207,7 +207,7 @@ async def doctor(options: Options) -> int:
     if options.json:
         steps = [{"title": each.title, **{name: getattr(each, name) for name in STEP_KEYS}} for each in found]
         pod = options.rank_text or "0"
-        say_json({"kind": "doctor", "job": options.job, "rank": pod, "pod_index": pod, "items": steps})
+        print_json({"kind": "doctor", "job": options.job, "rank": pod, "pod_index": pod, "items": steps})
     return max((each.exit_code for each in found), default=0)
 
 

@@ -12,7 +12,7 @@ from screens.cli.arguments import add_json
 from screens.cli.ask import agreed, asks
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import complain, say, say_json, say_table, warn
+from screens.cli.output import complain, print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -70,14 +70,14 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
             if plan.stays:
                 say(f"Stays: {', '.join(plan.stays)}.")
     if as_json:
-        say_json(reports[0] if len(plans) == 1 and reports else reports)
+        print_json(reports[0] if len(plans) == 1 and reports else reports)
     return code
 
 
 def tell_plans(plans: Sequence[StopPlan], *, as_json: bool) -> int:
     """What would go and what would stay."""
     if as_json:
-        say_json(plans[0] if len(plans) == 1 else plans)
+        print_json(plans[0] if len(plans) == 1 else plans)
         return 0
     for plan in plans:
         for line in words_of(plan):
@@ -117,7 +117,7 @@ async def leftovers(options: Options) -> int:
                     except ConsoleError as error:
                         code = code or complain(error)
     if options.json:
-        say_json({"kind": "leftovers", "unread": hidden, "items": found, "removed": removed})
+        print_json({"kind": "leftovers", "unread": hidden, "items": found, "removed": removed})
     elif removed:
         say("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
     return code
@@ -130,7 +130,7 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
     if not found:
         say("No orphaned resources.")
         return
-    say_table(
+    print_table(
         ("KIND", "NAMESPACE", "NAME", "DATA", "WHY"),
         [(each.kind, each.namespace, each.name, "yes" if each.holds_data else "", each.why) for each in found],
         (False,) * 5,

@@ -19,7 +19,7 @@ from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.files import bars, list_folder
 from screens.cli.images import add_where, google, project_of
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -38,13 +38,15 @@ async def buckets(options: Options) -> int:
         found = await session.storage.buckets(project_of(options))
     if options.json:
         items = [{**asdict(each), "match": each.match(region)} for each in found]
-        say_json({"kind": "buckets", "region": region, "items": items})
+        print_json({"kind": "buckets", "region": region, "items": items})
     elif not found:
         say("The project has no buckets.")
     else:
         rows = [(each.name, each.location, each.match(region), each.storage_class, wording.since(each.created))
                 for each in found]  # fmt: skip
-        say_table(("BUCKET", "LOCATION", "FROM THE CLUSTER", "CLASS", "AGE"), rows, (False, False, False, False, True))
+        print_table(
+            ("BUCKET", "LOCATION", "FROM THE CLUSTER", "CLASS", "AGE"), rows, (False, False, False, False, True)
+        )
     return 0
 
 
@@ -61,7 +63,7 @@ async def list_place(options: Options) -> int:
     async with google(options) as session:
         found = await session.storage.folder(place)
     if options.json:
-        say_json({"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more,
+        print_json({"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more,
                   "items": [as_item(each) for each in found.objects]})  # fmt: skip
         return 0
     for each in found.objects:
@@ -85,7 +87,7 @@ async def get(options: Options) -> int:
         with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
             report = await session.storage.fetch(place, options.folder, bar(str(place)))
     if options.json:
-        say_json(asdict(report))
+        print_json(asdict(report))
     else:
         kept = f", {report.kept} of them were there" if report.kept else ""
         files = wording.count(report.files, "file")
@@ -104,7 +106,7 @@ async def store_logs(options: Options) -> int:
         await session.listed(*KINDS)
         report = await session.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
     if options.json:
-        say_json(report)
+        print_json(report)
     else:
         for name, lines in report.objects:
             say(f"{report.place.rstrip('/')}/{name}: {wording.count(lines, 'line')}")
@@ -146,7 +148,7 @@ def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], o
         raise BadInput(f"{options.name} cannot be mounted, it is {chosen[0].state}{why}", "Choose one that is ready.")
     values = chosen[0].values()
     if options.json:
-        say_json(values)
+        print_json(values)
     else:
         say(yaml.safe_dump(values, sort_keys=False).rstrip())
     return 0
@@ -160,11 +162,11 @@ def _say_all(
     options: Options,
 ) -> int:
     if options.json:
-        say_json({"kind": kind, "items": [{**asdict(each), "values": each.values()} for each in found]})
+        print_json({"kind": kind, "items": [{**asdict(each), "values": each.values()} for each in found]})
     elif not found:
         say("There are none.")
     else:
-        say_table(titles, rows, tuple(title == "SIZE" for title in titles))
+        print_table(titles, rows, tuple(title == "SIZE" for title in titles))
     return 0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Guarded:
+class GuardedStream:
     """A stream whose texts are cleaned before the terminal sees them; all else is the stream's own."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -39,9 +39,9 @@ def guarded() -> Iterator[None]:
     """Clean what is written to a terminal, for as long as one command lasts."""
     out, error = sys.stdout, sys.stderr
     if out.isatty():
-        sys.stdout = cast("TextIO", Guarded(out))
+        sys.stdout = cast("TextIO", GuardedStream(out))
     if error.isatty():
-        sys.stderr = cast("TextIO", Guarded(error))
+        sys.stderr = cast("TextIO", GuardedStream(error))
     try:
         yield
     finally:

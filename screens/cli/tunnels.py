@@ -14,7 +14,7 @@ from console.errors import BadInput
 from screens.cli.arguments import add_json
 from screens.cli.command import Command
 from screens.cli.connect import practice_cluster
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 from screens.wording import size
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def _detach(order: Order, *, as_json: bool) -> int:
     for note in notes:
         warn(note)
     if as_json:
-        say_json(tunnel)
+        print_json(tunnel)
     else:
         _say_open(tunnel)
         say(f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it.")
@@ -110,7 +110,7 @@ async def _stay(order: Order, kubeconfig: Path | None, *, as_json: bool) -> int:
         for note in running.forwarding.notes:
             warn(note)
         if as_json:
-            say_json(running.tunnel)
+            print_json(running.tunnel)
         else:
             _say_open(running.tunnel)
         if running.tunnel.words:
@@ -149,13 +149,13 @@ async def _list(options: Options) -> int:
 
     found = await published.listed()
     if options.json:
-        say_json({"kind": "tunnels", "items": found})
+        print_json({"kind": "tunnels", "items": found})
     elif not found:
         say("No tunnel is open. Open one: a4 forward JOB POD 8888")
     else:
         rows = [row(each, at) for each in found for at in range(max(1, len(each.listeners)))]
         titles = ("NAME", "STATE", "TARGET", "LOCAL", "REMOTE", "OPEN", "ALL", "SENT", "RECEIVED", "POD", "WHY")
-        say_table(titles, rows, (False,) * 3 + (True,) * 6 + (False,) * 2)
+        print_table(titles, rows, (False,) * 3 + (True,) * 6 + (False,) * 2)
     return 0
 
 
@@ -179,7 +179,7 @@ async def _stop(options: Options) -> int:
     names = [each.name for each in await published.listed()] if options.all else list(options.words)
     stopped = [await published.stop(name) for name in names]
     if options.json:
-        say_json({"kind": "tunnels", "items": stopped})
+        print_json({"kind": "tunnels", "items": stopped})
         return 0
     for each in stopped:
         ports = ", ".join(str(one) for one in each.listeners)
@@ -194,14 +194,14 @@ async def _profiles(options: Options) -> int:
 
     found = await asyncio.to_thread(published.profiles)
     if options.json:
-        say_json({"kind": "profiles", "items": found})
+        print_json({"kind": "profiles", "items": found})
     elif not found:
         say("No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME")
     else:
         rows = [
             (each.name, each.context, each.namespace, f"{each.job} {each.rank}", " ".join(each.ports)) for each in found
         ]
-        say_table(("PROFILE", "CONTEXT", "NAMESPACE", "TARGET", "PORTS"), rows, (False,) * 5)
+        print_table(("PROFILE", "CONTEXT", "NAMESPACE", "TARGET", "PORTS"), rows, (False,) * 5)
     return 0
 
 
@@ -215,7 +215,7 @@ async def _forget(options: Options) -> int:
         if not options.json:
             say(f"Forgot the profile {name}.")
     if options.json:
-        say_json({"kind": "profiles", "forgotten": options.words})
+        print_json({"kind": "profiles", "forgotten": options.words})
     return 0
 
 

@@ -25,7 +25,7 @@ from screens.cli.arguments import add_json, seconds_of_an_hour
 from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def wait(options: Options) -> int:
             except TimeoutError:
                 code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
         if options.json:
-            say_json(_told(options, code, words, watched))
+            print_json(_told(options, code, words, watched))
         else:
             (say if code == REACHED else warn)(f"{words}.")
     return code
@@ -228,7 +228,7 @@ async def alarms(options: Options) -> int:
         if options.json:
             coverage = watching.coverage
             told = [told_of(session, each) for each in found]
-            say_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
+            print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
         else:
             _show(found)
             warn(watching.coverage.words)
@@ -241,7 +241,7 @@ def _show(found: Sequence[Alarm]) -> None:
         [alarm.job, alarm.kind, f"{max(0, now - alarm.since):.0f}", alarm.words, alarm.namespace] for alarm in found
     ]
     if rows:
-        say_table(("JOB", "ALARM", "S", "WHAT", "NAMESPACE"), rows, (False, False, True, False, False))
+        print_table(("JOB", "ALARM", "S", "WHAT", "NAMESPACE"), rows, (False, False, True, False, False))
     else:
         say("No alarms.")
 

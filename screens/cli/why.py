@@ -16,7 +16,7 @@ from screens.cli.arguments import add_json
 from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
 from screens.cli.connect import connected
-from screens.cli.output import say_hint, say_json
+from screens.cli.output import print_json, say_hint
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ async def why(options: Options) -> int:
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [told_of(session, each) for each in alarms]}  # fmt: skip
-            say_json(told)
+            print_json(told)
             return 0
         for line in card.told() if card else ():
             say_hint(line)

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from console.errors import BadInput
 from console.google.builds import MACHINES, BuildPlan
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
-from screens.widgets.form.launch_draft import LaunchWish
+from screens.widgets.form.launch_draft import LaunchRequest
 from screens.wording import BAD, IDLE, OK
 
 if TYPE_CHECKING:
@@ -189,4 +189,4 @@ async def cancel_one(screen: LiveScreen, build: Build) -> Build | None:
 
 def launch_with(screen: LiveScreen, image: str) -> None:
     said = f"{image.rpartition('/')[2]} is in the form."
-    screen.app.open_launch(LaunchWish("", {"image": image}, said=said, over=True))
+    screen.app.open_launch(LaunchRequest("", {"image": image}, said=said, over=True))

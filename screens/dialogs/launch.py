@@ -16,7 +16,7 @@ from console.kube.nested_values import overlay
 from console.preflight.check import tally, unseen
 from screens import wording
 from screens.dialogs.question import Confirm, Question
-from screens.widgets.form.launch_draft import NAME, LaunchWish
+from screens.widgets.form.launch_draft import NAME, LaunchRequest
 from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
 from screens.widgets.job_line import tab_of
 from screens.widgets.run_words import spoken
@@ -303,7 +303,7 @@ def _head(draft: LaunchDraft, taken: int) -> str:
     return f"{draft.recipe.title}: {wording.count(taken, 'field')} filled"
 
 
-def begin_from(screen: Launching, wish: LaunchWish) -> None:
+def begin_from(screen: Launching, wish: LaunchRequest) -> None:
     """The form as another screen asked for it; what was there is one undo away."""
     draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
     if draft is None:
@@ -316,8 +316,8 @@ def begin_from(screen: Launching, wish: LaunchWish) -> None:
         draft.against, draft.against_name = wish.against, wish.against_name
     name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
     screen.form.put_texts(draft.texts_for(values, name))
-    strangers = draft.strangers(wish.values)
-    lost = f" Not values of this chart, skipped: {', '.join(strangers)}." if strangers else ""
+    unknown_keys = draft.unknown_keys(wish.values)
+    lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""
     said = wish.said or f"{draft.recipe.title} with the values of before."
     screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
     screen.form.go(NAME)
@@ -336,7 +336,9 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
         said += f" Not kept, because secret: {', '.join(run.left_out)}."
     against = run if other is None or other.recipe != run.recipe else other
     screen.app.open_launch(
-        LaunchWish(run.recipe, run.values, run.name, against.values, spoken(against, now), said=wording.one_line(said))
+        LaunchRequest(
+            run.recipe, run.values, run.name, against.values, spoken(against, now), said=wording.one_line(said)
+        )
     )
 
 
@@ -354,7 +356,7 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
             screen.app.switch_mode("launch")
             return
         name = f"the job {jobset.name}"
-        wish = LaunchWish(plan.recipe, plan.values, plan.name, plan.values, name, said=f"Values of {jobset.name}.")
+        wish = LaunchRequest(plan.recipe, plan.values, plan.name, plan.values, name, said=f"Values of {jobset.name}.")
         screen.app.open_launch(wish)
 
 

@@ -46,7 +46,7 @@ def group_lines(group: OutputGroup) -> list[str]:
     return [f"{RULE}{glyph} {group.words}{ended}", *(f"   {line}" for line in lines)]
 
 
-class Everywhere(Question[None]):
+class ExecAll(Question[None]):
     """Asks for a command and for ranks, runs it, shows what came; again with another command until it is closed."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -246,7 +246,7 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         chosen = [each for each in ranks(found, fleet) if each.number in set(numbers)]
         await screen.session.inside.everywhere(chosen, argv, ended=ended)
 
-    await screen.app.push_screen_wait(Everywhere(jobset.name, [each.number for each in line.ranks], perform))
+    await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.ranks], perform))
 
 
 async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.metrics.rank_progress import Pulse
+    from console.metrics.rank_progress import RankProgress
     from console.scheduling.failure import FailureCard
     from screens.widgets.job_line import JobLine
     from screens.widgets.table.table import RowKey
@@ -281,7 +281,7 @@ class RanksTab(JobTab):
     matrix = getters.query_one(RankMatrix)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
-    _pulse: Pulse | None = None
+    _pulse: RankProgress | None = None
     _listening = False
     _told = (0, 0)
 

@@ -68,7 +68,7 @@ class AlarmsScreen(LiveScreen):
         self.table.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        found = self.session.alarms.latest if self.app.connected and self.session.heeds_alarms else []
+        found = self.session.alarms.latest if self.app.connected and self.session.alarms_enabled else []
         rows: dict[RowKey, Alarm] = {
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
             for number, each in enumerate(sorted(found, key=lambda each: each.since))

@@ -260,7 +260,7 @@ class ClustersScreen(AskingScreen):
             if self.app.connected:
                 await cloud.enter(cluster)
             else:
-                await cloud.greet(cluster)
+                await cloud.fetch_server_version(cluster)
                 self.app.settings = replace(self.app.settings, context=cluster.context)
                 await self.app.action_reconnect()
             self.app.only_namespace = ""

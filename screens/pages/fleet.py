@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.google.node_pools import PoolsPicture, with_google
+from console.google.node_pools import PoolsSnapshot, with_google
 from console.scheduling.pools import Pool, pools
 from console.scheduling.ranks import ranks
 from screens.base import LiveScreen
@@ -100,7 +100,7 @@ class FleetScreen(LiveScreen):
         self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
         self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
 
-    _google: PoolsPicture | None = None
+    _google: PoolsSnapshot | None = None
     _asking = False
     _offered = False  # whether the key that asks was shown last time
 
@@ -135,7 +135,7 @@ class FleetScreen(LiveScreen):
     async def _follow(self, session: Session) -> None:
         async for told in session.node_pools.follow():
             self._asking = False
-            if isinstance(told, PoolsPicture):
+            if isinstance(told, PoolsSnapshot):
                 self._google = told
                 self.show_fleet(self.app.fleet)
             elif self._google is None:

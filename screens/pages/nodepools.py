@@ -23,7 +23,7 @@ from screens.wording import Cell, Run, sentence
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.google.node_pools import PoolsPicture
+    from console.google.node_pools import PoolsSnapshot
     from console.kube.snapshot import Fleet
     from console.session import Session
 
@@ -70,7 +70,7 @@ class NodepoolsScreen(PoolSizes):
     about = getters.query_one(SentenceLine)
     progress = getters.query_one(ProgressRows)
 
-    _picture: PoolsPicture | None = None
+    _picture: PoolsSnapshot | None = None
 
     @property
     def crumb(self) -> str:

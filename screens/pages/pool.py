@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from console.google.node_pools import PoolFacts, PoolsPicture
+    from console.google.node_pools import PoolFacts, PoolsSnapshot
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
     from console.metrics.nccl.history import NodeBandwidth
@@ -105,7 +105,7 @@ class PoolScreen(PoolActions):
     google = getters.query_one("#of-google", SentenceLine)
     progress = getters.query_one(ProgressRows)
 
-    _picture: PoolsPicture | None = None  # what Google said last
+    _picture: PoolsSnapshot | None = None  # what Google said last
     _asked: Session | None = None
 
     def __init__(self, name: str) -> None:

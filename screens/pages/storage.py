@@ -13,7 +13,7 @@ from console.google.storage import bucket_values
 from screens import wording
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.bars import SummaryLine
-from screens.widgets.form.launch_draft import LaunchWish
+from screens.widgets.form.launch_draft import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Column, since
 from screens.widgets.table.empty_state import Notice
@@ -212,7 +212,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
         place = self.table.row
         if place is not None and place.values:
             said = f"{place.kind} {place.name} is in the form, under Storage."
-            self.app.open_launch(LaunchWish("", place.values, said=said, over=True))
+            self.app.open_launch(LaunchRequest("", place.values, said=said, over=True))
 
     def action_copy(self) -> None:
         place = self.table.row

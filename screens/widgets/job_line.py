@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
-    from console.metrics.job_progress import Glance
+    from console.metrics.job_progress import JobProgress
     from console.scheduling.explanation import Why
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell
@@ -37,7 +37,7 @@ class JobLine:
 
     jobset: JobSet
     fleet: Fleet
-    glance: Glance | None = None  # what its log said last; None: nothing is known
+    glance: JobProgress | None = None  # what its log said last; None: nothing is known
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
     late: str = ""  # that its next step is late, if somebody hears its steps
     heard: bool = False  # whether somebody does
@@ -154,7 +154,7 @@ def last_cell(line: JobLine) -> Cell:
     return glance_words(line.glance) if line.glance else Run(place_words(line), "dim")
 
 
-def glance_words(glance: Glance) -> list[Run]:
+def glance_words(glance: JobProgress) -> list[Run]:
     """The latest figures: "loss 2.104  1,180 TFLOP/s", "busbw 594 GB/s ✓"."""
     if glance.busbw is not None:
         average = f", average {glance.average:,.0f}" if glance.average is not None else ""

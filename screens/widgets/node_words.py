@@ -9,7 +9,7 @@ from screens.widgets.table.progress_rows import operation_row, request_row
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run, count, duration, sentence
 
 if TYPE_CHECKING:
-    from console.google.node_pools import PoolFacts, PoolsPicture
+    from console.google.node_pools import PoolFacts, PoolsSnapshot
     from console.kube.objects.node import Node
     from console.metrics.nccl.history import NodeBandwidth
     from console.scheduling.pools import Pool
@@ -141,7 +141,7 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Run]:
 GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
 
 
-def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
+def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Run, ...]:
     """State, sizes and settings of a pool, the most urgent first."""
     pool = facts.pool
     runs = [GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
@@ -164,7 +164,7 @@ def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def rows_of(facts: PoolFacts, picture: PoolsPicture, now: float) -> list[tuple[Run, ...]]:
+def rows_of(facts: PoolFacts, picture: PoolsSnapshot, now: float) -> list[tuple[Run, ...]]:
     """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
     name = facts.pool.name
     rows = [

@@ -51,7 +51,7 @@ def large_file(bound: Any, say: Any) -> bool:
             assert text.found == 1
         text.seek(None)
         for keep in (Keep(level="error"), Keep(level="warn"), Keep(pattern=re.compile(rb"rank7\].*99[0-9]{2}/"))):
-            text.sift(keep)
+            text.apply_filter(keep)
             kept.append(fast(f"show only {keep.words}", text, say))
         text.close()
     return all(kept)

@@ -22,7 +22,7 @@ from console.kube.kubeconfig import load
 from console.kube.objects.pod import PodWire, parse_pod
 from console.kube.raw_connection import connected
 from console.kube.target import User
-from console.kube.watch import Backoff, Change, HttpSource, Listed, Lost, Odd, follow
+from console.kube.watch import Backoff, Change, HttpSource, Listed, Lost, Unparsable, follow
 from tests.apiserver import ApiServer
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def test_many_lists_without_end_at_once_do_not_fill_the_memory() -> None:
 
 
 async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.watch.MOST_OBJECTS", 5000)
+    monkeypatch.setattr("console.kube.watch.MAX_OBJECTS", 5000)
     page = b'{"metadata": {"continue": "more"}, "items": [' + b",".join([POD] * 400) + b"]}"
     number = 0
 
@@ -145,7 +145,7 @@ async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.Monke
 
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers[PATH] = answer
-        monkeypatch.setattr("console.kube.watch.MOST_OF_LIST", 40 * len(page))
+        monkeypatch.setattr("console.kube.watch.MAX_OF_LIST", 40 * len(page))
         async with limited(), aclosing(pods(client)) as changes:
             async for change in changes:
                 if isinstance(change, Lost):
@@ -189,7 +189,7 @@ async def test_one_bad_line_of_a_watch_costs_no_more_than_itself(attack: str) ->
         ):
             async for change in changes:
                 seen.append(type(change).__name__)
-                if isinstance(change, Lost | Odd) or seen.count("Listed") > 1 or "Changed" in seen:
+                if isinstance(change, Lost | Unparsable) or seen.count("Listed") > 1 or "Changed" in seen:
                     break
         assert "Listed" in seen
 

@@ -21,7 +21,7 @@ from console.attach.container_facts import FactState
 from console.attach.exec_many import Inside, QuickTest
 from console.attach.files.pod_files import PodFolders
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.hang.xray import Xray
+from console.hang.xray import HangProbe
 from console.kube import exec as executing
 from console.kube.client import REST
 from console.kube.watch import HttpSource
@@ -93,7 +93,7 @@ async def ask_facts(cluster: Any, pod: Pod) -> None:
 
 
 async def ask_stacks(cluster: Any, _: Pod) -> None:
-    report = await Xray(cluster).job("default", "train")
+    report = await HangProbe(cluster).job("default", "train")
     assert not report.groups
     raise Unreadable(report.pods[0].failure)
 
@@ -195,7 +195,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end() -> 
 
         async def follow_log() -> None:
             async with client.follow(log, doing="read it", params={}, silence=5) as answer:
-                await answer.pour(lambda _: came.update(["log"]))
+                await answer.stream_to(lambda _: came.update(["log"]))
 
         async def follow_pods() -> None:
             async with HttpSource(client, pods, "pods").watch("1") as lines:

@@ -21,8 +21,8 @@ from rich.cells import cell_len
 from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, Lines
 from screens.cli.files import bars
-from screens.cli.terminal_guard import Guarded, guarded
-from screens.dialogs.run_in_ranks import Everywhere
+from screens.cli.terminal_guard import GuardedStream, guarded
+from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
 from screens.widgets.line import beginning, fit, wrap
 from screens.wording import for_terminal, one_line
@@ -73,7 +73,7 @@ def test_words_that_ended_the_console_once(width: int) -> None:
 
 def test_a_stream_to_a_terminal_passes_the_gate() -> None:
     out = io.StringIO()
-    guarded = Guarded(out)
+    guarded = GuardedStream(out)
     for payload in PAYLOADS.values():
         guarded.write(f"{payload}\n")
     guarded.writelines(PAYLOADS.values())
@@ -230,7 +230,7 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
         await until(pilot, lambda: "Running" in screen_text(app))
         await pilot.press("exclamation_mark")
-        await until(pilot, lambda: isinstance(app.screen, Everywhere) and app.screen.is_mounted)
+        await until(pilot, lambda: isinstance(app.screen, ExecAll) and app.screen.is_mounted)
         await pilot.press(*"true", "enter")
         await until(pilot, lambda: bool(session.called("everywhere")) and "PWNT" in screen_text(app))
         assert not RAW.search(screen_text(app))

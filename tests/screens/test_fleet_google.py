@@ -15,14 +15,14 @@ from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.test_pool import FLEX, POOL, facts, node, picture
 
 if TYPE_CHECKING:
-    from console.google.node_pools import PoolsPicture
+    from console.google.node_pools import PoolsSnapshot
 
 ZERO = replace(POOL, name="a4-zero", reservation="", least=0, most=4)
 BROKEN = replace(POOL, name="a4-broken", status="ERROR", message="No capacity in the zone.", reservation="")
 MADE = replace(POOL, name="a4-new", status="PROVISIONING", autoscaling=False)
 
 
-def told() -> PoolsPicture:
+def told() -> PoolsSnapshot:
     none = {"nodes": 0, "ready": 0}
     return picture(
         facts(),

@@ -17,7 +17,7 @@ from console.session import container_questions
 from console.settings import Settings
 from screens.dialogs.copy import CopyDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
-from screens.dialogs.run_in_ranks import Everywhere, QuickNccl
+from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
 from screens.pages.facts import FactsScreen
 from screens.pages.folder import FolderScreen
 from tests.fakes import FakeSession
@@ -176,7 +176,7 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot)
         await pilot.press("exclamation_mark")
-        await until(pilot, lambda: isinstance(app.screen, Everywhere))
+        await until(pilot, lambda: isinstance(app.screen, ExecAll))
         await pilot.press("enter")
         await until(pilot, lambda: "No command was given." in screen_text(app))
         await pilot.press(*"uname", "enter")
@@ -189,7 +189,7 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
         await until(pilot, lambda: "There is no pod 9." in screen_text(app))
         assert len(session.called("everywhere")) == 1
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, Everywhere))
+        await until(pilot, lambda: not isinstance(app.screen, ExecAll))
 
 
 async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:

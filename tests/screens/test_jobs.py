@@ -13,7 +13,7 @@ from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Link, LinkState, StopReport
 from console.logs.line import LogLine
 from console.metrics.alarm_rules import Alarm, AlarmKind
-from console.metrics.job_progress import Glance
+from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import Passing
 from console.scheduling.failure import Ending, FailureCard
 from console.settings import Settings
@@ -300,7 +300,7 @@ def test_why_a_job_failed_is_said_once() -> None:
 def test_what_came_of_a_job_stays_in_the_list() -> None:
     fleet = queue_scene()
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
-    line = JobLine(done, fleet, Glance(size=2**34, busbw=684.0, average=412.0, passing=Passing.PASSED))
+    line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=Passing.PASSED))
     said = "".join(run.text for run in runs_of(last_cell(line)))
     assert said.startswith("busbw 684 GB/s, average 412 ✓  done")
 
@@ -321,7 +321,7 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
 
 def test_of_a_job_that_stalls_no_time_is_left() -> None:
     fleet = queue_scene()
-    line = JobLine(fleet.jobsets["default", "llama"], fleet, Glance(step=40, total=100, step_time=2.0))
+    line = JobLine(fleet.jobsets["default", "llama"], fleet, JobProgress(step=40, total=100, step_time=2.0))
     stall = Alarm(AlarmKind.STALL, "no new iteration for 12 min", 1.0, "default", "llama")
     assert "left" in "".join(run.text for run in runs_of(progress_cell(line)))
     assert "40 % stalled" in "".join(run.text for run in runs_of(progress_cell(replace(line, alarms=(stall,)))))

@@ -22,7 +22,7 @@ from screens.dialogs.question import Confirm
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
-from screens.widgets.form.launch_draft import LaunchWish
+from screens.widgets.form.launch_draft import LaunchRequest
 from screens.widgets.form.launch_words import fit_words, free_name
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
@@ -393,7 +393,7 @@ async def test_the_views_turn_and_say_what_differs() -> None:
 async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
     async with console(chart_session()) as (app, pilot, _):
         await pilot.press("3")
-        wish = LaunchWish("ddp-smoke", {"gpus": 32, "gone": 1, "env": {"A": "1, 2"}}, "llama", {"gpus": 8}, "llama")
+        wish = LaunchRequest("ddp-smoke", {"gpus": 32, "gone": 1, "env": {"A": "1, 2"}}, "llama", {"gpus": 8}, "llama")
         app.open_launch(wish)
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
         screen = app.screen
@@ -419,7 +419,7 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
         assert screen.draft is not None
         assert "pretrain" in screen.draft.recipe.id
         await pilot.press("3")
-        app.open_launch(LaunchWish("ddp-smoke", {"gpus": 16}, "llama", {}, "llama"))
+        app.open_launch(LaunchRequest("ddp-smoke", {"gpus": 16}, "llama", {}, "llama"))
         await until(pilot, lambda: screen.draft is not None and screen.draft.recipe.id == "ddp-smoke")
         assert screen.recipes.row is not None
         assert screen.recipes.row.id == "ddp-smoke", "the list shows it and the cursor is on it"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
 from console.google.clusters import GkeOperation, GkePool
-from console.google.node_pools import PoolFacts, PoolsPicture, ProvisioningRequest
+from console.google.node_pools import PoolFacts, PoolsSnapshot, ProvisioningRequest
 from console.kube.objects.node import Node, Provisioning
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -56,9 +56,9 @@ def node(number: int, **more: object) -> Node:
     return Node(**{**fields, **more})  # type: ignore[arg-type]
 
 
-def picture(*pools: PoolFacts, operations: tuple[GkeOperation, ...] = (REPAIR,)) -> PoolsPicture:
+def picture(*pools: PoolFacts, operations: tuple[GkeOperation, ...] = (REPAIR,)) -> PoolsSnapshot:
     found = cluster("train", pools=tuple(each.pool for each in pools), maintenance="Sundays, 02:00 to 08:00 UTC")
-    return PoolsPicture(found, pools, operations, (REQUEST,), NOW)
+    return PoolsSnapshot(found, pools, operations, (REQUEST,), NOW)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from screens.wording import (  # fmt: skip
-    JobInks,
+    JobColors,
     age,
     bar,
     count,
@@ -71,7 +71,7 @@ def test_nothing_moves_the_cursor() -> None:
 
 
 def test_jobs_differ_in_ink_until_there_are_too_many() -> None:
-    inks = JobInks()
+    inks = JobColors()
     first = {str(number): inks.of(str(number)) for number in range(12)}
     assert len(set(first.values())) == 12
     assert inks.of("12") in first.values()

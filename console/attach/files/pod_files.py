@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 _LONGEST_COMPLAINT = 4000
-MOST_COMPLAINTS = 4 << 20
+MAX_COMPLAINTS = 4 << 20
 """Bytes of complaints that a command may print, of which the first few are kept; more ends it."""
 QUICK = 30.0  # seconds for what looks at one path or makes one folder
 FLOW = 6.0  # seconds from the first byte of such an answer to its last
 MEASURE = 1 << 12  # bytes of a listing that have to come in such a time
 PIECES, SMALL = 1 << 12, 16  # pieces of an answer, and bytes that each of so many has at least on the average
 LISTING = 60.0  # seconds for what is in one folder
-MOST_ANSWER = 32 << 20
+MAX_ANSWER = 32 << 20
 """Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
 _SUM_DIGITS = 64
 _KILLED = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
@@ -135,9 +135,9 @@ class PodFiles:
         return _Complaints(f"Could not {what} in {self.where}")
 
     def _add(self, out: bytearray, data: bytes, what: str) -> None:
-        if len(out) + len(data) > MOST_ANSWER:
+        if len(out) + len(data) > MAX_ANSWER:
             raise CopyFailed(
-                f"Could not {what} in {self.where}: the answer is longer than {MOST_ANSWER >> 20} MiB.",
+                f"Could not {what} in {self.where}: the answer is longer than {MAX_ANSWER >> 20} MiB.",
                 "Name a folder with fewer files, or pack it into one file there (tar).",
             )
         out += data
@@ -308,9 +308,9 @@ class _Complaints:
     def add(self, data: bytes) -> None:
         """One more piece; CopyFailed once there are too many."""
         self._count += len(data)
-        if self._count > MOST_COMPLAINTS:
+        if self._count > MAX_COMPLAINTS:
             last = self.text.partition("\n")[0][:200]
-            raise CopyFailed(f"{self._failed}: it printed more than {MOST_COMPLAINTS >> 20} MiB of errors: {last}")
+            raise CopyFailed(f"{self._failed}: it printed more than {MAX_COMPLAINTS >> 20} MiB of errors: {last}")
         if len(self.text) < _LONGEST_COMPLAINT:
             self.text = (self.text + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
 

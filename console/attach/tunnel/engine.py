@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from console.attach.tunnel import published
 from console.attach.tunnel.model import Listener, Tunnel
-from console.attach.tunnel.relay import Conversation, Local, Splice
+from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
-from console.kube.locate_rank import Ended, Outdated, Waiting, locate
+from console.kube.locate_rank import Ended, Outdated, PodPending, locate
 from console.kube.port_forward import NotSpoken, dial, other_protocol
 from console.kube.rank_address import Address, LivePod, Ports
 from console.kube.raw_connection import connected
@@ -72,7 +72,7 @@ class Forwarding:
     ) -> None:  # fmt: skip
         self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
         self._doors: list[_Door] = []
-        self._splices: set[Splice] = set()
+        self._splices: set[Relay] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
         self._uid = ""
@@ -151,7 +151,7 @@ class Forwarding:
         return [last or (remote if remote >= 1024 else 0), 0]
 
     def _arrived(self, door: _Door) -> Local:
-        splice = Splice(door.count)
+        splice = Relay(door.count)
         self._start(self._carry(door, splice))
         return Local(splice)
 
@@ -160,7 +160,7 @@ class Forwarding:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, door: _Door, splice: Splice) -> None:
+    async def _carry(self, door: _Door, splice: Relay) -> None:
         """One connection, from its arrival to its end."""
         door.open += 1
         door.connections += 1
@@ -227,7 +227,7 @@ class Forwarding:
 
     async def _see(self) -> None:
         found = await self._reach.look(self._address)
-        if isinstance(found, Waiting):
+        if isinstance(found, PodPending):
             if self._tunnel.state == "ready":
                 self._went(f"{found.words}.")
             self._become("waiting", f"Waiting for {self._address}: {found.words}.")
@@ -309,7 +309,7 @@ class Reach:
             await asyncio.sleep(pause)
             pause = min(LOOK_AGAIN[1], pause * 1.5)
 
-    async def look(self, address: Address) -> LivePod | Waiting:
+    async def look(self, address: Address) -> LivePod | PodPending:
         """The live pod, or why there is none now; raises as `resolve` does."""
         return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
 
@@ -329,8 +329,8 @@ class Reach:
                 gone += 1
                 if isinstance(address, LivePod) or gone > 20:
                     raise
-                made = Waiting("its pod was just deleted")
-            if not isinstance(made, Waiting):
+                made = PodPending("its pod was just deleted")
+            if not isinstance(made, PodPending):
                 return made
             said = self._wait(address, made, said, deadline, say)
             await asyncio.sleep(pause)
@@ -339,11 +339,11 @@ class Reach:
     @asynccontextmanager
     async def dial(
         self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
-    ) -> AsyncIterator[Conversation]:
+    ) -> AsyncIterator[AsyncStream]:
         """The same for code that awaits: `send`, `receive`, `finish`."""
         pipe, _ = await self.open(address, port, limit=limit, say=say)
         try:
-            yield Conversation(pipe)
+            yield AsyncStream(pipe)
         finally:
             pipe.close()
 
@@ -355,7 +355,7 @@ class Reach:
         pipe, _ = await self.open(address, port, limit=limit, say=say)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        splice = Splice()
+        splice = Relay()
         await asyncio.get_running_loop().create_connection(lambda: Local(splice), sock=ours)
         splice.attach(pipe)
         try:
@@ -369,7 +369,7 @@ class Reach:
 
     @staticmethod
     def _wait(
-        address: Address | LivePod, found: Waiting, said: str, deadline: float, say: Callable[[str], None]
+        address: Address | LivePod, found: PodPending, said: str, deadline: float, say: Callable[[str], None]
     ) -> str:
         """Say why it waits, unless that was said; Unreachable when the time is up."""
         if asyncio.get_running_loop().time() >= deadline:
@@ -378,9 +378,9 @@ class Reach:
             say(f"Waiting for {address}: {found.words}.")
         return found.words
 
-    async def _dial(self, wire: Wire, address: Address | LivePod, port: int) -> tuple[Pipe, LivePod] | Waiting:
+    async def _dial(self, wire: Wire, address: Address | LivePod, port: int) -> tuple[Pipe, LivePod] | PodPending:
         found = address if isinstance(address, LivePod) else await locate(wire, self.login, address)
-        if isinstance(found, Waiting):
+        if isinstance(found, PodPending):
             return found
         return await dial(wire, self.login, found.namespace, found.pod, port), found
 

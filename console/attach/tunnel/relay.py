@@ -36,7 +36,7 @@ def _nothing(sent: int, received: int) -> None:
     """Counts nobody wants."""
 
 
-class Splice:
+class Relay:
     """A pipe and a local connection (or two one-way ones), tied together until either ends."""
 
     def __init__(self, count: Callable[[int, int], None] = _nothing) -> None:
@@ -140,7 +140,7 @@ class Splice:
 class Source(asyncio.Protocol):
     """A file that is only read: standard input."""
 
-    def __init__(self, splice: Splice) -> None:
+    def __init__(self, splice: Relay) -> None:
         self._splice = splice
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -160,7 +160,7 @@ class Source(asyncio.Protocol):
 class Sink(asyncio.BaseProtocol):
     """A file that is only written: standard output."""
 
-    def __init__(self, splice: Splice) -> None:
+    def __init__(self, splice: Relay) -> None:
         self._splice = splice
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -185,7 +185,7 @@ class Local(Source, Sink):
         Sink.connection_made(self, transport)
 
 
-class Conversation:
+class AsyncStream:
     """A pipe for code that awaits: send, receive, finish."""
 
     def __init__(self, pipe: Pipe) -> None:
@@ -262,7 +262,7 @@ async def carry(
     pipe, pod = await reach.open(address, port, limit=limit, say=say)
     if found is not None:
         await found(pod)
-    splice = Splice()
+    splice = Relay()
     await _write_to(splice, 1)
     await _read_from(splice, 0)
     splice.attach(pipe)
@@ -277,7 +277,7 @@ def _waits(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-async def _write_to(splice: Splice, descriptor: int) -> None:
+async def _write_to(splice: Relay, descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     if _waits(descriptor):
         await loop.connect_write_pipe(lambda: Sink(splice), os.fdopen(os.dup(descriptor), "wb", 0))
@@ -285,7 +285,7 @@ async def _write_to(splice: Splice, descriptor: int) -> None:
         splice.sink(_File(descriptor, splice))
 
 
-async def _read_from(splice: Splice, descriptor: int) -> None:
+async def _read_from(splice: Relay, descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     if _waits(descriptor):
         await loop.connect_read_pipe(lambda: Source(splice), os.fdopen(os.dup(descriptor), "rb", 0))
@@ -296,7 +296,7 @@ async def _read_from(splice: Splice, descriptor: int) -> None:
 class _File(asyncio.WriteTransport):
     """A file or terminal, which takes what it is given."""
 
-    def __init__(self, descriptor: int, splice: Splice) -> None:
+    def __init__(self, descriptor: int, splice: Relay) -> None:
         super().__init__()
         self._descriptor, self._splice = descriptor, splice
         self._closed = False
@@ -323,7 +323,7 @@ class _File(asyncio.WriteTransport):
 class _Thread(asyncio.ReadTransport):
     """A file or terminal that is read by a thread, which a slow tunnel holds back."""
 
-    def __init__(self, descriptor: int, splice: Splice) -> None:
+    def __init__(self, descriptor: int, splice: Relay) -> None:
         super().__init__()
         self._descriptor, self._splice = descriptor, splice
         self._go = threading.Event()

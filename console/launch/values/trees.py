@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 MISSING = object()  # nothing stands there, not even null
 
 
-def lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+def deep_merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
     """The values of `above` into `below`, level by level."""
     for name, value in above.items():
         under = below.get(name)
         if isinstance(value, Mapping) and isinstance(under, dict):
-            lay_over(under, value)
+            deep_merge(under, value)
         else:
             below[name] = value
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from console.logs.failure_kinds import FAILURE
 from console.logs.line_splitter import label_of
-from console.logs.unparsable import Puzzle
+from console.logs.unparsable import UnparsableLine
 from console.logs.word_search import Blocks, spans_with
 from console.metrics.nccl.lines import MORE_WORDS, WORDS, Torn, Units, completed, first_half, number, row_of
 from console.metrics.nccl.results import NcclTest, Row
@@ -313,7 +313,7 @@ class NcclParser:
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
         self._reach, self._patience = _LEAST, 1
-        self._puzzle = Puzzle()
+        self._puzzle = UnparsableLine()
 
     @property
     def unreadable(self) -> Unreadable | None:

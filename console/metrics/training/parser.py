@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from console.logs.line_splitter import plain
-from console.logs.unparsable import Puzzle
+from console.logs.unparsable import UnparsableLine
 from console.logs.word_search import ANSI, Blocks, Words, line_end, spans_with
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.blocks import Block, Table, begins
@@ -44,7 +44,7 @@ def half_megatron(text: str) -> bool:
     return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
 
 
-def half_step(text: str) -> bool:
+def parse_partial_step(text: str) -> bool:
     """Whether it names a step and a loss, and says nothing of an evaluation or a checkpoint."""
     return bool(_STEP.search(text) and _LOSS.search(text)) and not _OTHER.search(text)
 
@@ -127,7 +127,7 @@ class TrainingParser:
         self._block: Block | Table | None = None
         """A report of several lines, or a table, of which more may come."""
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
-        self._puzzle = Puzzle()
+        self._puzzle = UnparsableLine()
         self._layout: Layout | None = None  # what the lines look like, once that is known
         self._alone, self._unlike, self._looked = 0, 0, 0
         """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
@@ -249,7 +249,7 @@ class TrainingParser:
                 self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
-        elif half_megatron(text) or (self._is_known() and half_step(text)):
+        elif half_megatron(text) or (self._is_known() and parse_partial_step(text)):
             self._puzzle.unread(text)
 
     def _is_known(self) -> bool:

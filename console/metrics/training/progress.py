@@ -18,7 +18,7 @@ _PLAIN = re.compile(
 )
 
 
-def step_in(line: str) -> tuple[int, int] | None:
+def parse_step(line: str) -> tuple[int, int] | None:
     """The step, and the length of the bar that says so (0: it is no bar); None if the line tells of no step."""
     if not any(word in line for word in _WORDS):
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import eq, lt
 from typing import TYPE_CHECKING, Any
 
-from console.metrics.training.steps import Bar, Packed, Rewind, Step, Steps, TrainingRun
+from console.metrics.training.steps import Bar, Packed, Rollback, Step, Steps, TrainingRun
 from console.metrics.training.values import positive, seconds
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Growing:
 
     format: str
     steps: Steps = field(default_factory=Steps)
-    rewinds: list[Rewind] = field(default_factory=list)
+    rewinds: list[Rollback] = field(default_factory=list)
     finished: bool = False
     _latest: dict[str, int] = field(default_factory=dict)  # last step of each reporter
     _warm_from: int | None = None
@@ -217,7 +217,7 @@ class Growing:
         self.steps.cut(keep)
         self._latest.clear()
         self._warm_from, self.number = number, None
-        self.rewinds.append(Rewind(number if last is None else last, number))
+        self.rewinds.append(Rollback(number if last is None else last, number))
 
     def _append(self, step: Step) -> None:
         if step.step is None:

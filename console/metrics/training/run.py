@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.alarm_rules import ENOUGH, Pauses, Rhythm, Thresholds, late_words
+from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, Thresholds, late_words
 from console.metrics.training.series import Series
 from console.metrics.training.steps import standing, what_is_nan
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from console.metrics.training.series import Column
-    from console.metrics.training.steps import Rewind, Standing, Step
+    from console.metrics.training.steps import Rollback, Standing, Step
     from console.scheduling.failure import Ending
 
 
@@ -139,7 +139,7 @@ PEAK_TFLOPS = {
     "nvidia-tesla-a100": 312.0,
 }
 """Dense BF16 TFLOP/s of a GPU, by the beginning of its node's accelerator label."""
-MOST_MFU = 2.0  # times the BF16 peak; eight-bit numbers reach so much at most
+MAX_MFU = 2.0  # times the BF16 peak; eight-bit numbers reach so much at most
 RECENT = 20  # latest steps by which the pace is judged
 GROSS = 2.0
 """Times by which the printed step time may be longer than the time between lines, and is still believed."""
@@ -189,7 +189,7 @@ class Track:
                 if (column := series.columns.get("loss")) is not None:
                     self._finder.flat(series, column)
 
-    def restarted(self, rewinds: Sequence[Rewind], time: float) -> None:
+    def restarted(self, rewinds: Sequence[Rollback], time: float) -> None:
         """It went back to an earlier step."""
         for back in rewinds[len(self.restarts) :]:
             words = f"from {back.last:,} back to {back.first:,}"
@@ -298,14 +298,14 @@ class Track:
             return None
         return max(0.0, (total - last.step) * pace)
 
-    def rhythm(self) -> Rhythm | None:
+    def rhythm(self) -> StepCadence | None:
         """How regularly it makes steps; None while there are too few."""
         series, lasting = self.series, self.lasting()
         if len(series) < ENOUGH or lasting is None:
             return None
         between = median(after - before for before, after in pairwise(series.times[-RECENT:]))
         steps = median(after - before for before, after in pairwise(series.numbers[-RECENT:]))
-        return Rhythm(between / steps if between and steps else lasting, between, self._pauses.longest)
+        return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
     def late(self, now: float, limits: Thresholds | None = None) -> str:
         """That its next step is late, in words; empty: it is not, or that cannot be said."""
@@ -332,4 +332,4 @@ class Track:
         None too where no GPU can be so fast: then the program tells TFLOP/s of several GPUs, or counts steps wrongly.
         """
         peak, reached = peak_of(accelerator), self.recent("tflops_per_gpu")
-        return reached / peak if peak and reached is not None and reached <= MOST_MFU * peak else None
+        return reached / peak if peak and reached is not None and reached <= MAX_MFU * peak else None

@@ -125,7 +125,7 @@ def _has_loss(step: Step) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewind:
+class Rollback:
     """The run went back to an earlier checkpoint: what came after it is done again."""
 
     last: int  # last step before
@@ -148,7 +148,7 @@ class TrainingRun:
 
     format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
     steps: Sequence[Step] = ()  # in their order, each once; of steps done again the later value
-    rewinds: tuple[Rewind, ...] = ()
+    rewinds: tuple[Rollback, ...] = ()
     finished: bool = False  # the program said that training is over
     unsettled: bool = False
     """The progress bar that comes next, in a moment, may still say better which step the last one was."""

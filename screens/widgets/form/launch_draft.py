@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchWish:
+class LaunchRequest:
     """What the launch screen's form is to hold when it opens."""
 
     recipe: str
@@ -104,7 +104,7 @@ class LaunchDraft:
                 self._exact[field.path] = (text, given)
         return texts
 
-    def strangers(self, values: Mapping[str, Value]) -> tuple[str, ...]:
+    def unknown_keys(self, values: Mapping[str, Value]) -> tuple[str, ...]:
         """Paths of values that this recipe has no field for."""
         known = {field.path for field in self.fields}
         return tuple(path for path in _leaves(values, known) if path not in known)

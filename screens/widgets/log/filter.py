@@ -86,7 +86,7 @@ def folded(text: str, width: int) -> Sequence[str]:
 AT_ONCE = 20_000  # lines of a text that is looked through on the spot
 
 
-class Sifting(Widget, metaclass=Abstract):
+class TextFilter(Widget, metaclass=Abstract):
     """A widget over a text, with what of it is shown and what is searched for."""
 
     text: Text
@@ -102,16 +102,16 @@ class Sifting(Widget, metaclass=Abstract):
     _due = False  # whether the first match from here on is still to be shown
     _to_first = False  # whether the first match of all is
 
-    def sift_anew(self) -> None:
+    def refilter(self) -> None:
         """Filter and search apply to another text."""
         if self.keep is not None:
-            self.text.sift(self.keep)
+            self.text.apply_filter(self.keep)
         if self.wanted:
             self.text.seek(byte_pattern(self.wanted))
 
     def watch_keep(self, keep: Keep | None) -> None:
         """Other lines are shown; the search begins anew among them."""
-        self.text.sift(keep)
+        self.text.apply_filter(keep)
         self._begin()
         self.remeasure()
 
@@ -129,18 +129,18 @@ class Sifting(Widget, metaclass=Abstract):
         self.match, self.match_line, self.matches = -1, -1, 0
         if len(self.text) <= AT_ONCE or self.keep is not None:
             self.text.advance()
-        self.sift_more()
+        self.filter_new_lines()
 
-    def sift_more(self) -> None:
+    def filter_new_lines(self) -> None:
         """There may be lines that were not looked at."""
         if not self.looking:
             self.looking = self.text.advance()
             if self.looking:
-                self.sift_on()
+                self.filter_in_background()
         self._tell()
 
     @abstractmethod
-    def sift_on(self) -> object:
+    def filter_in_background(self) -> object:
         """Start `sift_all` in a worker."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Sifting(Widget, metaclass=Abstract):
     @abstractmethod
     def go_to(self, line: int) -> None: ...
 
-    async def sift_all(self) -> None:
+    async def filter_all(self) -> None:
         """Look at all lines, in a thread, telling how far it has come by what is found."""
         text = self.text
         try:

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from console.logs.text import MemoryText
 from console.metrics.training.formats.megatron import short
 from screens.widgets.line import Inked
-from screens.widgets.log.filter import Sifting, folded, line_ink, marked, printable
+from screens.widgets.log.filter import TextFilter, folded, line_ink, marked, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ SAME_TIME = 200  # lines of one moment among which one is looked for again
 LABEL = 34  # columns of the longest label that is shown
 
 
-class LogLines(Sifting, ScrollView, Inked, can_focus=True):
+class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
     """The lines of a text, its own or one given by `show_text`; a row of the scroll bar is a line, folded or not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,7 +82,7 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         self.text = text
         self._fresh, self._widest, self.match = [], 0, -1
         self.follow = True
-        self.sift_anew()
+        self.refilter()
         self.renew()
 
     def take_over(self, text: Text) -> None:
@@ -126,7 +126,7 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
 
     def renew(self) -> None:
         """The text may have more lines, or others; goes to the end if following."""
-        self.sift_more()
+        self.filter_new_lines()
         self.remeasure()
 
     def remeasure(self) -> None:
@@ -313,6 +313,6 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         self.watch_wrap()
 
     @work(group="sift", exclusive=True)
-    async def sift_on(self) -> None:
+    async def filter_in_background(self) -> None:
         """Look through all of it."""
-        await self.sift_all()
+        await self.filter_all()

@@ -13,7 +13,7 @@ import yaml
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.account import place_in
 from console.google.clusters import Place
-from console.google.node_pools import PoolsPicture
+from console.google.node_pools import PoolsSnapshot
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from console.session import Session
@@ -181,7 +181,7 @@ async def test_following_goes_on_over_a_look_that_failed(monkeypatch: pytest.Mon
         told = []
         async for each in session.node_pools.follow():
             told.append(each)
-            if isinstance(each, PoolsPicture):
+            if isinstance(each, PoolsSnapshot):
                 break
     assert isinstance(told[0], NotAllowed)
 

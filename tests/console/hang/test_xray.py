@@ -19,7 +19,7 @@ import pytest
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang.report import Traced
 from console.hang.stack_location import Doing
-from console.hang.xray import PY_SPY, PY_SPY_HASHES, Xray
+from console.hang.xray import PY_SPY, PY_SPY_HASHES, HangProbe
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -120,8 +120,8 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def xray(cluster: Cluster, run: Any) -> Xray:
-    return Xray(cast("Any", cluster), run)
+def xray(cluster: Cluster, run: Any) -> HangProbe:
+    return HangProbe(cast("Any", cluster), run)
 
 
 async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ async def read(client: Client, silence: float = 10) -> bytes:
 
 async def poured(client: Client, found: list[bytes], silence: float = 10) -> None:
     async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
-        await answer.pour(found.append)
+        await answer.stream_to(found.append)
 
 
 async def test_many_records_and_large_ones_over_tls(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_answers_that_never_end_wait_for_no_other(tmp_path: Path, secure: 
 
         async def listen(number: int) -> None:
             async with client.follow(LOG, doing="read", params={}, silence=60) as answer:
-                await answer.pour(lambda _: heard.add(number))
+                await answer.stream_to(lambda _: heard.add(number))
 
         listening = [asyncio.create_task(listen(number)) for number in range(20)]
         await eventually(lambda: len(heard) == 20)
@@ -186,7 +186,7 @@ async def test_what_goes_wrong_with_the_bytes_is_raised_and_ends_the_answer() ->
         client.follow(LOG, doing="read", params={}, silence=10) as answer,
     ):
         with pytest.raises(ValueError, match="one"):
-            await answer.pour(refuse)
+            await answer.stream_to(refuse)
 
 
 async def test_a_reader_that_is_slow_keeps_the_server_waiting_and_gets_all() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.watch import Backoff, Changed, Heard, HttpSource, Listed, Lost, Odd, Page, Removed, follow
+from console.kube.watch import Backoff, Changed, Heard, HttpSource, Listed, Lost, Page, Removed, Unparsable, follow
 from tests.apiserver import ApiServer, eventually, first, gathered, named, status
 from tests.console.kube.objects.recorded import kind
 
@@ -194,7 +194,7 @@ async def test_a_restored_server_lists_again() -> None:
 async def test_an_object_that_turns_to_nonsense_is_told_apart() -> None:
     script = Script([page("a", version=5)], [[line("MODIFIED", pod("a", 6, status=[])), line("MODIFIED", pod("a", 7))]])
     changes = await told(script, 4)
-    assert isinstance(changes[2], Odd)
+    assert isinstance(changes[2], Unparsable)
     assert changes[2].key == ("n", "a")
     assert isinstance(changes[3], Changed)
 

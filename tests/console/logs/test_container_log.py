@@ -18,7 +18,7 @@ from console.kube.objects.meta import parse_time
 from console.kube.watch import Backoff
 from console.logs.container_log import LogStream, Memory, Wanted, follow_log
 from console.logs.line import StreamState
-from console.logs.line_splitter import LONGEST_LINE, LineCutter, stamped, text_of
+from console.logs.line_splitter import LONGEST_LINE, LineSplitter, stamped, text_of
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 
 POD = "/api/v1/namespaces/default/pods/p"
@@ -309,7 +309,7 @@ async def test_a_container_that_is_started_anew_is_read_on_and_the_run_before_to
 
 
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
-    cutter, start, lines = LineCutter(), 0, []
+    cutter, start, lines = LineSplitter(), 0, []
     for end in [*sorted(cuts), len(data)]:
         lines += cutter.feed(data[start:end])
         start = max(start, end)
@@ -483,7 +483,7 @@ def test_pictures_are_the_same_however_they_are_cut(data: bytes, cuts: list[int]
 
 
 def test_of_a_progress_bar_its_last_picture_is_kept_and_seen_while_it_is_drawn() -> None:
-    cutter = LineCutter()
+    cutter = LineSplitter()
     assert cutter.feed(f"{stamp(0)} ".encode() + bar(1)[1:]) == []
     for step in range(2, 50):
         assert cutter.feed(bar(step) + bar(step)) == []

@@ -82,7 +82,7 @@ def test_filter_and_search_agree_with_looking_at_every_line(
     parts = [part_of(rank, lines) for rank, lines in enumerate(ranks)]
     text = MergedText(lambda: parts, lambda part: "")
     every = all_of(text)
-    text.sift(keep)
+    text.apply_filter(keep)
     text.seek(re.compile(b"o"))
     kept = [line for line in every if keep is None or keep(line.encode())]
     assert all_of(text) == kept
@@ -118,7 +118,7 @@ def test_a_file_has_the_lines_it_has(
         text.seek(wanted)
         found = [at for at, line in enumerate(expected) if wanted.search(line)]
         assert matches(text) == found
-        text.sift(Keep(re.compile(b"a"), without=True))
+        text.apply_filter(Keep(re.compile(b"a"), without=True))
         kept = [line for line in expected if b"a" not in line]
         assert all_of(text) == [line.decode("utf-8", "replace") for line in kept]
         assert matches(text) == [at for at, line in enumerate(kept) if wanted.search(line)]

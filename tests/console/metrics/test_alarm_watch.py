@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput
-from console.metrics.alarm_rules import AlarmKind, Rhythm, Thresholds, late_words
+from console.metrics.alarm_rules import AlarmKind, StepCadence, Thresholds, late_words
 from console.metrics.alarm_watch import AlarmWatch, Look
 from console.metrics.thresholds import read_thresholds, with_thresholds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WELL = Look(running=True, step=100, steps=100, pace=3.0, rhythm=Rhythm(3.0, 3.0, 4.0))
+WELL = Look(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence(3.0, 3.0, 4.0))
 
 
 def watch(**limits: object) -> AlarmWatch:
@@ -54,15 +54,15 @@ def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() 
 @pytest.mark.parametrize(
     ("rhythm", "late", "alarm"),
     [
-        (Rhythm(0.1, 0.1), 30, 60),
-        (Rhythm(2.8, 2.8), 30, 70),
-        (Rhythm(100.0, 100.0), 1_000, 2_500),
-        (Rhythm(2.8, 280.0), 560, 840),
-        (Rhythm(2.8, 2.8, pause=200.0), 250, 300),
+        (StepCadence(0.1, 0.1), 30, 60),
+        (StepCadence(2.8, 2.8), 30, 70),
+        (StepCadence(100.0, 100.0), 1_000, 2_500),
+        (StepCadence(2.8, 280.0), 560, 840),
+        (StepCadence(2.8, 2.8, pause=200.0), 250, 300),
     ],
     ids=["fast", "usual", "slow", "a line for every hundredth step", "checkpoints that take 200 s"],
 )
-def test_how_long_a_step_may_take(rhythm: Rhythm, late: int, alarm: int) -> None:
+def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) -> None:
     run, watched = replace(WELL, rhythm=rhythm, pace=rhythm.pace), watch(silent=9_000)
     watched.look(0, run)
     watched.hear(0, "step 100")

@@ -15,7 +15,7 @@ from console.kube.objects.meta import Condition
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
 from console.metrics.alarm_sources import QUIET
 from console.metrics.alarm_watch import SETTLES
-from console.metrics.alarms import Patrol
+from console.metrics.alarms import AlarmMonitor
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -62,10 +62,10 @@ class Cluster:
         pods = [rank(job, number, f"node-{number}") for job in self.jobs for number in range(2)]
         self.fleet = fleet_of(*self.jobs, *pods)
 
-    def patrol(self, **thresholds: Any) -> Patrol:
+    def patrol(self, **thresholds: Any) -> AlarmMonitor:
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
         limits = replace(Thresholds(), **thresholds)
-        return Patrol(cast("Any", self), cast("Any", lambda: gpus), limits, lambda: 250.0,
+        return AlarmMonitor(cast("Any", self), cast("Any", lambda: gpus), limits, lambda: 250.0,
                       lambda pod: cast("Any", Log(self, pod)))  # fmt: skip
 
 
@@ -78,7 +78,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def rounds(patrol: Patrol, *kept: tuple[str, str]) -> None:
+async def rounds(patrol: AlarmMonitor, *kept: tuple[str, str]) -> None:
     for _ in range(2):
         patrol.round(kept)
         await settled()

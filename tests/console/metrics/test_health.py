@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from console.kube.objects.meta import Condition
-from console.metrics.alarm_rules import Alarm, AlarmKind, Rhythm
+from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
 from console.metrics.health import Level, job_health
-from console.metrics.job_progress import Glance
+from console.metrics.job_progress import JobProgress
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -19,7 +19,7 @@ DONE = replace(JOB, conditions=(Condition("Completed", "True", since=900.0),))
 NAN = Alarm(
     AlarmKind.NAN, "loss is NaN since step 20 (last good 10.58 at 19)", 5.0, "default", "train", more="frees 16 GPUs"
 )
-GLANCE = Glance(step=9, total=97, loss=11.1, rhythm=Rhythm(2.8, 2.8), pace=2.8, stepped=1_000.0, at=1_010.0)
+GLANCE = JobProgress(step=9, total=97, loss=11.1, rhythm=StepCadence(2.8, 2.8), pace=2.8, stepped=1_000.0, at=1_010.0)
 
 
 def test_a_job_of_which_nothing_is_wrong_is_well() -> None:

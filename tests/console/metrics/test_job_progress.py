@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.job_progress import Glance, of_tests, with_verdict
+from console.metrics.job_progress import JobProgress, of_tests, with_verdict
 from console.metrics.nccl.reference import Passing
 from console.metrics.nccl.results import Half, NcclTest, Row
 
 
 def test_nobody_waits_for_a_run_that_has_diverged() -> None:
-    runs = Glance(step=40, total=100, loss=2.1, pace=2.0)
+    runs = JobProgress(step=40, total=100, loss=2.1, pace=2.0)
     assert runs.eta == 120
     assert replace(runs, nan=True).eta is None
 

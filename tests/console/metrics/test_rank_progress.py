@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.logs.follow import Follow
-from console.metrics.rank_progress import Pulse, pulses
-from console.metrics.training.progress import step_in
+from console.metrics.rank_progress import RankProgress, pulses
+from console.metrics.training.progress import parse_step
 from tests.apiserver import eventually, gathered
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_line_says_its_step(line: str, step: tuple[int, int] | None) -> None:
-    assert step_in(line) == step
+    assert parse_step(line) == step
 
 
 def test_an_evaluation_in_between_is_no_step_back() -> None:
-    pulse = Pulse()
+    pulse = RankProgress()
     pulse.add(0, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
     pulse.add(1, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
     pulse.add(1, 2.0, " 10%|#         | 1/12 [00:01<00:30,  1.02it/s]")

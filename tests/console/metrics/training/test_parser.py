@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.training.parser import LONGEST, WORDS, TrainingParser, parse_training
-from console.metrics.training.steps import Rewind, Step, TrainingRun, standing
+from console.metrics.training.steps import Rollback, Step, TrainingRun, standing
 
 DATA = Path(__file__).parents[4] / "practice" / "data"
 
@@ -356,7 +356,7 @@ def test_a_restart_from_a_checkpoint_does_steps_again() -> None:
     run = one(text)
     assert [each.step for each in run.steps] == list(range(1, 20))
     assert [each.loss for each in run.steps] == [2.5] * 10 + [2.0] * 9
-    assert run.rewinds == (Rewind(15, 11),)
+    assert run.rewinds == (Rollback(15, 11),)
     assert [each.step for each in run.steps if each.warm_up] == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
 
 

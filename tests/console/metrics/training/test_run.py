@@ -11,7 +11,7 @@ from console.metrics.job_progress import JobMeasures
 from console.metrics.training.export import track_csv, track_json, track_svg
 from console.metrics.training.run import Mark, MarkKind, Track, peak_of
 from console.metrics.training.series import BLOCK, Column, Series
-from console.metrics.training.steps import _PACKED, Rewind, Step, Steps
+from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
 from console.scheduling.failure import Ending, endings
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -113,7 +113,7 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     made = track(steps(100))
     made.saved(50, 1000.0 + 7 * 50)
     made.saved(50, 1000.0 + 7 * 51)
-    made.restarted((Rewind(80, 51),), 1000.0 + 7 * 80)
+    made.restarted((Rollback(80, 51),), 1000.0 + 7 * 80)
     made.ended_badly([
         Ending(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
         Ending(0, 0, exit_code=1, time=1000.0 + 7 * 70),
