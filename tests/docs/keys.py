@@ -57,7 +57,7 @@ TITLES = {
     "SearchInput": "Search in the form",
     "ChangeLook": "Before an upgrade or rollback",
     "LaunchLook": "Before a launch",
-    "Everywhere": "A command in many pods",
+    "ExecAll": "A command in many pods",
     "CopyDialog": "Copying files",
     "Attached": "Editor for a pod",
     "AskBuild": "Building an image",
