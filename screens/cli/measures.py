@@ -197,8 +197,8 @@ def _say_test(each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredT
             filter(None, [test.program or "nccl-tests", test.version, f"{test.ranks} ranks" if test.ranks else ""])
         )
     )
-    titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["OF A4"] * compared
-    titles += ["OF USUAL"] * bool(own) + [f"OF {other.job}"] * bool(other) if other else ["OF USUAL"] * bool(own)
+    titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["% OF A4"] * compared
+    titles += ["% OF USUAL"] * bool(own) + [f"% OF {other.job}"] * bool(other) if other else ["% OF USUAL"] * bool(own)
     before = {row.size: row.best_busbw for row in other.test.rows} if other else {}
     rows = []
     for row in test.rows:

@@ -47,9 +47,9 @@ class PoolTable(ResourceTable[Pool]):
                sort=lambda pool: pool.gpus_used, down=True),
         Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", width=5, right=True, ink="strong",
                sort=lambda pool: pool.gpus_free, down=True),
-        Column("×8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=4, right=True, drop=5,
+        Column("FITS 8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=6, right=True, drop=5,
                sort=lambda pool: pool.slots8, down=True),
-        Column("×64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=4, right=True, drop=6,
+        Column("FITS 64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=7, right=True, drop=6,
                sort=lambda pool: pool.slots64, down=True),
         Column("PROVISIONING", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
                sort=lambda pool: pool.provisioning),
@@ -194,7 +194,7 @@ class FleetScreen(LiveScreen):
         if measured:
             runs += [*measured, Run("  ")]
         elif node.last_busbw is not None:
-            runs.append(Run(f"last scan {node.last_busbw:.0f} GB/s  ", "dim"))
+            runs.append(Run(f"health scan {node.last_busbw:.0f} GB/s  ", "dim"))
         taints = [taint for taint in node.taints if not taint.startswith("nvidia.com/gpu")]
         return [*runs, Run(f"taints {', '.join(taints)}" if taints else "", "dim")]
 

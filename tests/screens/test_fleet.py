@@ -6,7 +6,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
 from screens.dialogs.question import Confirm
 from screens.pages.fleet import FleetScreen
-from screens.pages.node import NodeScreen
+from screens.pages.node import NodeScreen, node_facts
 from screens.pages.pool import PoolScreen
 from screens.widgets.floor_map import FloorMap, short_name
 from tests.fakes import FakeSession, fleet_of
@@ -116,3 +116,14 @@ async def test_no_nodes_at_all() -> None:
 def test_short_names_tell_neighbours_apart() -> None:
     assert short_name("gke-train-a4-pool-3f2a9b1c-x7kd") == "x7kd"
     assert short_name("a4") == "a4"
+
+
+def test_a_health_scan_says_when_it_was_and_what_it_is_held_against() -> None:
+    node = Node("n1", last_busbw=188.0, scan_result="fail", scanned_at=1_000.0)
+    facts = dict(node_facts(node, fleet_of(node), now=1_000.0 + 9 * 3600))
+    assert facts["Health scan"] == (
+        "188 GB/s fail, 9 h ago: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
+    )
+    untold = dict(node_facts(Node("n1", scan_result="pass"), fleet_of(), now=0.0))
+    assert untold["Health scan"].startswith("pass, at a time not told: ")
+    assert not dict(node_facts(Node("n1"), fleet_of(), now=0.0))["Health scan"]

@@ -17,6 +17,7 @@ from console.kube.objects.meta import (
     ObjectWire,
     Wire,
     labels_of,
+    number,
     parse_amount,
     parse_time,
     shared,
@@ -87,6 +88,7 @@ class Node:
     last_busbw: float | None = None
     """GB/s, from the health scanner's label (aiinfra/nccl-healthcheck-bandwidth)."""
     scan_result: str = ""  # the health scanner's verdict on NCCL: "pass", "fail", …
+    scanned_at: float = 0.0  # when it tested this node last, from its label; 0: not told
     version: str = ""
     internal_ip: str = ""
 
@@ -215,11 +217,12 @@ def _maintenance_at(labels: Mapping[str, str]) -> float:
 
 
 def _busbw(labels: Mapping[str, str]) -> float | None:
-    """The scanner's figure, None where the label is missing or holds a word such as "none"."""
+    """The scanner's figure, None where the label is missing, holds a word such as "none", or the -1 of a crash."""
     try:
-        return float(labels[_SCAN + "bandwidth"])
+        found = float(labels[_SCAN + "bandwidth"])
     except (KeyError, ValueError):
         return None
+    return found if found >= 0 else None
 
 
 def _not_ready(ready: ConditionWire | None) -> str:
@@ -282,6 +285,7 @@ def parse_node(wire: NodeWire) -> Node:
         repair=shared(labels.get(GKE + "report-and-replace-status")),
         last_busbw=_busbw(labels),
         scan_result=shared(labels.get(_SCAN + "result")),
+        scanned_at=float(number(labels, _SCAN + "runtime-sec", 0)),
         version=shared(status.node_info.kubelet_version if status.node_info else None),
         internal_ip=addresses.get("InternalIP") or "",
     )

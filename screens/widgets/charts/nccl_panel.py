@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _READ = Link("tests", LinkState.LIVE)  # the table's rows come from a log, not from a watch
 
 
-_OF_A4, _USUAL, _OTHER = "OF A4", "USUAL", "△"
+_OF_A4, _USUAL, _OTHER = "% OF A4", "USUAL", "EARLIER"
 
 
 class NcclTable(ResourceTable[Line]):

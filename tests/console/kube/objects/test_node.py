@@ -52,6 +52,7 @@ def test_maintenance_and_faults() -> None:
             GKE + "report-and-replace-status": "OperationRUNNING",
             "aiinfra/nccl-healthcheck-result": "fail",
             "aiinfra/nccl-healthcheck-bandwidth": "187.5",
+            "aiinfra/nccl-healthcheck-runtime-sec": "1795200000",
         },
         spec={"taints": [{"key": GKE + "impending-node-termination", "effect": "NoSchedule"}], "unschedulable": True},
         status={
@@ -67,7 +68,13 @@ def test_maintenance_and_faults() -> None:
         187.5,
         "fail",
     )
+    assert found.scanned_at == 1795200000.0
     assert found.taints == (GKE + "impending-node-termination:NoSchedule",)
+
+
+def test_a_scan_that_crashed_has_no_bandwidth() -> None:
+    found = node({"aiinfra/nccl-healthcheck-result": "crash", "aiinfra/nccl-healthcheck-bandwidth": "-1"})
+    assert (found.last_busbw, found.scan_result, found.scanned_at) == (None, "crash", 0.0)
 
 
 def test_values_that_are_no_values() -> None:
