@@ -125,5 +125,5 @@ def test_a_health_scan_says_when_it_was_and_what_it_is_held_against() -> None:
         "188 GB/s fail, 9 h ago: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
     )
     untold = dict(node_facts(Node("n1", scan_result="pass"), fleet_of(), now=0.0))
-    assert untold["Health scan"].startswith("pass, at a time not told: ")
+    assert str(untold["Health scan"]).startswith("pass, at a time not told: ")
     assert not dict(node_facts(Node("n1"), fleet_of(), now=0.0))["Health scan"]
