@@ -71,7 +71,7 @@ def test_hosts_of_all_running_jobs_listed_forgotten_and_undone(a4: SshCommands) 
     assert a4.json("ssh", "--forget", JOB)["forgotten"] == [f"a4-{JOB}-{rank}" for rank in range(8)]
     assert not [host for host in a4.json("ssh")["items"] if host["job"] == JOB]
     done = a4.json("ssh", "--undo")["done"]
-    assert f"{a4.openssh.config} is as it was." in done
+    assert f"{a4.openssh.config} was restored." in done
     assert a4.openssh.config.read_bytes() == b"Host mine\r\n  User me"
 
 
