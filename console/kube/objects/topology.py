@@ -86,6 +86,9 @@ def parse_topology(wire: TopologyWire) -> Topology:
     )
 
 
+MAX_DOMAINS = 100_000  # of an assignment: a few bytes may speak of any number
+
+
 def _values(wire: LevelValuesWire, count: int) -> list[str]:
     if wire.individual is None:
         return [wire.universal or ""] * count
@@ -107,5 +110,8 @@ def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
     """Where the pods of a pod set go; both spellings."""
     if wire is None:
         return ()
+    count = sum(max(each.domain_count or 0, 0) for each in wire.slices or ())
+    if count > MAX_DOMAINS:
+        raise Unreadable(f"A topology assignment speaks of {count:,} domains, more than any cluster has.")
     written = [TopologyDomain(tuple(map(shared, each.values or ())), each.count or 0) for each in wire.domains or ()]
     return (*written, *(domain for each in wire.slices or () for domain in _slice(each)))

@@ -71,6 +71,13 @@ def test_a_workload_with_one_costs_only_itself() -> None:
     assert (list(models), list(odd)) == ([("n", "good")], [("n", "bad")])
 
 
+@pytest.mark.parametrize("counts", [[10**30], [100_001], [60_000] * 2])
+def test_an_assignment_that_speaks_of_domains_without_end_is_not_made(counts: list[int]) -> None:
+    slices = [SliceWire(each, [LevelValuesWire(universal="a")], PodCountsWire(universal=1)) for each in counts]
+    with pytest.raises(Unreadable, match="more than any cluster has"):
+        domains_of(AssignmentWire(slices=slices))
+
+
 def test_priority_classes_in_both_spellings() -> None:
     old = read("workloads", spec={"priorityClassName": "high", "priority": 750})
     new = read(
