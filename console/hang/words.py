@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 ADVICE: dict[Doing, str] = {
-    Doing.DATA: "Data loader: check the data path and its mount, use fewer workers (NUM_WORKERS=1), try a smaller "
-    "data set, or leave preprocessing out (SKIP_PREPROCESS=true).",
+    Doing.DATA: "Data loader: check the data path and its mount, launch with fewer loader workers, try a smaller "
+    "data set, or preprocess the data before the job.",
     Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
     "helps only if they are merely slow.",
     Doing.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach each other and "
