@@ -87,7 +87,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
         assert "No problem found" not in screen_text(app)
         assert "▲ running" in screen_text(app)
-        assert "fewer loader workers" in screen_text(app)
+        assert "check the data path" in screen_text(app)
         assert len(session.called("xray")) == 1
         await pilot.press("H")
         await until(pilot, lambda: len(session.called("xray")) == 2)
