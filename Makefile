@@ -40,8 +40,8 @@ rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namesp
 	$(PYTHON) -m tests.rehearsal $(if $(REHEARSE),--of $(REHEARSE))
 
 SECONDS_EACH ?= 300
-fuzz: .venv/.ready  ## random input for everything that reads bytes from outside, SECONDS_EACH for each reader
-	$(PYTHON) -m tests.fuzz $(SECONDS_EACH)
+fuzz: .venv/.ready  ## random input for everything that reads bytes from outside, SECONDS_EACH for each reader (SEED=N: the same again)
+	$(PYTHON) -m tests.fuzz $(SECONDS_EACH) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run
 	$(PYTHON) -m tests.lab build
