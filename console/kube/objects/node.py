@@ -246,6 +246,16 @@ def taint_words(wire: TaintWire) -> str:
     return shared(f"{wire.key or ''}{value}:{wire.effect or ''}")
 
 
+MAX_GPUS = 4096  # of a node: each is drawn
+
+
+def _gpus(amount: str | float) -> int:
+    found = parse_amount(GPU, amount)
+    if found > MAX_GPUS:
+        raise Unreadable("It says that it has more GPUs than any machine.")
+    return found
+
+
 def parse_node(wire: NodeWire) -> Node:
     """A node; GPUs are what it can allocate, whoever has them."""
     meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
@@ -269,8 +279,8 @@ def parse_node(wire: NodeWire) -> Node:
         block=shared(labels.get(GKE + "gce-topology-block")),
         subblock=shared(labels.get(GKE + "gce-topology-subblock")),
         host=shared(labels.get(GKE + "gce-topology-host")),
-        gpus=parse_amount(GPU, allocatable.get(GPU, 0)),
-        gpu_capacity=parse_amount(GPU, capacity.get(GPU, 0)),
+        gpus=_gpus(allocatable.get(GPU, 0)),
+        gpu_capacity=_gpus(capacity.get(GPU, 0)),
         ready=ready is not None and ready.status == "True",
         not_ready_reason=_not_ready(ready),
         not_ready_since=parse_time(ready.last_transition_time) if ready and ready.status != "True" else 0.0,

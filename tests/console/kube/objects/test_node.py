@@ -72,6 +72,12 @@ def test_maintenance_and_faults() -> None:
     assert found.taints == (GKE + "impending-node-termination:NoSchedule",)
 
 
+@pytest.mark.parametrize("where", ["allocatable", "capacity"])
+def test_a_node_of_more_gpus_than_any_machine_is_not_made(where: str) -> None:
+    with pytest.raises(AssertionError, match="more GPUs than any machine"):
+        node({}, status={where: {"nvidia.com/gpu": "9" * 30}})
+
+
 def test_a_scan_that_crashed_has_no_bandwidth() -> None:
     found = node({"aiinfra/nccl-healthcheck-result": "crash", "aiinfra/nccl-healthcheck-bandwidth": "-1"})
     assert (found.last_busbw, found.scan_result, found.scanned_at) == (None, "crash", 0.0)
