@@ -253,7 +253,7 @@ class Answer:
             return
         try:
             self._to(self._taken())
-        except Exception as error:  # noqa: BLE001  # raised by `pour`, which waits for the end
+        except Exception as error:  # noqa: BLE001  # raised by `stream_to`, which waits for the end
             self._failed, self._error = True, error
             self._end()
         else:

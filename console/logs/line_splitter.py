@@ -126,7 +126,7 @@ _STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 class LineSplitter:
     """Turns bytes into whole lines, of any length, though of a very long one only the first mebibyte.
 
-    Of a line that a program draws again and again only what `Pictures` says is kept; carriage returns at the end of a
+    Of a line that a program draws again and again only what `ProgressBarFilter` says is kept; carriage returns at the end of a
     line go.
     """
 

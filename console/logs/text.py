@@ -62,7 +62,7 @@ class Keep:
 class Text(Protocol):
     """Lines by number, of which there may be many millions, and more at any time.
 
-    After `sift` or `seek`, `advance` has to be called until it says that nothing is left to look at; it may run in
+    After `apply_filter` or `seek`, `advance` has to be called until it says that nothing is left to look at; it may run in
     another thread, and lines that came later need it again.
     """
 

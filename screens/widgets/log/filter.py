@@ -141,7 +141,7 @@ class TextFilter(Widget, metaclass=Abstract):
 
     @abstractmethod
     def filter_in_background(self) -> object:
-        """Start `sift_all` in a worker."""
+        """Start `filter_all` in a worker."""
 
     @abstractmethod
     def remeasure(self) -> None:
