@@ -126,8 +126,8 @@ _STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 class LineSplitter:
     """Turns bytes into whole lines, of any length, though of a very long one only the first mebibyte.
 
-    Of a line that a program draws again and again only what `ProgressBarFilter` says is kept; carriage returns at the end of a
-    line go.
+    Of a line that a program draws again and again only what `ProgressBarFilter` says is kept. Carriage returns at
+    the end of a line are removed.
     """
 
     def __init__(self) -> None:

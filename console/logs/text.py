@@ -62,8 +62,8 @@ class Keep:
 class Text(Protocol):
     """Lines by number, of which there may be many millions, and more at any time.
 
-    After `apply_filter` or `seek`, `advance` has to be called until it says that nothing is left to look at; it may run in
-    another thread, and lines that came later need it again.
+    After `apply_filter` or `seek`, `advance` has to be called until it says that nothing is left to look at. It may run
+    in another thread, and lines that came later need it again.
     """
 
     note: str  # what is to be said of the text itself, such as how far it has been read; empty: nothing
