@@ -1,10 +1,10 @@
-"""The dialogs of a launch: what will be created, a pasted values.yaml or helm command, launching again."""
+"""The dialogs of a launch: what will be created, a pasted values.yaml or helm command, profiles, launching again."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -13,9 +13,11 @@ from textual.widgets import Static, TextArea
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import overlay
+from console.launch.choices import GOOGLE_KINDS, Offer, OfferState
+from console.launch.run_record import flat
 from console.preflight.check import tally, unseen
 from screens import wording
-from screens.dialogs.question import Confirm, Question
+from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.widgets.form.launch_draft import NAME, LaunchRequest
 from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
 from screens.widgets.job_line import tab_of
@@ -25,19 +27,20 @@ from screens.widgets.yaml import YamlText
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from textual.app import ComposeResult
 
+    from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.launch.draft import Draft
-    from console.launch.recipes import LaunchPlan, Manifest, Recipe
+    from console.launch.recipes import LaunchPlan, Manifest
     from console.launch.run_record import RunRecord
     from console.preflight.check import Check
-    from screens.base import LiveApp, LiveScreen
-    from screens.widgets.form.form import Form
+    from console.session import Session
+    from screens.base import LiveScreen
+    from screens.pages.launch import LaunchScreen
     from screens.widgets.form.launch_draft import LaunchDraft
-    from screens.widgets.form.launch_pane import LaunchViews
 
 
 def joined(manifests: Sequence[Manifest]) -> str:
@@ -156,31 +159,7 @@ class PasteReport(Question[None]):
             yield Static("Enter closes this.", classes="keys")
 
 
-class Launching(Protocol):
-    """What both need of the screen."""
-
-    app: LiveApp
-    form: Form
-    draft: LaunchDraft | None
-    sum_line: SentenceLine
-    launched: set[str]
-    views: LaunchViews
-
-    def judge(self) -> None: ...
-
-    def leave_form(self) -> None:
-        """Give the keys to the list of recipes."""
-
-    def suggest(self, recipe: str, wanted: str = "") -> str:
-        """A name that is free."""
-
-    def draft_of(self, recipe: Recipe) -> LaunchDraft: ...
-
-    def pick_recipe(self, recipe: str) -> LaunchDraft | None:
-        """Put that recipe's form on the screen."""
-
-
-async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> None:
+async def launch_it(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
     """The server checks, a person looks once, and it is launched; else it is said why not, and the form stays."""
     session = screen.app.session
     screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"The API server checks {plan.name} …"))
@@ -212,7 +191,11 @@ async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> 
 
 
 async def _agreed(
-    screen: Launching, draft: LaunchDraft, plan: LaunchPlan, manifests: tuple[Manifest, ...], checks: tuple[Check, ...]
+    screen: LaunchScreen,
+    draft: LaunchDraft,
+    plan: LaunchPlan,
+    manifests: tuple[Manifest, ...],
+    checks: tuple[Check, ...],
 ) -> bool:
     words = [
         Run("✓ ", "ok"),
@@ -229,7 +212,7 @@ async def _agreed(
     return await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks)) is True
 
 
-async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
+async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
     """What the server says goes to the field it speaks of, and into a toast; what is left of it may be removed."""
     faults = screen.app.session.drafting.faults(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
@@ -241,7 +224,7 @@ async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, erro
         await _offer_removal(screen, *error.leftover)
 
 
-async def _offer_removal(screen: Launching, namespace: str, name: str) -> None:
+async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> None:
     lines = [f"The launch of {name} in {namespace} failed, and some of its objects may still exist."]
     agreed = await screen.app.push_screen_wait(
         Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
@@ -257,7 +240,7 @@ async def _offer_removal(screen: Launching, namespace: str, name: str) -> None:
     screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left to remove.", title=name, markup=False)
 
 
-async def paste_it(screen: Launching, text: str) -> None:
+async def paste_it(screen: LaunchScreen, text: str) -> None:
     """Fills the form with what a text says; what could not be taken is named, and what was there is one undo away."""
     here = screen.draft
     if here is None or not text.strip():
@@ -288,7 +271,7 @@ async def paste_it(screen: Launching, text: str) -> None:
     screen.form.go(NAME)
 
 
-def _fill(screen: Launching, draft: LaunchDraft, read: Draft) -> int:
+def _fill(screen: LaunchScreen, draft: LaunchDraft, read: Draft) -> int:
     """A command says all there is; values alone are laid over what is there. How many fields have another text."""
     before = dict(draft.model.texts)
     plan, _ = draft.plan(screen.app.session.namespace)
@@ -303,7 +286,7 @@ def _head(draft: LaunchDraft, taken: int) -> str:
     return f"{draft.recipe.title}: {wording.count(taken, 'field')} filled"
 
 
-def begin_from(screen: Launching, wish: LaunchRequest) -> None:
+def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
     """The form as another screen asked for it; what was there is one undo away."""
     draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
     if draft is None:
@@ -321,7 +304,7 @@ def begin_from(screen: Launching, wish: LaunchRequest) -> None:
     said = wish.said or f"{draft.recipe.title} with the values of before."
     screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
     screen.form.go(NAME)
-    screen.views.draw()
+    screen.pane.draw()
 
 
 AGAIN = 2.0
@@ -377,3 +360,86 @@ def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
                       markup=False)  # fmt: skip
         return
     screen.app.open_page("release", key[0], (jobset.release if jobset else "") or key[1])
+
+
+async def pick_profile(screen: LaunchScreen) -> None:
+    """Lay the values of a profile over what is in the form; what was there is one undo away."""
+    profiles, draft = screen.app.session.profiles, screen.draft
+    if draft is None:
+        return
+    names, default = await profiles.names(), await profiles.default()
+    if not names:
+        screen.app.notify("There are no profiles. a4 profiles NAME --set queue=a4 makes one.", markup=False)
+        return
+    choices = [Choice(name, "the default" if name == default else "", present=name == default) for name in names]
+    picked = await screen.app.push_screen_wait(Pick("Apply which profile to the form?", choices))
+    if picked:
+        await _lay_named(screen, draft, picked)
+
+
+async def lay_default(screen: LaunchScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
+    """Lay the default profile under a form that is new, unless something else was put into it meanwhile."""
+    name = await screen.app.session.profiles.default()
+    if name:
+        await _lay_named(screen, draft, name, untouched)
+
+
+async def _lay_named(
+    screen: LaunchScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
+) -> None:
+    try:
+        values = await screen.app.session.profiles.values(name, draft.recipe.id)
+    except ConsoleError as error:
+        screen.app.notify(str(error), title="The profile was not used", severity="error", timeout=8, markup=False)
+        return
+    if untouched is None or _typed(draft, draft.model.texts) == _typed(draft, untouched):
+        _lay(screen, draft, values)
+        what = wording.count(len(list(flat(values))), "value")
+        screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
+
+
+def _typed(draft: LaunchDraft, texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts but for the queue, which follows the cluster by itself until somebody types one."""
+    follows = {field.path for field in draft.fields if field.choices_from == "localqueues"}
+    return {path: text for path, text in texts.items() if path not in follows}
+
+
+def _lay(screen: LaunchScreen, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
+    plan, _ = draft.plan(screen.app.session.namespace)
+    texts = draft.texts_for(overlay(plan.values, values))
+    if screen.draft is draft:
+        screen.form.put_texts(texts)
+    else:
+        draft.model.texts.update(texts)
+
+
+ASK_GOOGLE_AGAIN = 30.0  # seconds
+
+
+class GoogleOffers:
+    """As far as one form has asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Offer] = {}
+        self._asked: dict[str, float] = {}
+
+    def over(self, offers: Mapping[str, Offer]) -> dict[str, Offer]:
+        """What there is to choose from, with what Google has beyond it."""
+        none = {kind: Offer(kind) for kind in self._known}
+        return {**offers, **{kind: {**none, **offers}[kind].joined(more) for kind, more in self._known.items()}}
+
+    def wants(self, kind: str) -> bool:
+        """Whether Google is to be asked for that kind now; from then on it is being asked."""
+        now = time.monotonic()
+        if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
+            return False
+        self._asked[kind] = now
+        if kind not in self._known:
+            words = f"Asking Google for {GOOGLE_KINDS[kind]} …"
+            self._known[kind] = Offer(kind, state=OfferState.UNASKED, why=words)
+        return True
+
+    async def ask(self, session: Session, kind: str) -> None:
+        found = self._known[kind] = await session.google_offer(kind)
+        if found.state is OfferState.FAILED:
+            self._asked.pop(kind, None)  # the next try need not wait

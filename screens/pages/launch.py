@@ -11,12 +11,11 @@ from textual.containers import Horizontal, Vertical
 
 from console.scheduling.queue_choice import choose_queue
 from screens.base import LiveScreen
-from screens.dialogs.launch import Paste, begin_from, launch_it, paste_it
-from screens.dialogs.launch_form import GoogleOffers, lay_default, pick_profile
+from screens.dialogs.launch import GoogleOffers, Paste, begin_from, launch_it, lay_default, paste_it, pick_profile
 from screens.widgets.form.editors import Pasted
 from screens.widgets.form.form import Form
 from screens.widgets.form.launch_draft import NAME, LaunchDraft
-from screens.widgets.form.launch_pane import VIEWS, LaunchPane, LaunchViews, PreflightLine
+from screens.widgets.form.launch_pane import VIEWS, LaunchPane, PreflightLine
 from screens.widgets.form.launch_words import (
     LIST_HELP,
     LaunchHead,
@@ -101,10 +100,9 @@ class LaunchScreen(LiveScreen):
                 yield SentenceLine(id="help")
                 yield PreflightLine()
                 yield SentenceLine(id="sum")
-            yield LaunchPane(id="pane")
+            yield LaunchPane(self)
 
     def on_mount(self) -> None:
-        self.views = LaunchViews(self, self.pane)
         self.note.cut = " … f1 shows all"
         self.recipes.focus()
         self.set_interval(RELIST, self._relist)
@@ -204,7 +202,7 @@ class LaunchScreen(LiveScreen):
         self.form.show(draft.model)
         self._offer()
         self.judge()
-        self.views.begin()
+        self.pane.begin()
 
     def _tell_recipe(self) -> None:
         if self.draft is not None:
@@ -236,7 +234,7 @@ class LaunchScreen(LiveScreen):
         event.stop()
         if self.draft is not None:
             self.draft.server_says = {}
-            self.views.forget_yaml()
+            self.pane.forget_yaml()
         if not self._judging:
             self._judging = True
             self.call_later(self.judge)
@@ -255,7 +253,7 @@ class LaunchScreen(LiveScreen):
         self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
-        self._views_due = self.set_timer(SETTLE, self.views.draw)
+        self._views_due = self.set_timer(SETTLE, self.pane.draw)
 
     def _check_soon(self) -> None:
         """While somebody fills the form in, what its launch needs is looked at."""
@@ -309,20 +307,20 @@ class LaunchScreen(LiveScreen):
 
     def action_views(self) -> None:
         self.take_recipe()
-        self.views.turn()
+        self.pane.turn()
 
     def action_view(self, view: str) -> None:
         self.take_recipe()
-        self.views.open(view)
+        self.pane.open(view)
 
     def action_against(self) -> None:
-        self.views.turn_against()
+        self.pane.turn_against()
 
     @on(LaunchPane.Typed)
     def take_yaml(self, event: LaunchPane.Typed) -> None:
         """What is typed as YAML goes into the form."""
         event.stop()
-        self.views.read_yaml(event.text)
+        self.pane.read_yaml(event.text)
 
     def action_preflight(self) -> None:
         """The checks of this launch, on a page of their own."""
@@ -396,8 +394,8 @@ class LaunchScreen(LiveScreen):
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        if self.views.remarks:
-            self.notify(str(self.views.remarks[0]), title="Not yet: the YAML", severity="warning", markup=False)
+        if self.pane.remarks:
+            self.notify(str(self.pane.remarks[0]), title="Not yet: the YAML", severity="warning", markup=False)
             self.action_view("yaml")
         elif problems:
             self.notify(problems[0].message, title="Not yet", severity="warning", markup=False)
@@ -435,7 +433,7 @@ class LaunchScreen(LiveScreen):
         if self.app.close_alarms():
             return
         if self.pane.has_focus_within:
-            self.views.leave()
+            self.pane.leave()
         else:
             super().action_back()
 
@@ -444,4 +442,4 @@ class LaunchScreen(LiveScreen):
         self.set_class(event.size.width >= 170, "-wide")
         self.set_class(event.size.width < 100, "-narrow")
         self.set_class(event.size.height < 30, "-low")
-        self.call_after_refresh(self.views.draw)
+        self.call_after_refresh(self.pane.draw)

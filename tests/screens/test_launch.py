@@ -297,14 +297,14 @@ async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launc
         screen.pane.yaml.move_cursor(screen.pane.yaml.document.end)
         await pilot.press(*"gpuz: 8")
         await until(pilot, lambda: "✗ line 2:" in screen_text(app))
-        assert "did you mean gpus?" in screen.views.remarks[0].message
+        assert "did you mean gpus?" in screen.pane.remarks[0].message
         assert screen.form.texts["gpus"] == "16"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "Not yet: the YAML" in toasts(app))
         assert session.called("check") == []
         screen.form.go("gpus")
         await pilot.press("backspace", "backspace", "8")
-        await until(pilot, lambda: not screen.views.remarks)
+        await until(pilot, lambda: not screen.pane.remarks)
 
 
 async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() -> None:
@@ -386,7 +386,7 @@ async def test_the_views_turn_and_say_what_differs() -> None:
         await until(pilot, lambda: "in the clipboard" in toasts(app))
         assert app.clipboard.startswith("helm install me-nccl")
         await pilot.press("ctrl+o")
-        await until(pilot, lambda: not screen.views.is_open)
+        await until(pilot, lambda: not screen.pane.is_open)
         assert screen.form.page.has_keys
 
 

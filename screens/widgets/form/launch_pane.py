@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -26,8 +26,7 @@ from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import BAD, CARE, OK, Run, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
     from textual.app import ComposeResult
     from textual.timer import Timer
@@ -36,12 +35,11 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.launch.draft import Remark
     from console.launch.helm_command import HelmCommand
-    from console.launch.recipes import FieldProblem, LaunchPlan
+    from console.launch.recipes import LaunchPlan
     from console.launch.releases import ObjectDiff
     from console.preflight.check import Check, Tally
     from console.session import Session
-    from screens.widgets.form.form import Form
-    from screens.widgets.form.launch_draft import LaunchDraft
+    from screens.pages.launch import LaunchScreen
 
 
 VIEWS = (
@@ -124,7 +122,7 @@ class CommandText(YamlText):
 
 
 class LaunchPane(Vertical):
-    """The views under their tabs; whoever shows the pane fills the one in front."""
+    """The views under their tabs; the one in front is kept up to date."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchPane { height: 1fr; }
@@ -138,8 +136,12 @@ class LaunchPane(Vertical):
 
         text: str
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, launch: LaunchScreen) -> None:
+        super().__init__(id="pane")
+        self._launch = launch
+        self.remarks: tuple[Remark, ...] = ()
+        """Why the YAML in the pane is not what the form holds; empty: it is."""
+        self._anew = True  # whether the YAML in the pane is that of another recipe still
         self.here = "preview"
         self.preview = YamlText(id="preview")
         self.yaml = YamlEditor()
@@ -162,7 +164,7 @@ class LaunchPane(Vertical):
             yield self.command
 
     def on_mount(self) -> None:
-        self.open(self.here)
+        self._turn_to(self.here)
         self.say_remarks(())
 
     @property
@@ -172,7 +174,7 @@ class LaunchPane(Vertical):
         }  # fmt: skip
         return views[self.here]
 
-    def open(self, view: str) -> None:
+    def _turn_to(self, view: str) -> None:
         self.here = view
         strip = self.query_one(TabStrip)
         strip.tabs = tuple(Tab(name, key.upper(), title) for name, key, title in VIEWS)
@@ -205,97 +207,68 @@ class LaunchPane(Vertical):
             self._shown = text
             self.post_message(self.Typed(text))
 
-
-class Shower(Protocol):
-    """The screen on which the views are."""
-
-    draft: LaunchDraft | None
-
-    @property
-    def form(self) -> Form: ...
-
-    @property
-    def session(self) -> Session: ...
-
-    def has_class(self, *names: str) -> bool: ...
-
-    def set_class(self, add: bool, *names: str) -> Any: ...
-
-    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None: ...
-
-    def run_worker(self, work: Callable[[], Coroutine[Any, Any, None]], *, group: str, exclusive: bool) -> Any: ...
-
-
-class LaunchViews:
-    """One pane's contents."""
-
-    def __init__(self, screen: Shower, pane: LaunchPane) -> None:
-        self._screen, self._pane = screen, pane
-        self.remarks: tuple[Remark, ...] = ()
-        """Why the YAML in the pane is not what the form holds; empty: it is."""
-        self._anew = True  # whether the YAML in the pane is that of another recipe still
-
     def begin(self) -> None:
         self.remarks = ()
         self._anew = True
-        self._pane.say_remarks(())
+        self.say_remarks(())
 
     # in sight or not
 
     @property
     def is_open(self) -> bool:
         """Whether the views are in sight: on a wide screen unless they were put away."""
-        wide = self._screen.has_class("-wide")
-        return not self._screen.has_class("-no-pane") if wide else self._screen.has_class("-pane")
+        wide = self._launch.has_class("-wide")
+        return not self._launch.has_class("-no-pane") if wide else self._launch.has_class("-pane")
 
     def show(self, shown: bool) -> None:
-        self._screen.set_class(shown, "-pane")
-        self._screen.set_class(not shown, "-no-pane")
+        self._launch.set_class(shown, "-pane")
+        self._launch.set_class(not shown, "-no-pane")
 
     def turn(self) -> None:
         """In sight, then one after the other, then away; the keys stay where they are if that is in sight."""
         names = [view for view, _, _ in VIEWS]
-        at = names.index(self._pane.here)
+        at = names.index(self.here)
         if not self.is_open:
             self.show(True)
         elif at + 1 < len(names):
-            self._pane.open(names[at + 1])
+            self._turn_to(names[at + 1])
         else:
             self.show(False)
-            self._pane.open(names[0])
+            self._turn_to(names[0])
         if not self.is_open:
-            self._screen.form.resume()
-        elif self._screen.has_class("-narrow") or self._pane.has_focus_within:
-            self._pane.keys_to.focus()
+            self._launch.form.resume()
+        elif self._launch.has_class("-narrow") or self.has_focus_within:
+            self.keys_to.focus()
         self.draw()
 
     def open(self, view: str) -> None:
-        planned = self._screen.plan()
+        planned = self._launch.plan()
         if view == "yaml" and planned is not None:
             self._draw_yaml(planned[0])
         self.show(True)
-        self._pane.open(view)
-        self._pane.keys_to.focus()
+        self._turn_to(view)
+        self.keys_to.focus()
         self.draw()
 
     def leave(self) -> None:
         """The keys go back to the form."""
-        if not self._screen.has_class("-wide"):
+        if not self._launch.has_class("-wide"):
             self.show(False)
-        self._screen.form.resume()
+        self._launch.form.resume()
 
     # what they hold
 
     def draw(self) -> None:
         """Makes the view in front anew, off the keys' way."""
         if self.is_open:
-            self._screen.run_worker(self._draw, group="views", exclusive=True)
+            self._draw()
 
+    @work(group="views", exclusive=True)
     async def _draw(self) -> None:
-        planned, draft = self._screen.plan(), self._screen.draft
+        planned, draft = self._launch.plan(), self._launch.draft
         if planned is None or draft is None:
             return
-        view = self._pane.here
+        view = self.here
         if view == "yaml":
             self._draw_yaml(planned[0])
             return
@@ -309,45 +282,43 @@ class LaunchViews:
         if why:
             self._say_instead(view, f"Not rendered: {why}")
         elif view == "preview":
-            manifests = await self._screen.session.render(plan)
-            self._pane.preview.show("\n".join(f"---\n{each.text.strip()}" for each in manifests) + "\n")
+            manifests = await self._launch.session.render(plan)
+            self.preview.show("\n".join(f"---\n{each.text.strip()}" for each in manifests) + "\n")
         elif view == "diff":
             await self._draw_diff(plan)
         else:
-            self._pane.command.show_command(self._screen.session.drafting.command(plan))
+            self.command.show_command(self._launch.session.drafting.command(plan))
 
     def _say_instead(self, view: str, sentence: str) -> None:
-        pages = {"preview": self._pane.preview, "diff": self._pane.diff, "command": self._pane.command}
+        pages = {"preview": self.preview, "diff": self.diff, "command": self.command}
         page = pages[view]
         page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
 
     async def _draw_diff(self, plan: LaunchPlan) -> None:
-        draft = self._screen.draft
+        draft = self._launch.draft
         assert draft is not None
-        diffs = await self._screen.session.drafting.diff(plan, draft.against)
+        diffs = await self._launch.session.drafting.diff(plan, draft.against)
         added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
             counted = Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim")
-            self._pane.diff_said.runs = counted
+            self.diff_said.runs = counted
         else:
-            self._pane.diff_said.runs = (Run(f"The same as {than}.", "dim"),)
-        self._pane.diff.show_diffs(diffs)
+            self.diff_said.runs = (Run(f"The same as {than}.", "dim"),)
+        self.diff.show_diffs(diffs)
 
-    def turn_against(self) -> None:
+    @work(group="views-against", exclusive=True)
+    async def turn_against(self) -> None:
         """Beside the last launch of the recipe, or beside its defaults again."""
-        self._screen.run_worker(self._turn_against, group="views-against", exclusive=True)
-
-    async def _turn_against(self) -> None:
-        draft = self._screen.draft
+        draft = self._launch.draft
         if draft is None:
             return
         if draft.against is not None:
             draft.against, draft.against_name = None, ""
-        elif found := await self._screen.session.runs.last_values(draft.recipe.id):
+        elif found := await self._launch.session.runs.last_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
-            self._pane.diff_said.runs = (Run("This recipe has not been launched yet.", "waits"),)
+            self.diff_said.runs = (Run("This recipe has not been launched yet.", "waits"),)
             return
         self.draw()
 
@@ -355,33 +326,33 @@ class LaunchViews:
 
     def _draw_yaml(self, plan: LaunchPlan) -> None:
         """What the form holds, unless somebody is typing here, or what was typed last cannot be taken."""
-        draft = self._screen.draft
-        if draft is None or ((self._pane.yaml.has_focus or self.remarks) and not self._anew):
+        draft = self._launch.draft
+        if draft is None or ((self.yaml.has_focus or self.remarks) and not self._anew):
             return
-        drafting = self._screen.session.drafting
+        drafting = self._launch.session.drafting
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
-        self._pane.show_yaml(draft.yaml, anew=self._anew)
+        self.show_yaml(draft.yaml, anew=self._anew)
         self._anew = False
-        self._pane.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
+        self.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 
     def read_yaml(self, text: str) -> None:
         """Into the form, if all of it can be taken; else it says where not, and the form stays."""
-        planned, draft = self._screen.plan(), self._screen.draft
+        planned, draft = self._launch.plan(), self._launch.draft
         if planned is None or draft is None or self._anew:
             return
         draft.yaml = text
         kept: Mapping[str, Value] = planned[0].values
-        read = self._screen.session.drafting.read_yaml(draft.recipe.id, text, kept=kept)
+        read = self._launch.session.drafting.read_yaml(draft.recipe.id, text, kept=kept)
         self.remarks = read.problems
-        self._pane.say_remarks(read.problems)
+        self.say_remarks(read.problems)
         if read.sound:
-            self._screen.form.put_texts(draft.texts_for(read.values))
+            self._launch.form.put_texts(draft.texts_for(read.values))
 
     def forget_yaml(self) -> None:
         """The form goes on: what was typed as YAML and cannot be taken is written anew (ctrl+z there has it)."""
-        if self.remarks and not self._pane.yaml.has_focus:
+        if self.remarks and not self.yaml.has_focus:
             self.remarks = ()
-            self._pane.say_remarks(())
+            self.say_remarks(())
 
 
 REST = 1.5  # seconds without a change of the form after which the checks look

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.widget import Widget
+from textual.widgets import Input, Static
 
 from console.launch.recipes import FieldKind
-from screens.widgets.form.choices import ChoiceList
-from screens.widgets.form.editors import Editor, FormKeys, Line, Lines
+from screens import wording
+from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
 from screens.widgets.form.lines import Columns, FormLines, offer_for, placeholder, room_for, row_runs
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
 
@@ -21,7 +24,75 @@ if TYPE_CHECKING:
 
     from console.launch.choices import Offer
     from console.launch.recipes import Field
+    from screens.widgets.form.form import Form
     from screens.wording import Run
+
+
+class SearchInput(Input):
+    """The words; Enter goes to what was found, Esc to where one was."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave(True)", "All fields", id="form-search.drop"),
+        Binding("enter,down,tab", "leave(False)", "To the fields", key_display="⏎", id="form-search.keep"),
+    ]
+
+    def __init__(self, form: Form) -> None:
+        super().__init__(placeholder="words in a field's title, path or help", compact=True)
+        self._form = form
+
+    def action_leave(self, drop: bool) -> None:
+        """Back to the fields; the last letters' own message may still be on its way."""
+        self._form.search("" if drop else self.value)
+        self._form.leave_search(drop=drop)
+
+
+class FormSearch(Horizontal):
+    """A slash, the words, and how many fields they leave."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    FormSearch {
+        height: 1; display: none; background: $surface;
+        & > .slash { width: 3; color: $accent; padding: 0 1; }
+        & > .found { width: auto; color: $text-muted; padding: 0 1; }
+        & > SearchInput { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+    }
+    """
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        self._form = form
+        self.input = SearchInput(form)
+        self._found = Static("", classes="found", markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield Static("/", classes="slash")
+        yield self.input
+        yield self._found
+
+    def open(self) -> None:
+        """Takes the keys; the words of the last search are still there."""
+        self.display = True
+        self.input.focus()
+
+    def close(self) -> None:
+        self.display = False
+        with self.input.prevent(Input.Changed):
+            self.input.value = ""
+
+    def rest(self) -> None:
+        """Stays in sight only while it holds words."""
+        if not self.input.value.strip():
+            self.close()
+
+    def tell(self, found: int) -> None:
+        self._found.update(wording.count(found, "field"))
+
+    @on(Input.Changed)
+    def narrow(self, event: Input.Changed) -> None:
+        """Searches as the words are typed."""
+        event.stop()
+        if self.input.has_focus:
+            self._form.search(event.value)
 
 
 class FormPage(Widget):
@@ -36,7 +107,7 @@ class FormPage(Widget):
     }
     """
 
-    def __init__(self, form: FormKeys) -> None:
+    def __init__(self, form: Form) -> None:
         super().__init__()
         self.model = FormModel()
         self.offers: Mapping[str, Offer] = {}
