@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.errors import Conflict, ConsoleError, NotFound
 from console.kube.nested_values import Value, look, overlay, put
-from console.launch.draft import HIDDEN, Draft, Remark
-from console.launch.dry_run import field_meant
 from console.launch.helm import RECIPE_LABEL, BadValues
 from console.launch.helm_command import HelmCommand, HelmParts, helm_command
-from console.launch.install import NoSuchQueue
+from console.launch.install import NoSuchQueue, field_meant
 from console.launch.paste import Pasting
-from console.launch.recipes import FieldProblem, LaunchPlan, Manifest, difference
+from console.launch.recipes import HIDDEN, Draft, FieldProblem, LaunchPlan, Manifest, Remark, difference
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.schema import Schema, leaves
-from console.launch.values.yaml_read import Node, Readout, TextFault, parse_text, part_at, plain_value, read_values
-from console.launch.values.yaml_write import rewrite, write_values
+from console.launch.yaml_read import Node, Readout, TextFault, parse_text, part_at, plain_value, read_values
+from console.launch.yaml_write import rewrite, write_values
 from console.logs.redact import is_confidential, looks_confidential
 from console.scheduling.forecast import Ask, ask_of
 from console.settings import login_name

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, look, put
-from console.launch.draft import Draft, Remark
-from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, Translated, assemble, translate
+from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, Translated, assemble, remaining, translate
 from console.launch.helm_command import HelmLine, looks_like_helm, parse_helm_line, spell_way
-from console.launch.recipes import Field, FieldKind, coerce
+from console.launch.recipes import Draft, Field, FieldKind, Remark, coerce
 from console.launch.schema import leaves, nearest
-from console.launch.values.trees import remaining
-from console.launch.values.yaml_read import LONGEST, Node, TextFault, parse_text, plain_value, read_values
+from console.launch.yaml_read import LONGEST, Node, TextFault, parse_text, plain_value, read_values
 
 if TYPE_CHECKING:
     from console.launch.install import Catalogue

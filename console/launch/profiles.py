@@ -22,8 +22,7 @@ from console.folders import make_private
 from console.kube.nested_values import overlay, put
 from console.kube.safe_yaml import NotPlainError, load_plain
 from console.launch.recipes import FieldProblem
-from console.launch.schema import parse_sets
-from console.launch.secret_values import without_secrets
+from console.launch.schema import parse_sets, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

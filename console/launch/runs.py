@@ -14,7 +14,7 @@ from console.kube.nested_values import merge
 from console.kube.snapshot import LinkState
 from console.launch.run_database import History, usual_place
 from console.launch.run_record import Outcome, RunRecord, concluded, find_run, is_of, merged, observed
-from console.launch.secret_values import without_secrets
+from console.launch.schema import without_secrets
 from console.metrics.training.steps import standing
 from console.scheduling.ranks import ranks
 from console.settings import login_name

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
-    from console.launch.draft import Draft
-    from console.launch.recipes import LaunchPlan, Manifest
+    from console.launch.recipes import Draft, LaunchPlan, Manifest
     from console.launch.run_record import RunRecord
     from console.preflight.check import Check
     from console.session import Session

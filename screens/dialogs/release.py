@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from console.launch.draft import Remark
+    from console.launch.recipes import Remark
     from console.launch.releases import ReleaseChange
     from screens.base import LiveScreen
 

@@ -33,7 +33,7 @@ from console.kube.store import FIELDS
 from console.launch.helm import _foreign
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.releases import _is_small
-from console.launch.values.yaml_read import TextFault, parse_text
+from console.launch.yaml_read import TextFault, parse_text
 from console.logs.line_splitter import stamped
 from console.logs.redact import Redactor, looks_confidential
 from console.metrics.gpu_readings import parse_dcgm, parse_nvidia_smi

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.nested_values import Value
-    from console.launch.draft import Remark
     from console.launch.helm_command import HelmCommand
-    from console.launch.recipes import LaunchPlan
+    from console.launch.recipes import LaunchPlan, Remark
     from console.launch.releases import ObjectDiff
     from console.preflight.check import Check, Tally
     from console.session import Session

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
-    from console.launch.draft import Draft
+    from console.launch.recipes import Draft
     from console.scheduling.forecast import Forecast
     from screens.widgets.form.launch_draft import LaunchDraft
 

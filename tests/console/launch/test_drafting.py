@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
-from console.launch.draft import HIDDEN
 from console.launch.drafting import Drafting
 from console.launch.helm import BadValues
 from console.launch.install import Catalogue, NoSuchQueue
-from console.launch.recipes import FieldProblem, LaunchPlan, Manifest
+from console.launch.recipes import HIDDEN, FieldProblem, LaunchPlan, Manifest
 from console.launch.releases import Change, unified
 from tests.chart.plans import CATALOGUE, PLANS, offline
 

@@ -12,7 +12,7 @@ from tests.chart.plans import CATALOGUE, offline
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
-    from console.launch.draft import Draft
+    from console.launch.recipes import Draft
 
 DRAFTING = Drafting(CATALOGUE, offline().render)
 NCCL = "nccl-all-reduce"

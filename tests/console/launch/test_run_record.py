@@ -23,7 +23,7 @@ from console.launch.run_record import (
     merged,
     observed,
 )
-from console.launch.secret_values import without_secrets
+from console.launch.schema import without_secrets
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from tests.fakes import fleet_of
 

@@ -15,7 +15,7 @@ from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, TypeGuard
 
 from console.launch.recipes import Field
-from console.launch.values.yaml_read import Entry, Node, TextFault, parse_text
+from console.launch.yaml_read import Entry, Node, TextFault, parse_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.launch.recipes import Recipe
 
-
-if TYPE_CHECKING:
     Same = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
     Spare = Callable[[tuple[str, ...], Node], bool]
     """Whether a node may stay although the values have nothing there: it says what is so anyway."""

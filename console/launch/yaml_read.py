@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
-from console.launch.draft import HIDDEN, Remark
+from console.launch.recipes import HIDDEN, Remark
 from console.launch.schema import Schema, leaves, nearest
 from console.logs.redact import is_confidential, looks_confidential
 

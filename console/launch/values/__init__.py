@@ -1,1 +1,0 @@
-"""Values of a launch: checked, read from YAML and written to it."""
