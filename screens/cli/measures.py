@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from console.attach.exec_many import QuickTest
 from console.errors import BadInput, NotFound, Unreadable
 from console.kube.find_job import find_job
+from console.metrics.health import job_health
+from console.metrics.job_progress import of_runs
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.history import comparable, compare, faster, usual
 from console.metrics.nccl.reference import Passing, expected_busbw, is_comparable, judge
 from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
 from console.metrics.training.export import track_csv, track_json, track_svg
+from console.metrics.training.steps import TrainingRun
 from screens import wording
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, add_container, add_pod, seconds_of_a_day
 from screens.cli.command import Command
@@ -26,13 +29,16 @@ from screens.cli.output import print_json, print_table, say, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
 from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import Told, is_well, say_reading
+from screens.cli.rows import health_json
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from console.metrics.health import Health
     from console.metrics.job_progress import JobMeasures
     from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
+    from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import Track
     from console.session import Session
     from screens.cli.options import Options
@@ -72,17 +78,18 @@ async def training(options: Options) -> int:
             _unreadable(job, "training")
             _raise_unread(job)
             raise NotFound(f"{options.job} has printed no step of training.", f"Its log: a4 logs {options.job}")
+        now = time.time()
+        health = _health(session, options.job, track, now)
         if options.json:
-            now = time.time()
             told = [track_json(each, job.accelerator, now=now) for each in job.tracks]
-            print_json({"name": options.job, "training": told})
+            print_json({"name": options.job, "health": health_json(health) if health else None, "training": told})
         elif options.csv:
             sys.stdout.write(track_csv(job.tracks))
         elif options.svg:
             earlier = await session.measures.earlier(job) if options.earlier else []
             await asyncio.to_thread(write_text, options.svg, track_svg(options.job, track, earlier, options.metric))
         else:
-            _say_training(options.job, job, track)
+            _say_training(options.job, job, track, health)
         _unreadable(job, "training")
     return int(track.nan) or _unread(job)
 
@@ -159,8 +166,10 @@ async def _print_tests(
         compared = is_comparable(last.test, last.accelerator)
         await asyncio.to_thread(write_text, options.svg, curve_svg(options.job, last.test, others, compared=compared))
     else:
-        for each in tests:
-            _say_test(each, kept, other, line)
+        for number, each in enumerate(tests, start=1):
+            _say_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
+        if len(tests) > 1:
+            _say_summary(tests, line)
 
 
 def _test_json(
@@ -189,14 +198,23 @@ def _test_json(
     return found
 
 
-def _say_test(each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float) -> None:
+def _say_test(
+    job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
+) -> None:
     test, own = each.test, usual(comparable(kept, each))
     compared = is_comparable(test, each.accelerator)
-    say(
-        " ".join(
-            filter(None, [test.program or "nccl-tests", test.version, f"{test.ranks} ranks" if test.ranks else ""])
-        )
-    )
+    about = [
+        f"{test.program or 'nccl-tests'} {test.version or ''}".strip(),
+        f"{test.ranks} ranks" if test.ranks else "",
+        _sizes(test),
+        f"pod {each.rank}",
+        f"restart {each.attempt}" if each.attempt else "",
+        wording.clock(each.at) if each.at else "",
+    ]
+    say(f"{job}, {number}: {', '.join(filter(None, about))}")
+    if not test.rows:
+        say(_verdict(test, line, each.accelerator))
+        return
     titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["% OF A4"] * compared
     titles += ["% OF USUAL"] * bool(own) + [f"% OF {other.job}"] * bool(other) if other else ["% OF USUAL"] * bool(own)
     before = {row.size: row.best_busbw for row in other.test.rows} if other else {}
@@ -215,9 +233,35 @@ def _say_test(each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredT
             cells.append(_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
     print_table(titles, rows, [True] * len(titles))
-    told = judge(test, line, each.accelerator)
+    say(_verdict(test, line, each.accelerator))
+
+
+def _sizes(test: NcclTest) -> str:
+    """The smallest and the largest message that was measured."""
+    sizes = [row.size for row in test.rows]
+    return f"{wording.size(min(sizes))} to {wording.size(max(sizes))}" if sizes else "no row was read"
+
+
+def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
+    told = judge(test, line, accelerator)
     average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
-    say(f"{average}{told.passing}{f', {told.why}' if told.why else ''}")
+    return f"{average}{told.passing}{f', {told.why}' if told.why else ''}"
+
+
+def _say_summary(tests: Sequence[MeasuredTest], line: float) -> None:
+    """One line for each test, below all tables."""
+    say(f"{len(tests)} tests:")
+    rows = [
+        [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank), _sizes(each.test),
+         f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
+         _verdict(each.test, line, each.accelerator)]
+        for number, each in enumerate(tests, start=1)
+    ]  # fmt: skip
+    print_table(
+        ["TEST", "PROGRAM", "RANKS", "POD", "SIZES", "PEAK", "VERDICT"],
+        rows,
+        [True, False, True, True, False, True, False],
+    )
 
 
 def _share(value: float | None, of: float | None) -> str:
@@ -258,13 +302,23 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: Options) -> int:
 # training
 
 
-def _say_training(name: str, job: JobMeasures, track: Track) -> None:
+def _health(session: Session, name: str, track: Track, now: float) -> Health | None:
+    """How the job is, by the end of its log too, as `a4 jobs` has it; None where it is not in the cluster any more."""
+    jobset = session.fleet.jobsets.get((session.namespace, name))
+    if jobset is None:
+        return None
+    run = TrainingRun(track.format, track.series.steps, finished=track.finished)
+    return job_health(jobset, session.fleet, glance=of_runs([run], [track], now))
+
+
+def _say_training(name: str, job: JobMeasures, track: Track, health: Health | None) -> None:
     last = track.last
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     say(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
     left, share = track.eta(time.time()), track.mfu(job.accelerator)
     facts = [
+        (health.state if health else "", health.words if health else ""),
         ("loss", "nan" if track.nan else _figure(track.latest("loss"))),
         ("grad norm", _figure(track.latest("grad_norm"))),
         ("learning rate", _figure(track.latest("lr"))),
@@ -344,6 +398,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     """Of `a4 training`."""
     parser.epilog = (
         "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: name, "
+        "health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
         f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words)."
     )
     _add_form(parser)

@@ -247,6 +247,7 @@ def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
 INTERRUPTED = 130
 SAID = 20
 """Failures that are told as text."""
+_ROW_TITLES = f"{'bytes':>14} {'out of place':>13} {'in place':>9} GB/s  wrong"
 _ROW = "%14d %13.2f %9.2f       %s"
 _FORMS = ("loss %.6g", "grad norm %.4g", "lr %.3g", "%.4g s", "%.1f TFLOP/s", "%.0f tokens/s")
 _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1
@@ -321,6 +322,8 @@ class Told:
         if begins:
             say(_test_title(known))
         if len(test.rows) > told:
+            if not told:
+                say(_ROW_TITLES)
             for piece in test.rows.pieces(told):
                 say("\n".join(_rows(piece)))
         if test.rows or over:
@@ -369,7 +372,7 @@ class Told:
     def _whole(self, test: NcclTest) -> None:
         """A test that came as JSON."""
         say(_test_title(test))
-        say("\n".join([*_rows(test.rows), _test_end(test, len(test.rows))]))
+        say("\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))]))
 
 
 def _failures(reading: LogReading) -> list[str]:
@@ -401,7 +404,7 @@ def _stacks(process: ProcessStacks) -> str:
 
 def _test_title(test: NcclTest) -> str:
     words = [test.program or "nccl-tests", test.version, f"{test.ranks} ranks" if test.ranks else None]
-    return f"{' '.join(word for word in words if word)}\n{'bytes':>14} {'out of place':>13} {'in place':>9} GB/s  wrong"
+    return " ".join(word for word in words if word)
 
 
 def _rows(rows: PackedRows | Sequence[Row]) -> Iterable[str]:
@@ -417,10 +420,10 @@ def _row(row: Row) -> str:
 
 def _test_end(test: NcclTest, rows: int) -> str:
     average = "-" if test.avg_busbw is None else f"{test.avg_busbw:g} GB/s"
-    nothing = "not checked" if rows else "no row was read"
-    verdict = {True: "OK", False: "FAILED", None: nothing}[test.ok]
+    measured = f"average bus bandwidth {average}" if rows or test.avg_busbw is not None else "no row was read"
+    verdict = {True: ": OK", False: ": FAILED", None: ": not checked" if rows else ""}[test.ok]
     state = "" if test.finished else ", not finished"
-    return f"average bus bandwidth {average}: {verdict}{state}{f' ({test.error})' if test.error else ''}"
+    return f"{measured}{verdict}{state}{f' ({test.error})' if test.error else ''}"
 
 
 _SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}

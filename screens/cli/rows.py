@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from console.kube.objects.queue import ClusterQueue
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
+    from console.metrics.health import Health
     from console.metrics.job_progress import JobProgress
     from console.scheduling.explanation import Held
     from console.scheduling.ranks import Rank
@@ -176,6 +177,10 @@ def _held(job: Held) -> Row:
     return {"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner}
 
 
+def health_json(health: Health) -> Row:
+    return {"state": health.state, "level": health.level, "words": health.words}
+
+
 def job_rows(fleet: Fleet, namespace: str | None, glances: Mapping[str, JobProgress] | None = None) -> list[Row]:
     """One row per JobSet, youngest first; `glances`: what the ends of logs say, by uid."""
     from console.metrics.health import job_health
@@ -197,7 +202,7 @@ def job_rows(fleet: Fleet, namespace: str | None, glances: Mapping[str, JobProgr
                 "queue": job.queue,
                 "owner": job.owner,
                 "state": job.state,
-                "health": {"state": health.state, "level": health.level, "words": health.words},
+                "health": health_json(health),
                 "gpus": job.gpus,
                 "pods": pods,
                 "ranks": [{"rank": each["pod_index"], **each} for each in pods],

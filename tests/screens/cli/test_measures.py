@@ -50,6 +50,7 @@ async def test_the_tests_of_a_job_and_their_verdict(session: FakeSession, capsys
     assert await measures.nccl(parse(["nccl", "llama"])) == 0
     out = capsys.readouterr().out
     assert "passed, 2–8 GiB average" in out
+    assert "tests:" not in out
     assert "101 %" in out
     assert await measures.nccl(parse(["nccl", "llama", "--json", "--pass", "700"])) == 1
     told = json.loads(capsys.readouterr().out)
@@ -115,3 +116,34 @@ async def test_a_nan_is_an_exit_code(session: FakeSession) -> None:
     line = training(1)[0].replace("| lm loss: 8.950000E+00 ", "").replace("1/ 200", "2/ 200")
     prints(session, ("default", last_rank(session)), [*training(1), line])
     assert await measures.training(parse(["training", "llama"])) == 1
+
+
+async def test_a_training_that_makes_no_steps_any_more_says_so(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = time.time() - 1000
+    session.logs["default", last_rank(session)] = [
+        LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
+    ]
+    words = "no step for 10 min after step 60, usually one takes 7 s"
+    assert await measures.training(parse(["training", "llama"])) == 0
+    assert f"stalled          {words}" in capsys.readouterr().out
+    await measures.training(parse(["training", "llama", "--json"]))
+    assert json.loads(capsys.readouterr().out)["health"] == {"state": "stalled", "level": "bad", "words": words}
+
+
+async def test_each_test_of_a_job_is_named_and_the_summary_is_last(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prints(session, FIRST, [*table_text(500.0, 600.0, finished=True), *table_text(50.0, 60.0, 55.0, finished=True)])
+    assert await measures.nccl(parse(["nccl", "llama"])) == 1
+    out = capsys.readouterr().out
+    assert "llama, test 1 of 2: all_reduce_perf 2.19.6, 16 ranks, 512 MiB to 1 GiB, pod 0" in out
+    assert "llama, test 2 of 2: all_reduce_perf 2.19.6, 16 ranks, 512 MiB to 2 GiB, pod 0" in out
+    summary = out[out.index("\n2 tests:") :].splitlines()[2:]
+    assert [line.split()[:2] for line in summary] == [
+        ["TEST", "PROGRAM"],
+        ["1", "all_reduce_perf"],
+        ["2", "all_reduce_perf"],
+    ]
+    assert "failed" in summary[-1]

@@ -83,6 +83,18 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "average bus bandwidth 71.3989 GB/s: OK" in said
 
 
+def test_a_test_that_failed_before_its_first_row_has_no_empty_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text("node-14: Test NCCL failure common.cu:1204 'unhandled cuda error / '\n")
+    assert main(["read", str(tmp_path / "log")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "nccl-tests",
+        "no row was read: FAILED, not finished (Test NCCL failure common.cu:1204 'unhandled cuda error / ')",
+    ]
+
+
 def test_a_log_without_either_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_bytes(bytes(range(256)) * 100)
     assert main(["read", str(tmp_path / "log")]) == 0
