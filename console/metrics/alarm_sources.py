@@ -86,7 +86,7 @@ def seen(
         nan_at=max((mark.time for mark in marks if mark.kind is MarkKind.NAN), default=0.0) if where.nan else 0.0,
         failed_at=jobset.finished_at if jobset else 0.0,
         saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
-        held=jobset.gpus if jobset else 0,
+        held=jobset.gpus if jobset and not jobset.finished else 0,
         spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is MarkKind.SPIKE),
         failed_tests=tuple(
             (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is Passing.FAILED

@@ -191,7 +191,7 @@ class AlarmWatch:
             return
         self._open.pop(known.kind, None)
         began = known.began or alarm.began
-        self._open[alarm.kind] = changed = replace(alarm, time=known.time, held=known.held, began=began)
+        self._open[alarm.kind] = changed = replace(alarm, time=known.time, began=began)
         self._change(known, changed)
 
     def _goes_on(self, alarm: Alarm) -> Alarm | None:

@@ -164,6 +164,7 @@ class WatchedJob:
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.measures: JobMeasures | None = None
         self.trouble: ConsoleError | None = None  # what keeps it from being watched
+        self.complete = False  # whether the job has ended, all its log was read, and the alarms are final
         self.changed = asyncio.Event()
         self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
         self.advances: Counter[int] = Counter()  # how often each rank told of another step
@@ -374,6 +375,7 @@ class Alarms:
                 job.watch.look(time.time(), look)
                 job.changed.set()
                 if look.finished and measures.over:
+                    job.complete = True
                     return
                 for task in tasks:
                     if task.done() and not task.cancelled() and (mistake := task.exception()) is not None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from console.session import Session
 
 LOOK_EVERY = 0.5
+ALARM = 5
+"""What a command exits with for an alarm."""
 
 
 def told_of(session: Session, alarm: Alarm) -> dict[str, object]:
@@ -29,7 +31,7 @@ async def tell_alarms(name: str, watched: WatchedJob) -> None:
     """Each alarm of a job as it begins, until its log was read to the end; that it failed is told as its state."""
     told = 0
     while True:
-        over = watched.trouble is not None or (watched.measures is not None and watched.measures.over)
+        over = watched.trouble is not None or watched.complete
         for alarm in watched.watch.alarms[told:]:
             if alarm.kind is not AlarmKind.FAILED:
                 warn(f"{name}: {GLYPH} {alarm.kind}: {alarm.full}")

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import sys
 import textwrap
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from console.kube.nested_values import overlay
 from console.kube.objects.jobset import JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import Change, unified
+from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
 from console.scheduling import queue_choice
 from console.scheduling.explanation import Category
@@ -25,7 +25,7 @@ from console.scheduling.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
-from screens.cli.alarm_words import tell_alarms, told_of
+from screens.cli.alarm_words import ALARM, tell_alarms, told_of
 from screens.cli.arguments import add_json, add_queue
 from screens.cli.ask import agreed, asks
 from screens.cli.columns import WAIT_KINDS
@@ -48,6 +48,8 @@ LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavor
 """What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
 READ_OUT = 10.0
 """Seconds for which the log of a job that has ended may still be read for alarms."""
+SPOILS = (AlarmKind.NAN, AlarmKind.BUSBW)
+"""Alarms that speak of the result of a job, however well it ended: a restart or a spike may be overcome."""
 _PAST = "Kueue is bypassed: the pods start without its quota and topology"
 _LONGEST = 1 << 20
 """Bytes of a values file."""
@@ -269,25 +271,28 @@ async def print_difference(session: Session, plan: LaunchPlan, options: Options)
 async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
     """Say each state the job passes through on standard error, and each alarm once.
 
-    0 when it succeeds, 1 when it fails or goes away.
+    0 when it succeeds, 1 when it fails or goes away, 5 when it succeeds with a result that is of no use.
     """
     await session.listed(*WAIT_KINDS)
     async with session.alarms.job(namespace, name) as watched:
         telling = asyncio.create_task(tell_alarms(name, watched))
         try:
             job = await _ended(session, namespace, name)
-            with suppress(TimeoutError):  # its last lines may tell of what its state does not
+            try:  # its last lines may tell of what its state does not
                 async with asyncio.timeout(READ_OUT):
                     await telling
+            except TimeoutError:
+                warn(f"The log of {name} was not read to its end in {READ_OUT:g} s; a4 wait {name} reads it all.")
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
         alarms = [told_of(session, each) for each in watched.watch.alarms]
+        spoilt = any(each.kind in SPOILS for each in watched.watch.now)
     if as_json:
         print_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
     elif job.failure:
         warn(job.failure)
-    return 0 if job.state is JobState.SUCCEEDED else 1
+    return 1 if job.state is not JobState.SUCCEEDED else ALARM if spoilt else 0
 
 
 async def _ended(session: Session, namespace: str, name: str) -> JobSet:
@@ -345,7 +350,7 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         help="print what differs from the recipe's defaults, or from an earlier run; launch nothing",
     )  # fmt: skip
     what.add_argument("--helm", dest="show_helm", action="store_true", help="print the helm command; launch nothing")
-    what.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed")
+    what.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed, 5 if it diverged or its NCCL test failed")
     add_json(parser)
     parser.add_argument(
         "--like", metavar="RUN", help="with the values of an earlier run: its number or name, see `a4 history`"

@@ -19,8 +19,8 @@ from console.errors import BadInput
 from console.kube.find_job import find_job, in_namespace, require_jobs
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds
+from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
-from screens.cli.alarm_words import told_of
 from screens.cli.arguments import add_json, seconds_of_an_hour
 from screens.cli.columns import WAIT_KINDS
 from screens.cli.command import Command
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from screens.cli.options import Options
 
 
-REACHED, FAILED, ALARM, TIMED_OUT, ENDED = 0, 1, 5, 6, 7
+REACHED, FAILED, TIMED_OUT, ENDED = 0, 1, 6, 7
 KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
 APPEARS = 30.0
 """Seconds for which a job that is not there may still appear."""
@@ -59,10 +59,10 @@ class Condition:
     """ "busbw", "step", "loss", "running" or "done"."""
     holds: Callable[[float], bool] = lambda _: False
 
-    def reached(self, jobset: JobSet | None, up: bool, value: float | None) -> bool:
+    def reached(self, done: bool, up: bool, value: float | None) -> bool:
         """Whether it is so."""
         if self.what == "done":
-            return jobset is not None and jobset.state is JobState.SUCCEEDED
+            return done
         if self.what == "running":
             return up
         return value is not None and self.holds(value)
@@ -127,29 +127,34 @@ async def _until(
     session: Session, options: Options, wanted: tuple[Condition, ...], watched: WatchedJob
 ) -> tuple[int, str]:
     """The exit code and why."""
-    key, told, seen, gone_at = watched.key, "", False, time.monotonic() + APPEARS
+    key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
     while True:
         if watched.trouble is not None:
             raise watched.trouble
         jobset = session.fleet.jobsets.get(key)
-        seen = seen or jobset is not None
-        reached = _reached(session, wanted, jobset, watched.measures)
+        last = jobset or last
+        if jobset is None and last is not None and last.finished:
+            jobset = last  # it was removed after its end, and is read out
+        alarm = None if options.ignore_alarms else _first_alarm(watched)
+        succeeded = jobset is not None and jobset.state is JobState.SUCCEEDED
+        # Whether a run that ended well has diverged is known once its log was read.
+        done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
+        reached = _reached(session, wanted, jobset, watched.measures, done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
-        alarm = None if options.ignore_alarms else _first_alarm(watched)
         if alarm is not None:
             return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.full.rstrip('.')}"
-        over = _over(options.job, jobset, seen, watched.measures, wanted)
+        over = _over(options.job, jobset, last is not None, watched, wanted)
         if over is not None:
             return over
-        if not seen and time.monotonic() > gone_at:
+        if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
         told = _progress(options, watched.measures, told)
         await asyncio.sleep(LOOK_EVERY)
 
 
 def _reached(
-    session: Session, wanted: tuple[Condition, ...], jobset: JobSet | None, measures: JobMeasures | None
+    session: Session, wanted: tuple[Condition, ...], jobset: JobSet | None, measures: JobMeasures | None, *, done: bool
 ) -> str:
     from console.scheduling.ranks import ranks
 
@@ -157,7 +162,7 @@ def _reached(
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
     for each in wanted:
         value = figure(each.what, measures)
-        if each.reached(jobset, up, value):
+        if each.reached(done, up, value):
             return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
     return ""
 
@@ -180,7 +185,7 @@ def _first_alarm(watched: WatchedJob) -> Alarm | None:
 
 
 def _over(
-    job: str, jobset: JobSet | None, seen: bool, measures: JobMeasures | None, wanted: tuple[Condition, ...]
+    job: str, jobset: JobSet | None, seen: bool, watched: WatchedJob, wanted: tuple[Condition, ...]
 ) -> tuple[int, str] | None:
     """Nothing more can come: the job failed, is gone, or is done and all its log was read."""
     if jobset is None and not seen:
@@ -189,7 +194,7 @@ def _over(
         return ENDED, f"{job} is gone before {_texts(wanted)} was reached"
     if jobset.state is JobState.FAILED:
         return FAILED, f"{job} failed before {_texts(wanted)} was reached; why: a4 why {job}"
-    if jobset.finished and measures is not None and measures.over:
+    if jobset.finished and watched.complete:
         return ENDED, f"{job} is done, and {_texts(wanted)} was not reached"
     return None
 
@@ -268,7 +273,8 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
         "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
-        "fault (gpu). Warm-up, evaluation and checkpoints have more time."
+        "fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that is done the log is read to its\n"
+        "end first: a run that diverged is an alarm then too."
     )
     defaults = Thresholds()
     parser.epilog = (

@@ -61,6 +61,21 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     assert coverage["words"] == f"Alarms watch {coverage['heard']} of {coverage['heard']} running jobs."
 
 
+def test_a_run_that_diverged_is_an_alarm_after_its_end_too(a4: Commands) -> None:
+    values = ("gpus=8", "queue=research", "env.PRACTICE_FAULT=nan:3", "env.PRACTICE_PACE=0.05")
+    words = [word for value in values for word in ("--set", value)]
+    code, _, errors = a4.run("launch", "swift-dpo", "--name", "diverges", *words, "--no-preflight", "--wait")
+    assert "diverges: succeeded" in errors
+    assert code == 5
+    code, out, _ = a4.run("wait", "diverges", "--json")
+    told = json.loads(out)
+    assert (code, told["code"], told["result"]) == (5, 5, "alarm")
+    assert [(each["kind"], each["held"]) for each in told["alarms"]] == [("nan", 0)]
+    assert "frees" not in told["words"]
+    for more in ("--ignore-alarms",), ("--without", "nan"):
+        assert a4.run("wait", "diverges", *more)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
