@@ -350,7 +350,11 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         help="print what differs from the recipe's defaults, or from an earlier run; launch nothing",
     )  # fmt: skip
     what.add_argument("--helm", dest="show_helm", action="store_true", help="print the helm command; launch nothing")
-    what.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed, 5 if it diverged or its NCCL test failed")
+    what.add_argument(
+        "--wait",
+        action="store_true",
+        help="until the job has ended; exit 1 if it failed, 5 if it diverged or its NCCL test failed",
+    )
     add_json(parser)
     parser.add_argument(
         "--like", metavar="RUN", help="with the values of an earlier run: its number or name, see `a4 history`"

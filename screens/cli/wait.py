@@ -273,8 +273,8 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
         "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
-        "fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that is done the log is read to its\n"
-        "end first: a run that diverged is an alarm then too."
+        "fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that is done the log is read to\n"
+        "its end first: a run that diverged is an alarm then too."
     )
     defaults = Thresholds()
     parser.epilog = (
