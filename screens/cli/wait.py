@@ -59,7 +59,7 @@ class Condition:
     """ "busbw", "step", "loss", "running" or "done"."""
     holds: Callable[[float], bool] = lambda _: False
 
-    def reached(self, done: bool, up: bool, value: float | None) -> bool:
+    def reached(self, value: float | None, *, up: bool = False, done: bool = False) -> bool:
         """Whether it is so."""
         if self.what == "done":
             return done
@@ -162,7 +162,7 @@ def _reached(
     up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
     for each in wanted:
         value = figure(each.what, measures)
-        if each.reached(done, up, value):
+        if each.reached(value, up=up, done=done):
             return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
     return ""
 

@@ -265,10 +265,11 @@ def test_nothing_in_a_notification_ends_it_early() -> None:
 
 def test_what_can_be_waited_for() -> None:
     busbw, step, loss, done = conditions(("busbw>250", " step = 100", "loss<2e0", "done"))
-    assert busbw.reached(None, False, 250.5)
-    assert not busbw.reached(None, False, 250.0)
-    assert step.reached(None, False, 110), "iterations are printed every tenth"
-    assert not step.reached(None, False, 99)
-    assert loss.reached(None, False, 1.9)
-    assert not loss.reached(None, False, None)
-    assert not done.reached(None, True, 1.0)
+    assert busbw.reached(250.5)
+    assert not busbw.reached(250.0)
+    assert step.reached(110), "iterations are printed every tenth"
+    assert not step.reached(99)
+    assert loss.reached(1.9)
+    assert not loss.reached(None)
+    assert not done.reached(1.0, up=True)
+    assert done.reached(None, done=True)
