@@ -42,7 +42,7 @@ class LogFailure:
 
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
-    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception or crash."""
+    torchrun, mpirun, deepspeed, slurm, signal, xid, gpu-lost, exception, crash or step (of a launcher)."""
     text: str  # what happened, in a sentence, without rank and host
     line: int  # number of the first line that names it, from 1
     rank: int | None = None

@@ -27,7 +27,7 @@ from console.logs.line_splitter import label_of
 from console.logs.word_search import Blocks, Words, spans_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 LONGEST = 1 << 13  # bytes of a line that are kept
 MOST = 1000  # failures that are kept; of more only their number
@@ -452,6 +452,35 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
     ("failed (exitcode:", _elastic), ("Xid (", _fault), ("fallen off the bus", _lost), ("NCCL WARN", _warning),
     ("failure", _test), ("Test timeout", _test), ("egmentation fault", _crash), ("Bus error", _crash),
 )  # fmt: skip
+
+
+_STEP_FAILED = re.compile(r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): failed with exit code (\d{1,3})\s*$")
+_CAUSE = re.compile(
+    r"\b(?:error|fatal): \S|command not found|No such file or directory|Permission denied|this image has no "
+    r"|\binvalid \w|\bunrecognized |\bunknown (?:option|argument)|\bis not a valid\b",
+    re.IGNORECASE,
+)
+"""How programs and shells say that they were called with what they do not take."""
+
+
+def failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
+    """The launcher's step that failed last, with the line of it that says why, unless that one is known already.
+
+    None if these lines tell of no failed step.
+    """
+    at, found = next(
+        ((at, found) for at in reversed(range(len(lines))) if (found := _STEP_FAILED.search(lines[at]))), (0, None)
+    )
+    if found is None:
+        return None
+    number, name, code = found.groups()
+    began = next((i for i in reversed(range(at)) if lines[i].rstrip().endswith(f"step {number} {name}: run")), -1)
+    inside = [(i, line.strip()) for i, line in enumerate(lines[began + 1 : at], began + 1) if line.strip()]
+    cause = next(((i, line) for i, line in reversed(inside) if _CAUSE.search(line)), inside[-1] if inside else None)
+    text = f"Step {number} ({name}) failed with exit code {code}"
+    if cause is None or any(each.text in cause[1] for each in known):
+        return LogFailure("step", text, at + 1)
+    return LogFailure("step", f"{text}: {cause[1][:_TOLD].rstrip('.')}", cause[0] + 1)
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:

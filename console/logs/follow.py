@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.logs.failures import parse_failures
+from console.logs.failures import failed_step, parse_failures
 from console.logs.job_log import JobLog
 from console.logs.line_splitter import text_of
 from console.logs.previous import Previous
@@ -48,7 +48,8 @@ async def card(
         return None
     texts = await _last_lines(streams, key[0], first[0], parts, shelf)
     named = parse_failures("\n".join(texts).encode())
-    return FailureCard(*first, tuple(texts[-LINES:]), named)
+    step = failed_step(texts, named)
+    return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named)
 
 
 async def _last_lines(
@@ -66,9 +67,16 @@ async def _last_lines(
 
 def _tail(ending: Ending, parts: Sequence[Part]) -> list[str]:
     for part in reversed(parts):
-        if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part):
+        if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part) and _is_its(part, ending):
             return [text.decode("utf-8", "replace") for text in part.texts(len(part) - LOOKED, len(part))]
     return []
+
+
+def _is_its(part: Part, ending: Ending) -> bool:
+    """Whether these are lines of the pod that ended, not of one in its place; unknown of what older versions kept."""
+    if part.pod and ending.pod:
+        return part.pod == ending.pod
+    return not (part.uid and ending.uid) or part.uid == ending.uid
 
 
 async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
+from console.scheduling.quota import preempted_by, preempted_why
 from console.scheduling.ranks import places
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Deletion:
     rank: int
     attempt: int
     time: float  # when its containers were told to stop
+    uid: str = ""  # the pod's
 
 
 def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
@@ -113,7 +115,7 @@ def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> 
             # A pod lives in one attempt; one that nothing else is told of is older than all that is.
             attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
             if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
-                found.append(Deletion(event.object_name, rank, attempt, moment))
+                found.append(Deletion(event.object_name, rank, attempt, moment, event.object_uid))
     return found
 
 
@@ -180,6 +182,7 @@ class Ending:
     time: float = 0.0
     cause: str = "failure"  # failure, eviction, preemption or deletion
     node_notes: tuple[str, ...] = ()  # what the node said of itself then: faults, maintenance
+    uid: str = ""  # the pod's: a pod that is made in its place has the same rank and attempt
 
     @property
     def how(self) -> str:
@@ -207,8 +210,10 @@ class Ending:
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         if self.cause == "deletion":
             return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deleted}{where}{when}{attempt}."
-        did = _WORDS[self.cause] if self.rank >= 0 else f"was evicted: {self.cause}"
-        return f"{who} {did}: {self.how}{where}{when}{attempt}."
+        if self.rank < 0:
+            how = "preempted" if self.cause == "preemption" else f"evicted ({self.how})"
+            return f"{who} was {how}{when}{attempt}."
+        return f"{who} {_WORDS[self.cause]}: {self.how}{where}{when}{attempt}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,8 @@ class FailureCard:
         said += [f"Node: {note}" for note in first.node_notes]
         said += [f"{each.words}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
         said += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
+        if first.cause == "deletion" and not self.lines:
+            said.append("No log of that pod is known.")
         if self.others:
             named = ", ".join(map(str, self.others[:8])) + (
                 f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
@@ -274,7 +281,7 @@ def _deleted(jobset: JobSet, fleet: Fleet) -> Ending | None:
         return None
     pod = fleet.pods.get((jobset.namespace, gone.pod))
     return Ending(gone.attempt, gone.rank, gone.pod, pod.node if pod else "", message=DELETED,
-                  time=float(int(gone.time)), cause="deletion")  # fmt: skip
+                  time=float(int(gone.time)), cause="deletion", uid=gone.uid)  # fmt: skip
 
 
 def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> Ending | None:
@@ -287,6 +294,7 @@ def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> Ending | None
     return Ending(
         pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""), _message(pod, bad),
         bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node, now),
+        pod.uid,
     )  # fmt: skip
 
 
@@ -312,8 +320,11 @@ def _taken_away(jobset: JobSet, fleet: Fleet) -> Ending | None:
     evicted = condition(workload.conditions, "Evicted") if workload else None
     if evicted is None or not evicted.is_true:
         return None
-    cause = "preemption" if evicted.reason == "Preempted" else "eviction"
-    return Ending(jobset.restarts, -1, reason=evicted.reason, message=evicted.message, time=evicted.since, cause=cause)
+    cause, message = "eviction", evicted.message
+    if workload is not None and evicted.reason == "Preempted":
+        cause, other, why = "preemption", preempted_by(workload, fleet), preempted_why(workload)
+        message = f"Kueue preempted it for {other}{f': {why}' if why else ''}." if other else message
+    return Ending(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
 
 
 def first_of(found: list[Ending]) -> tuple[Ending, tuple[int, ...]] | None:

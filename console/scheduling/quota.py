@@ -7,13 +7,14 @@ reserved, since a reservation binds as much as an admission.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from console.kube.objects.meta import GPU
+from console.kube.objects.meta import GPU, condition
 from console.kube.objects.queue import Quota
 from console.scheduling.explanation import Category, Held, Why
 from console.scheduling.order import cluster_queue_name, queue_order
@@ -209,6 +210,37 @@ def held_by(workload: Workload, fleet: Fleet, flavor: str = "") -> Held:
         gpus=gpus,
         priority=workload.priority,
     )
+
+
+_PREEMPTOR = re.compile(
+    r"\(UID: ([^\s,)]+)(?:, JobUID: ([^\s,)]+))?\)(?: due to ([^;]+))?(?:; preemptor path: (\S+?)(?:;|$))?"
+)
+
+
+def preempted_by(workload: Workload, fleet: Fleet) -> str:
+    """For whom Kueue preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)"; empty if it does not say."""
+    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
+    found = _PREEMPTOR.search(told.message) if told else None
+    if found is None:
+        return ""
+    uid, job_uid, _, path = found.groups(default="")
+    other = next((each for each in fleet.workloads.values() if each.uid == uid), None)
+    queue = path.rpartition("/")[2] or (cluster_queue_name(other, fleet) if other else "")
+    where = f"ClusterQueue {queue}" if queue else ""
+    if other is not None:
+        name = job_name(other) if other.namespace == workload.namespace else f"{other.namespace}/{job_name(other)}"
+        return f"{name} ({', '.join(filter(None, (where, f'priority {other.priority}')))})"
+    jobset = fleet.jobset_by_uid.get(job_uid)
+    if jobset is not None:
+        return f"{jobset.name} ({where})" if where else jobset.name
+    return f"a job of {where} that is not listed (any more)" if where else ""
+
+
+def preempted_why(workload: Workload) -> str:
+    """Kueue's reason for the preemption, such as "reclamation within the cohort"; empty if it gives none."""
+    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
+    found = _PREEMPTOR.search(told.message) if told else None
+    return (found[3] or "").strip() if found else ""
 
 
 def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:

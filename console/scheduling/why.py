@@ -12,7 +12,7 @@ from console.kube.objects.workload import WorkloadState
 from console.scheduling.explanation import Category, Held, Slots, Why
 from console.scheduling.order import cluster_queue_name, queue_order, standing
 from console.scheduling.placement import Wish, explain_topology, never_together, refused_flavor, too_scattered, wish_of
-from console.scheduling.quota import account, best_flavor, explain_quota, job_name
+from console.scheduling.quota import account, best_flavor, explain_quota, job_name, preempted_by
 
 if TYPE_CHECKING:
     from console.kube.objects.queue import ClusterQueue, LocalQueue
@@ -125,7 +125,7 @@ def why(workload: Workload, fleet: Fleet) -> Why:
 
 def _why(workload: Workload, fleet: Fleet) -> Why:
     draft = _draft(workload, fleet)
-    answer = _settled(workload, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
+    answer = _settled(workload, fleet, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
     return answer or _pending(workload, fleet, said_of(workload), draft)
 
 
@@ -158,7 +158,7 @@ def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: Said) -> 
     return best_flavor(fleet, queue, said)
 
 
-def _settled(workload: Workload, draft: Why) -> Why | None:
+def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     """States in which nobody waits for quota."""
     state = workload.state
     evicted = condition(workload.conditions, "Evicted")
@@ -168,11 +168,20 @@ def _settled(workload: Workload, draft: Why) -> Why | None:
     if state is WorkloadState.DEACTIVATED:
         return _deactivated(workload, draft)
     if evicted and evicted.is_true and holds(workload.conditions, "QuotaReserved"):
-        words = f"{_LOST.get(evicted.reason, evicted.reason)}; its pods are being deleted"
+        words = f"{_lost(workload, fleet)}; its pods are being deleted"
         return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
     if state is WorkloadState.RESERVED:
         return _checked(workload, draft)
     return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
+
+
+def _lost(workload: Workload, fleet: Fleet) -> str:
+    """What its last eviction was, and for whom if it was preempted; empty if there was none."""
+    evicted = condition(workload.conditions, "Evicted")
+    if evicted is None:
+        return ""
+    other = preempted_by(workload, fleet) if evicted.reason == "Preempted" else ""
+    return f"{_LOST.get(evicted.reason, evicted.reason)}{f' by {other}' if other else ''}"
 
 
 def _deactivated(workload: Workload, draft: Why) -> Why:
@@ -245,7 +254,7 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if workload.requeue_at <= fleet.at:
         return None
     evicted = condition(workload.conditions, "Evicted")
-    lost = _LOST.get(evicted.reason, evicted.reason) if evicted else "lost its quota"
+    lost = _lost(workload, fleet) or "lost its quota"
     wait = workload.requeue_at - fleet.at
     when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
     words = f"{lost}; queues again in {when} (attempt {workload.requeue_count + 1})"
@@ -260,13 +269,8 @@ def _pending(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
         or _reckoned(workload, fleet, said, draft)
     )
     evicted = condition(workload.conditions, "Evicted")
-    if (
-        evicted
-        and evicted.is_true
-        and evicted.reason in _LOST
-        and not answer.sentence.startswith(_LOST[evicted.reason])
-    ):
-        answer = replace(answer, sentence=f"{_LOST[evicted.reason]}; {answer.sentence}")
+    if evicted and evicted.is_true and evicted.reason in _LOST:
+        answer = replace(answer, sentence=f"{_lost(workload, fleet)}; {answer.sentence}")
     return _beside(answer, said, workload, fleet)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.logs.failure_kinds import LogFailure, in_groups
-from console.logs.failures import MOST, FailureParser, parse_failures
+from console.logs.failures import MOST, FailureParser, failed_step, parse_failures
 from console.logs.line import level
 from console.metrics.log_results import LogReading
 
@@ -274,3 +274,29 @@ def test_how_the_bytes_are_cut_does_not_matter(cuts: list[int]) -> None:
 @given(st.binary(max_size=300), st.sampled_from([WATCHDOG, KILLED, DETECTED, MPIRUN, CUT]))
 def test_no_bytes_break_it(data: bytes, before: str) -> None:
     parse_failures(before[: len(before) * 2 // 3].encode() + data)
+
+
+STEPS = ["step 7 convert: run", "error: of another step", "step 7 convert: done in 3 s", "step 8 train: run"]
+FAILED = ["step 8 train: failed with exit code 2", "own-script ended with exit code 2"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "text", "line"),
+    [
+        (["usage: train.py [-h]", "train.py: error: unrecognized arguments: --lr2", "-----"],
+         "Step 8 (train) failed with exit code 2: train.py: error: unrecognized arguments: --lr2", 6),
+        (["run.sh: line 3: torchrum: command not found"],
+         "Step 8 (train) failed with exit code 2: run.sh: line 3: torchrum: command not found", 5),
+        (["loading", "the last word"], "Step 8 (train) failed with exit code 2: the last word", 6),
+        ([], "Step 8 (train) failed with exit code 2", 5),
+    ],
+)  # fmt: skip
+def test_a_step_that_failed_is_named_with_the_line_that_says_why(inside: list[str], text: str, line: int) -> None:
+    assert failed_step([*STEPS, *inside, *FAILED]) == LogFailure("step", text, line)
+
+
+def test_what_is_named_already_is_not_said_again() -> None:
+    raised = LogFailure("exception", "ValueError: no such split", 5)
+    found = failed_step([*STEPS, "[rank0]: ValueError: no such split", *FAILED], [raised])
+    assert found == LogFailure("step", "Step 8 (train) failed with exit code 2", 6)
+    assert failed_step([*STEPS, "step 8 train: done in 1 s"]) is None

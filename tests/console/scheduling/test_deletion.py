@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
+from console.logs.follow import card
+from console.logs.segment import Part
 from console.scheduling.failure import FailureCard, each_once, endings, first_deletion, first_of
 from console.scheduling.why_job import why_jobset
 from tests.fakes import fleet_of
 from tests.screens.scene import NOW, jobset, rank
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from console.kube.objects.jobset import JobSet
+    from console.logs.container_log import LogStream
 
 RANKS = 16
 BEGAN = int(NOW) - 99.7
@@ -103,6 +110,31 @@ def test_the_attempt_is_that_in_which_the_pod_lived() -> None:
     found = first_deletion(again, fleet_of(again, *after(3), restart, *cleared, *lives))
     assert found is not None
     assert (found.rank, found.attempt) == (7, 1)
+
+
+async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_in_its_place(tmp_path: Path) -> None:
+    fleet = fleet_of(failed(), *after(3))
+    cluster: Any = SimpleNamespace(fleet=fleet, context="ctx", server="")
+
+    def part(pod: str, uid: str, text: bytes) -> Part:
+        made = Part(3, pod=pod, uid=uid)
+        made.append([(1.0, b"1970-01-01T00:00:01Z " + text)])
+        return made
+
+    def gone(*_: object) -> LogStream:
+        raise NotFound("There is no such pod.")
+
+    async def told(*parts: Part) -> list[str]:
+        found = await card(cluster, gone, tmp_path, ("default", "train"), parts)
+        assert found is not None
+        return found.told()
+
+    for named in (f"{name(3)[:-5]}fresh", ""):  # what was read from the disk has no name
+        said = await told(part(named, "fresh", b"of the new one"))
+        assert "No log of that pod is known." in said
+        assert not any("of the new one" in each for each in said)
+    old = part(name(3), f"uid of {name(3)}", b"of the old one")
+    assert (await told(old, part("", "fresh", b"of the new one")))[-1] == "  of the old one"
 
 
 def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after() -> None:

@@ -15,6 +15,7 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.explanation import Category, Held, Slots, Why
+from console.scheduling.failure import endings
 from console.scheduling.why import why
 from tests.fakes import fleet_of
 
@@ -383,6 +384,32 @@ def test_a_preempted_job_says_so_before_it_says_what_it_needs() -> None:
     mine = workload("mine", 4, conditions)
     found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
     assert found.sentence.startswith("was preempted; needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
+
+
+@pytest.mark.parametrize(
+    ("there", "whom"),
+    [
+        ((holding("urgent", 4, priority=1000),), "urgent (ClusterQueue a4, priority 1000)"),
+        ((replace(holding("urgent", 4, priority=7), namespace="team-b"),),
+         "team-b/urgent (ClusterQueue a4, priority 7)"),
+        ((JobSet("default", "urgent", "js-urgent"),), "urgent (ClusterQueue a4)"),
+        ((), "a job of ClusterQueue a4 that is not listed (any more)"),
+    ],
+)  # fmt: skip
+def test_a_preempted_job_says_for_whom(there: tuple[Any, ...], whom: str) -> None:
+    text = (
+        "Preempted to accommodate a workload (UID: wl-urgent, JobUID: js-urgent) due to reclamation within the cohort; "
+        "preemptor path: /lab/a4; preemptee path: /lab/research"
+    )
+    told = (Condition("Evicted", "True", "Preempted", text), Condition("Preempted", "True", "InCohort", text))
+    mine = workload("mine", 4, (*told, *pending("Pending", short(8))))
+    job = JobSet("default", "mine", "js-mine", queue="team", suspended=True)
+    fleet = fleet_of(DOOR, queue(64, 40), job, mine, *there)
+    assert why(mine, fleet).sentence.startswith(f"was preempted by {whom}; needs 32 GPUs of a4; 64 own - 40 used")
+    (ending,) = endings(job, fleet)
+    assert (ending.words, ending.message) == (
+        "The job was preempted.", f"Kueue preempted it for {whom}: reclamation within the cohort.",
+    )  # fmt: skip
 
 
 def test_switched_off() -> None:

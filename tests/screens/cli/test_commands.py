@@ -75,6 +75,20 @@ def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
     assert told["why"].startswith("loss is NaN since step 118 (last good 7.113 at 117)")
 
 
+def test_why_tells_for_whom_a_job_was_preempted(a4: Commands) -> None:
+    _, said, _ = a4.run("why", "sweep-7")
+    assert "Kueue preempted it for llama-70b (ClusterQueue a4, priority 750): reclamation within the cohort." in said
+    assert "sweep-7 was preempted by llama-70b (ClusterQueue a4, priority 750); needs 64 GPUs" in said
+
+
+def test_why_tells_the_step_and_the_line_that_failed(a4: Commands) -> None:
+    wrong = ("--set", "gpus=8", "--set", "recipe.nccl.end=1", "--queue", "none", "--no-preflight")
+    assert a4.run("launch", "nccl-all-reduce", "--name", "cli-wrong", *wrong, "--wait")[0] == 1
+    _, said, _ = a4.run("why", "cli-wrong")
+    assert "Step 8 (all-reduce) failed with exit code 1: invalid size specified: 2097152 to 1 by 2." in said
+    a4.run("stop", "cli-wrong")
+
+
 def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> None:
     code, _, told = a4.run("launch", "nccl-all-reduce", "--name", "cli-nccl", "--set", "gpus=8", "--set",
                            "queue=research", "--wait")  # fmt: skip
