@@ -121,7 +121,7 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
         made.append([(1.0, b"1970-01-01T00:00:01Z " + text)])
         return made
 
-    def gone(*_: object) -> LogStream:
+    def gone(*_: object, **__: object) -> LogStream:
         raise NotFound("There is no such pod.")
 
     async def told(*parts: Part) -> list[str]:
