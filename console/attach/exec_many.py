@@ -270,10 +270,10 @@ class Inside:
 
         began, client = time.monotonic(), self._watched.connected.client
         container = container or (pod.main.name if pod.main else "")
-        argv = ("sh", "-c", question.script)
+        argv = ("sh", "-c", executing.BEGUN + question.script)
         fact = ContainerFact(question.name, question.title)
         try:
-            async with executing.bounded(pod.name, most=KEPT, limit=question.limit) as said:
+            async with executing.bounded(pod.name, most=KEPT, limit=question.limit, begins=executing.BEGINS) as said:
                 code = await executing.run(
                     client, pod.namespace, pod.name, argv, said.take, container=container,
                     what=f"the question for its {question.title} in pod {pod.name}",

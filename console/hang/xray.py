@@ -323,9 +323,11 @@ class HangProbe:
         self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
     ) -> bytes:
         """What a command writes to its output; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
-        from console.kube.exec import bounded
+        from console.kube.exec import BEGINS, BEGUN, bounded
 
-        async with bounded(pod.name, most=most, limit=limit, flow=flow) as said:
+        shell, option, script, *arguments = argv
+        argv = (shell, option, BEGUN + script, *arguments)
+        async with bounded(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as said:
             code = await self._run(pod, argv, stdin, said.take)
         if code:
             told = said.errors.decode(errors="replace").splitlines()

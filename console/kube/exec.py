@@ -36,7 +36,11 @@ PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
 LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short may print
-ANSWER_LIMIT = 30.0  # seconds that such a command may be silent
+ANSWER_LIMIT = 9.0  # seconds that such a command may be silent
+BEGUN = "echo >&2; "
+"""The first words of a script of ours: an empty line on standard error tells that a shell has begun, however long the
+rest takes."""
+BEGINS = 8.0  # seconds until that line has come
 FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
@@ -213,14 +217,23 @@ async def run(
 class Said:
     """What a command has printed so far; see `bounded`."""
 
-    def __init__(self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout) -> None:
+    def __init__(
+        self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
+    ) -> None:
         self.output, self.errors = bytearray(), bytearray()
         self._pod, self._most, self._flow, self._clock = pod, most, flow, clock
         self._limit = clock.when()
         self.begun = False
+        self.silent = begins is not None
+        """Whether the shell has yet to say that it has begun."""
+        if begins is not None:
+            clock.reschedule(asyncio.get_running_loop().time() + begins)
 
     def take(self, channel: int, data: bytes) -> None:
         """Keep what comes; Unreadable once it is too much."""
+        if self.silent:
+            self.silent = False
+            self._clock.reschedule(self._limit)
         if self._flow is not None and not self.begun and channel == STDOUT:
             end = asyncio.get_running_loop().time() + self._flow
             self._clock.reschedule(end if self._limit is None else min(self._limit, end))
@@ -248,22 +261,35 @@ def size_words(size: int) -> str:
 
 @asynccontextmanager
 async def bounded(
-    pod: str, *, most: int = LONGEST_ANSWER, limit: float = ANSWER_LIMIT, flow: float | None = FLOW
+    pod: str,
+    *,
+    most: int = LONGEST_ANSWER,
+    limit: float = ANSWER_LIMIT,
+    flow: float | None = FLOW,
+    begins: float | None = None,
 ) -> AsyncIterator[Said]:
     """Keeps what a command prints that is run in the block: `run(..., said.take)`.
 
     The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
-    byte of its output and the end; with Unreachable after `limit` seconds.
+    byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
+    `begins` seconds: a script that starts with `BEGUN` says something at once.
     """
     said: Said | None = None
+    if begins is not None and begins >= limit:
+        begins = None
     try:
         async with asyncio.timeout(limit) as clock:
-            said = Said(pod, most, flow, clock)
+            said = Said(pod, most, flow, clock, begins)
             yield said
     except TimeoutError as error:
         if said is not None and said.begun:
             raise Unreadable(
                 f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
+            ) from error
+        if said is not None and said.silent:
+            raise Unreachable(
+                f"Pod {pod} did not answer within {begins:g} s: no shell has begun in it.",
+                f"kubectl describe pod {pod}",
             ) from error
         raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
 

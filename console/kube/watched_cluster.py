@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 _BY_ITSELF = "Retrying automatically."
+SILENT = 8.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
 _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
 
 
@@ -269,22 +270,33 @@ class WatchedCluster:
         """The latest picture, then a new one at most four times a second, until `close`."""
         return self._store.snapshots()
 
-    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
+    async def listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
         """The picture once these kinds (all, if none is named) are known, or known to be forbidden or absent.
 
-        Raises what keeps the server from being reached.
+        Raises what keeps the server from being reached; Unreachable after `timeout` seconds, or where nothing more of
+        these kinds has come for `silent` seconds.
         """
-        wanted = kinds or self._kinds
+        wanted, loop = kinds or self._kinds, asyncio.get_running_loop()
+        ends, before = loop.time() + timeout, None
         try:
-            async with asyncio.timeout(timeout), aclosing(self._store.changes()) as changes:
+            async with asyncio.timeout(min(timeout, silent)) as clock, aclosing(self._store.changes()) as changes:
                 async for _ in changes:
-                    states = {kind: self._store.link(kind).state for kind in wanted}
-                    lost = next((kind for kind, state in states.items() if state is LinkState.STALE), None)
+                    links = {kind: self._store.link(kind) for kind in wanted}
+                    lost = next((kind for kind, link in links.items() if link.state is LinkState.STALE), None)
                     if lost:
                         raise self._errors[lost]
-                    if LinkState.LISTING not in states.values():
+                    slow = [link for link in links.values() if link.state is LinkState.LISTING]
+                    if not slow:
                         break
+                    if slow != before:
+                        before = slow
+                        clock.reschedule(min(ends, loop.time() + silent))
         except TimeoutError as error:
-            slow = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
-            raise Unreachable(f"The API server did not list {slow} within {timeout:.0f} s.", "Try again.") from error
+            from console.kube.failures import CHECK, unreachable
+
+            late = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
+            reason = (
+                f"after {timeout:g} s it still lists" if loop.time() >= ends else f"it listed nothing for {silent:g} s"
+            )
+            raise unreachable(self.server, f"list {late}", reason, CHECK) from error
         return self.fleet

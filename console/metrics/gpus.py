@@ -207,11 +207,13 @@ class Gpus:
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
 
         client = self._cluster.changing(f"run nvidia-smi in pod {pod.name}").client
-        argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
+        argv = ("sh", "-c", executing.BEGUN + _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
         limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
         flow = FLOW if rounds == ONCE else None
-        async with executing.bounded(pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow) as said:
+        async with executing.bounded(
+            pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow, begins=executing.BEGINS
+        ) as said:
             code = await executing.run(
                 client, pod.namespace, pod.name, argv, listen, container=container,
                 what=f"nvidia-smi in pod {pod.name}",

@@ -153,8 +153,10 @@ async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.handlers[PODS] = waits
         async with opened(server, tmp_path, kinds=["pods"]) as session:
-            with pytest.raises(Unreachable, match="did not list pods within"):
+            with pytest.raises(Unreachable, match=rf"list pods: the API server {server.url}.* still lists"):
                 await session.listed(timeout=0.2)
+            with pytest.raises(Unreachable, match=r"it listed nothing for 0\.2 s"):
+                await session.listed(silent=0.2)
 
 
 async def test_another_context_and_namespace(tmp_path: Path) -> None:

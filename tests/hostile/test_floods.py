@@ -152,6 +152,15 @@ async def test_what_drips_without_end_is_ended_by_its_time(question: str) -> Non
             await QUESTIONS[question](cluster, cluster.pods[0])
 
 
+@pytest.mark.parametrize("question", [name for name in QUESTIONS if name not in {"exec --all", "nccl-quick"}])
+async def test_a_pod_in_which_no_shell_begins_is_given_up(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is asked may take longer, once a shell has said that it begins."""
+    monkeypatch.setattr("console.kube.exec.BEGINS", 0.3)
+    async with flooded("exec: silence") as cluster:
+        with pytest.raises(ConsoleError, match=r"within 0\.3 s"):
+            await QUESTIONS[question](cluster, cluster.pods[0])
+
+
 async def test_a_silent_pod_is_given_up_in_words() -> None:
     async with flooded("exec: silence") as cluster:
         with pytest.raises(Unreachable, match=r"did not answer within 0\.2 s"):

@@ -98,15 +98,20 @@ class PodFiles:
         limit: float | None = None,
     ) -> tuple[bytes, str]:
         """What a script printed, and what it complained of; raises when it ends badly, or not within the limit (s)."""
+        from console.kube.exec import BEGINS, BEGUN
+
         out, complaints, loop = bytearray(), self._complaints(what), asyncio.get_running_loop()
-        ends, pieces = loop.time() + (limit or 0.0), 0
+        ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > BEGINS
         try:
             async with (
                 closing(stdin),
-                asyncio.timeout(limit) as clock,
-                self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process,
+                asyncio.timeout(BEGINS if silent else limit) as clock,
+                self._start(("sh", "-c", BEGUN + script, "sh", *arguments), stdin=stdin, what=what) as process,
             ):
                 async for channel, data in process.output():
+                    if silent:
+                        silent = False
+                        clock.reschedule(ends)
                     if channel != 1:
                         complaints.add(data)
                         continue
@@ -125,7 +130,7 @@ class PodFiles:
             raise CopyFailed(
                 f"Could not {what} in {self.where}: "
                 + (f"the answer did not end, or go on, within {FLOW:g} s." if out
-                   else f"no answer within {limit:g} s."),
+                   else f"no answer within {BEGINS if silent else limit:g} s."),
                 "Check that container and its file system: a4 doctor, a4 facts.",
             ) from error  # fmt: skip
         self._check(process.code, complaints.text, what, path)
