@@ -12,6 +12,7 @@ from practice.node.counters import write_counters
 from practice.node.disks import mounts
 from practice.programs.mishaps import HUNG
 from practice.programs.nccl import BOUNDS, FACTOR, alone
+from practice.programs.stacks import launched_by, program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ TEST = "all_reduce_perf"
 _UP, _BEGAN, _TICKS = 90_000, 86_400, 100
 """Seconds since the machine was started, and from then to the start of the processes; ticks that a second has."""
 NICS = 8
-_PYTHON, _PORT = "/usr/bin/python3", "29500"
+_PORT = "29500"
 _LIMITS = """Limit                     Soft Limit           Hard Limit           Units
 Max processes             unlimited            unlimited            processes
 Max open files            1048576              1048576              files
@@ -80,8 +81,7 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
     if doing == "test":
         _write_test(proc, place)
     elif doing != "idle":
-        torchrun = [_PYTHON, "/usr/local/bin/torchrun", f"--nproc_per_node={place.gpus}", "pretrain_qwen.py"]
-        _write_process(proc, LAUNCHER, 1, torchrun, {}, "S", "hrtimer_nanosleep", 4)
+        _write_process(proc, LAUNCHER, 1, launched_by(place), {}, "S", "hrtimer_nanosleep", 4)
         for local in range(place.gpus):
             stuck = doing == "data" and local == stuck_gpu(place)
             env = {
@@ -90,8 +90,7 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
                 "MASTER_PORT": place.env.get("MASTER_PORT", _PORT),
             }  # fmt: skip
             state, sleeps = ("S", "do_sys_poll") if stuck else ("R", "")
-            argv = [_PYTHON, "-u", "pretrain_qwen.py", "--tensor-model-parallel-size", "4"]
-            _write_process(proc, FIRST_PID + local, LAUNCHER, argv, env, state, sleeps, 143)
+            _write_process(proc, FIRST_PID + local, LAUNCHER, program(place), env, state, sleeps, 143)
     write_ras(folder, place, doing)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from practice.node.counters import counter_scripts, nvlink_case
 from practice.node.dressing import programs, write_root
 from practice.node.innards import FIRST_PID, ranks_of, starter, stuck_gpu, test_words, write_innards, write_ras
+from practice.programs import stacks
 from practice.programs.mishaps import HUNG, SICK
 from practice.programs.nccl import alone
 from practice.programs.stages import own_script_trains
@@ -57,10 +58,10 @@ if [ "$doing" = test ]; then
         pid=$((pid + 1))
     done
 elif [ "$doing" != idle ]; then
-    echo "root        1100  0.3  0.1 /usr/bin/python3 /usr/local/bin/torchrun --nproc_per_node {gpus} pretrain_qwen.py"
+    echo "root        1100  0.3  0.1 {torchrun}"
     pid=1201
     while [ "$pid" -lt {last} ]; do
-        echo "root        $pid 99.0  1.2 /usr/bin/python3 -u pretrain_qwen.py --tensor-model-parallel-size 4"
+        echo "root        $pid 99.0  1.2 {training}"
         pid=$((pid + 1))
     done
 fi
@@ -174,7 +175,11 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
     last = FIRST_PID + place.gpus
-    stacks, flame = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy"))
+    for doing in ("train", "nccl", "data"):
+        dump = (_DATA / f"pyspy_{doing}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program(place)))
+        below = "\n    ".join(stacks.frames(place, doing))
+        (bin_folder / f"pyspy_{doing}.txt").write_text(dump.replace("@FRAMES@", f"    {below}"))
+    dumps, flame = shlex.quote(str(bin_folder / "pyspy_")), shlex.quote(str(_DATA / "pyspy"))
     stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     node = (place.pod.get("spec") or {}).get("nodeName", "")
@@ -196,13 +201,14 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         "ps": _PS.format(
             state=state,
             last=last,
-            gpus=place.gpus,
+            torchrun=" ".join(stacks.launched_by(place)),
+            training=" ".join(stacks.program(place)),
             last_test=FIRST_PID + ranks_of(place, "test"),
             starter=":" if alone(place) else f'echo "root        1100  0.3  0.1 {starter(place)}"',
             test=" ".join(test_words(place)),
         ),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
-        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, flame=flame),
+        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=dumps, flame=flame),
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh-keyscan": _KEYSCAN.format(key=host_key),

@@ -77,7 +77,7 @@ def _test(program: str, words: list[str], hosts: list[str], each: int) -> int:
     else:
         note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
         recorded = all_reduce_rows()
-        header, rows = list(all_reduce_header()), [recorded[size] for size in sizes if size in recorded]
+        header, rows = all_reduce_header(hosts[0]), [recorded[size] for size in sizes if size in recorded]
     values = [float(row.split()[column]) for row in rows for column in (7, 11)]
     _complain(f"practice cluster: {note}")
     _say("\n".join([*header, *rows]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from practice.programs.faults import fault_at, pace
 from practice.programs.mishaps import ends, mishap
 from practice.programs.script import Exit, Meet, Say, Wait
+from practice.programs.stacks import model_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +72,12 @@ def _start_up(place: Place) -> Iterator[Step]:
     yield Say(f"{host}:{1200 + place.rank}:{1200 + place.rank} [0] NCCL INFO Bootstrap: Using eth0:{address}<0>")
     yield Say(f"{host}:{1200 + place.rank}:{1260 + place.rank} [0] NCCL INFO NET/gIB: 8 devices, mlx5_0 to mlx5_7")
     if place.rank == 0:
-        ranks = place.nodes * place.gpus
-        yield Say(f"using world size: {ranks}, data-parallel size: {ranks // 8}, tensor-model-parallel size: 4, ")
+        ranks, (tensor, pipeline, context) = place.nodes * place.gpus, model_parallel(place)
+        yield Say(
+            f"using world size: {ranks}, data-parallel size: {max(1, ranks // (tensor * pipeline * context))},"
+            f" context-parallel size: {context}, hierarchical context-parallel sizes: None,"
+            f" tensor-model-parallel size: {tensor}, pipeline-model-parallel size: {pipeline}"
+        )
         yield Say("building Qwen3Tokenizer tokenizer ...")
         yield Say("> building the index map in 0.4 s")
     yield Wait(6.0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from practice.programs.faults import faults
 from practice.programs.script import Exit, Say, Wait
+from practice.programs.stacks import frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,15 +60,12 @@ def _is_mine(place: Place, fault: Fault) -> bool:
 
 def _fail(place: Place, number: int) -> Iterator[Step]:
     rank = place.rank * place.gpus
-    for line in (
-        "Traceback (most recent call last):",
-        '  File "/workspace/train.py", line 212, in <module>',
-        "    main()",
-        '  File "/workspace/train.py", line 187, in main',
-        "    loss.backward()",
-        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
-    ):
-        yield Say(f"[rank{rank}]: {line}")
+    yield Say(f"[rank{rank}]: Traceback (most recent call last):")
+    for frame in reversed(frames(place, "train")):
+        function, _, where = frame.rstrip(")").partition(" (")
+        file, _, line = where.partition(":")
+        yield Say(f'[rank{rank}]:   File "{file}", line {line}, in {function}')
+    yield Say(f"[rank{rank}]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
     name = place.env.get("HOSTNAME", "")
     yield Say(f"E{_clock(place)} 1100 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)")
     yield Say(f"  host      : {name}")

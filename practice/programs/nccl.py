@@ -53,7 +53,7 @@ def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
         yield Say(f"invalid size specified: {error}")
         yield Exit(1)
         return
-    note, header, rows = _worked_out(place, hosts, sizes) or _recorded(sizes)
+    note, header, rows = _worked_out(place, hosts, sizes) or _recorded(sizes, hosts[0])
     yield Say(f"# practice cluster: {note}")
     yield Wait(1.5)
     for line in header:
@@ -89,11 +89,11 @@ def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[s
     return worked_out.NOTE, worked_out.header(hosts, place.gpus), rows
 
 
-def _recorded(sizes: list[int]) -> tuple[str, Sequence[str], list[str]]:
+def _recorded(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:
     """The same of the recording, which has some sizes only."""
     note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
     rows = all_reduce_rows()
-    return note, all_reduce_header(), [rows[size] for size in sizes if size in rows]
+    return note, all_reduce_header(host), [rows[size] for size in sizes if size in rows]
 
 
 def _sizes(place: Place) -> list[int]:

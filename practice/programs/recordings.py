@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def all_reduce_rows() -> dict[int, str]:
     return rows
 
 
-@cache
-def all_reduce_header() -> tuple[str, ...]:
-    """Return the lines before the table."""
-    return tuple(line for line in lines(NCCL_FILE)[:14] if line.startswith("#"))
+def all_reduce_header(host: str) -> list[str]:
+    """Return the lines before the table; the ranks ran on that host."""
+    head = [line for line in lines(NCCL_FILE)[:14] if line.startswith("#")]
+    return [re.sub(r" on +\S+ device", f" on {host.partition('.')[0]:>10} device", line) for line in head]

@@ -21,7 +21,7 @@ _FIRST_PID, _FIRST_BUS = 2100, 4
 
 def header(hosts: Sequence[str], gpus: int) -> list[str]:
     """Return the lines before the table: one process per GPU, ranks in the order of the pods."""
-    recorded = [line.replace("nGpus 4", "nGpus 1") for line in all_reduce_header()]
+    recorded = [line.replace("nGpus 4", "nGpus 1") for line in all_reduce_header(hosts[0])]
     first = next(at for at, line in enumerate(recorded) if line.startswith("#  Rank"))
     after = next(at for at, line in enumerate(recorded[first:], first) if not line.startswith("#  Rank"))
     ranks = [

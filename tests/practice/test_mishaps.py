@@ -158,8 +158,9 @@ def deepest(where: Place, folder: Path, pid: int) -> str:
 
 def test_the_stacks_of_a_hang_differ_where_it_hangs(tmp_path: Path) -> None:
     room = Room()
-    pods = [member(rank, room, PRACTICE_FAULT="hang:7:1") for rank in (0, 1)]
-    running = [RECIPES["qwen3-30b-pretrain"](pod) for pod in pods]
+    name = "qwen3-30b-pretrain"
+    pods = [member(rank, room, PRACTICE_FAULT="hang:7:1", A4_RECIPE=name) for rank in (0, 1)]
+    running = [RECIPES[name](pod) for pod in pods]
     assert inside(pods[0], tmp_path / "0", "sh", "-c", "py-spy dump --pid 1201").returncode == 1, "it is not training"
     for program in running:
         for step in program:
@@ -171,6 +172,50 @@ def test_the_stacks_of_a_hang_differ_where_it_hangs(tmp_path: Path) -> None:
     assert "_next_data" in found.pop((1, 1202))
     assert all("all_reduce" in stack for stack in found.values())
     assert inside(pods[1], tmp_path / "1", "sh", "-c", "py-spy record -o p.svg --pid 1202 && cat p.svg").stdout
+
+
+@pytest.mark.parametrize(
+    ("recipe", "env", "command", "outermost"),
+    [
+        (
+            "qwen3-30b-pretrain",
+            {"A4_TP": "2", "A4_PP": "4"},
+            "pretrain_qwen.py --tensor-model-parallel-size 2",
+            "pretrain_qwen.py",
+        ),
+        ("swift-sft", {"A4_SWIFT_TP": "8"}, "swift/cli/_megatron/sft.py", "swift/cli/_megatron/sft.py"),
+        ("swift-dpo", {"A4_SWIFT_TP": "8"}, "swift/cli/_megatron/rlhf.py", "swift/cli/_megatron/rlhf.py"),
+        ("own-script", {}, "train.py", "train.py"),
+    ],
+)
+def test_stacks_are_those_of_the_program_that_trains(
+    tmp_path: Path, recipe: str, env: dict[str, str], command: str, outermost: str
+) -> None:
+    where = member(0, Room(), nodes=1, PRACTICE_FAULT="hang:7", A4_RECIPE=recipe, **env)
+    until_stuck(recipe, where)
+    dump = inside(where, tmp_path / "0", "sh", "-c", "py-spy dump --pid 1201").stdout
+    (process,) = parse_pyspy(dump.encode())
+    assert command in process.command
+    assert process.threads[0].frames[-1].file == outermost
+    assert ("pretrain_qwen" in dump) == recipe.startswith("qwen3")
+    assert command in inside(where, tmp_path / "0", "sh", "-c", "ps aux").stdout
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tensor", "pipeline", "data"), [("2", "4", "2", 1), ("8", "2", "1", 8), ("8", "4", "2", 2)]
+)
+def test_the_parallel_sizes_are_those_of_the_job(gpus: str, tensor: str, pipeline: str, data: int) -> None:
+    where = member(0, GPUS_PER_NODE=gpus, A4_TP=tensor, A4_PP=pipeline)
+    sizes = next(line for line in until_stuck("qwen3-30b-pretrain", where)[0] if line.startswith("using world size"))
+    assert f"data-parallel size: {data}," in sizes
+    assert f"tensor-model-parallel size: {tensor}, pipeline-model-parallel size: {pipeline}" in sizes
+
+
+def test_a_recorded_table_names_the_host_it_stands_for() -> None:
+    lines, _ = printed(RECIPES["nccl-all-reduce"], member(0, nodes=1, GPUS_PER_NODE="4", HOSTNAME_PREFIX="job-w-"))
+    ranks = [line for line in lines if line.startswith("#  Rank")]
+    assert ranks
+    assert all(" on  job-w-0-0 device" in line for line in ranks)
 
 
 def test_an_evaluation_ends_with_its_table() -> None:
