@@ -21,8 +21,8 @@ from console.settings import Settings
 from practice.child import PracticeProcess
 from screens import wording
 from screens.app import ConsoleApp
+from screens.cli.columns import JOBS, POOLS, QUEUES, WORKLOADS
 from screens.cli.output import say
-from screens.cli.rows import job_rows, pool_rows, queue_rows, workload_rows
 from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm
 from screens.pages.job import JobScreen
@@ -91,19 +91,19 @@ class Guide:
         await self.until("the first picture", lambda: self.fleet.nodes and self.fleet.pods and self.fleet.workloads)
         await self.settled()
         self.step("1", "Fleet: node pools and the floor")
-        for pool in pool_rows(self.fleet, None):
+        for pool in POOLS.rows(self.fleet):
             nodes = f"{pool['ready']}/{pool['nodes']} nodes ready"
             say(f"   {pool['name']}: {nodes}, {pool['free']} of {pool['gpus']} GPUs free")
         self.shot("fleet")
         await self.press("2", "Queues: who waits for what, and why")
-        for queue in queue_rows(self.fleet, None):
+        for queue in QUEUES.rows(self.fleet):
             say(f"   {queue['name']}: {queue['used']} of {queue['nominal']} GPUs used, {queue['pending']} waiting")
-        for row in workload_rows(self.fleet, None):
+        for row in WORKLOADS.rows(self.fleet):
             if row["why"]:
                 say(f"   {row['job']} {row['why']}")
         self.shot("queues")
         await self.press("3", "Jobs: what runs, and is it healthy")
-        for job in job_rows(self.fleet, None):
+        for job in JOBS.rows(self.fleet):
             say(f"   {job['name']}: {job['state']}" + (f", {job['why']}" if job["why"] else ""))
         self.shot("jobs")
         await self.press("4", "Pods: where everything is")

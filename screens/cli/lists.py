@@ -6,17 +6,16 @@ import argparse
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.snapshot import LinkState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, add_json
-from screens.cli.columns import LAYOUTS
+from screens.cli.columns import JOBS, LAYOUTS, jobs_of
 from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
-from screens.cli.rows import ROWS, job_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +56,9 @@ async def _rows(session: Session, fleet: Fleet, options: Options) -> list[Row]:
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
         glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.me())
-        rows = job_rows(fleet, namespace, glances)
+        rows = JOBS.rows_of(jobs_of(fleet, namespace, glances))
     else:
-        rows = ROWS[options.command](fleet, namespace)
+        rows = LAYOUTS[options.command].rows(fleet, namespace)
     if not rows and namespace:
         await session.require_namespace(namespace)
     if any("owner" in row for row in rows):
@@ -81,7 +80,7 @@ async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Map
     return glancing.known
 
 
-def refuse(layout: Layout, fleet: Fleet) -> None:
+def refuse(layout: Layout[Any], fleet: Fleet) -> None:
     """Fail where the list itself could not be read: that is no empty list."""
     link = fleet.links.get(layout.kind)
     if link is None or link.state in {LinkState.LIVE, LinkState.LISTING}:
@@ -101,7 +100,7 @@ def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
     }
 
 
-def print_rows(layout: Layout, rows: list[Row], what: str) -> None:
+def print_rows(layout: Layout[Any], rows: list[Row], what: str) -> None:
     """The rows as a table, or one line where there are none."""
     if not rows:
         say(f"No {what}.")

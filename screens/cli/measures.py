@@ -23,13 +23,13 @@ from console.metrics.training.export import track_csv, track_json, track_svg
 from console.metrics.training.steps import TrainingRun
 from screens import wording
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, add_container, add_pod, seconds_of_a_day
+from screens.cli.columns import health_json
 from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
 from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import Told, is_well, say_reading
-from screens.cli.rows import health_json
 
 if TYPE_CHECKING:
     import argparse

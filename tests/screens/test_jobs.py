@@ -17,7 +17,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import Passing
 from console.scheduling.failure import Ending, FailureCard
 from console.settings import Settings
-from screens.cli.rows import job_rows
+from screens.cli.columns import JOBS
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import RankMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
@@ -312,7 +312,7 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
     line = JobLine(replace(done, ttl=43_200), fleet)
     said = "".join(run.text for run in head(line, done.key, gone=False, now=end + 3_600))
     assert "removed\u00a0in\u00a011h00m" in said.replace(" ", "\u00a0")
-    row = next(row for row in job_rows(fleet_of(line.jobset), None) if row["name"] == done.name)
+    row = next(row for row in JOBS.rows(fleet_of(line.jobset)) if row["name"] == done.name)
     assert row["removed"] == end + 43_200
     assert JobLine(done, fleet).jobset.removed_at == 0.0
     runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)

@@ -25,7 +25,6 @@ from console.metrics.job_progress import JobMeasures
 from screens.cli.columns import FAULT_WIDTH, LAYOUTS, briefly, pods_done
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import print_rows
-from screens.cli.rows import ROWS
 from tests.fakes import FakeSession, fleet_of
 
 if TYPE_CHECKING:
@@ -55,18 +54,18 @@ def fleet() -> Fleet:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_rows_have_the_declared_keys_in_their_order(name: str, fleet: Fleet) -> None:
-    rows = ROWS[name](fleet, None)
+    rows = LAYOUTS[name].rows(fleet)
     assert rows
     for row in rows:
         keys = [column.key for column in LAYOUTS[name].columns]
         assert list(row) == [key for key in keys if (name, key) != ("jobs", "mine")], "whose it is the login says"
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_rows_become_json_and_a_table(name: str, fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = ROWS[name](fleet, None)
+    rows = LAYOUTS[name].rows(fleet)
     assert len(json.loads(msgspec.json.encode(rows))) == len(rows)
     print_rows(LAYOUTS[name], rows, name)
     lines = capsys.readouterr().out.splitlines()
@@ -75,20 +74,20 @@ def test_rows_become_json_and_a_table(name: str, fleet: Fleet, capsys: pytest.Ca
 
 
 def test_a_pool_counts_its_gpus(fleet: Fleet) -> None:
-    (pool,) = ROWS["pools"](fleet, None)
+    (pool,) = LAYOUTS["pools"].rows(fleet)
     assert (pool["nodes"], pool["gpus"], pool["used"], pool["free"], pool["free_slots"]) == (2, 16, 8, 8, 1)
 
 
 def test_a_waiting_workload_says_why_with_numbers(fleet: Fleet) -> None:
-    running, waiting = sorted(ROWS["workloads"](fleet, None), key=lambda row: row["position"])
+    running, waiting = sorted(LAYOUTS["workloads"].rows(fleet), key=lambda row: row["position"])
     assert (running["job"], running["position"], running["why"]) == ("one", 0, "")
     assert (waiting["job"], waiting["position"], waiting["short_by"]) == ("two", 1, 8)
     assert "needs 16 GPUs of a4; 16 own - 8 used = 8 free, 8 more needed" in waiting["why"]
 
 
 def test_a_namespace_leaves_out_the_others(fleet: Fleet) -> None:
-    assert [row["name"] for row in ROWS["pods"](fleet, "default")] == ["one-0"]
-    assert len(ROWS["pods"](fleet, None)) == 2
+    assert [row["name"] for row in LAYOUTS["pods"].rows(fleet, "default")] == ["one-0"]
+    assert len(LAYOUTS["pods"].rows(fleet)) == 2
 
 
 def test_no_rows_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
