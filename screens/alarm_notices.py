@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.metrics.alarm_rules import Alarm
-    from screens.base import LiveApp
+    from screens.app import ConsoleApp
     from screens.widgets.job_line import JobLine
     from screens.widgets.log.view import LogView
 
@@ -34,7 +34,7 @@ SHOWN = 10  # seconds that an alarm is shown
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
 
-def watch(app: LiveApp, key: tuple[str, str]) -> None:
+def watch(app: ConsoleApp, key: tuple[str, str]) -> None:
     """Watch a job that runs in full from here on, until it ends; a file of thresholds that cannot be used is told."""
     try:
         app.session.alarms.keep(*key)
@@ -42,12 +42,12 @@ def watch(app: LiveApp, key: tuple[str, str]) -> None:
         app.notify(str(error), title="Alarms are off", severity="warning", markup=False)
 
 
-def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
+def alarms_of(app: ConsoleApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
     """The alarms of a job, as they are now; none of a job that is not watched."""
     return app.session.alarms.of(*key) if app.connected and app.session.alarms_enabled else ()
 
 
-def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
+def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     """A job with all that is known of how it is."""
     from screens.widgets.job_line import JobLine
 
@@ -63,12 +63,12 @@ def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     )
 
 
-def has_changed(app: LiveApp, line: JobLine) -> bool:
+def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     """Whether alarms say something else of a job than when its line was made."""
     return alarms_of(app, line.jobset.key) != line.alarms or late_of(app, line.jobset.key) != line.late
 
 
-def late_of(app: LiveApp, key: tuple[str, str]) -> str:
+def late_of(app: ConsoleApp, key: tuple[str, str]) -> str:
     """That the next step of a job is late; empty: it is not, or the job is not watched."""
     return app.session.alarms.late(*key) if app.connected and app.session.alarms_enabled else ""
 
@@ -83,7 +83,7 @@ class Bell:
         self._told: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
 
-    def not_yet_told(self, app: LiveApp, alarms: list[Alarm]) -> list[Alarm]:
+    def not_yet_told(self, app: ConsoleApp, alarms: list[Alarm]) -> list[Alarm]:
         """Those of these that were not told before the last reconnect to this cluster."""
         if app.connection is not self._connection:
             self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
@@ -99,7 +99,7 @@ class Bell:
         return new
 
 
-def ring(app: LiveApp, bell: Bell) -> None:
+def ring(app: ConsoleApp, bell: Bell) -> None:
     """Watch what runs, and tell the alarms that are new."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
@@ -113,7 +113,7 @@ def ring(app: LiveApp, bell: Bell) -> None:
             notify_terminal(app, f"{alarm.job}: {alarm.kind}", f"{alarm.said}. {_next(app, alarm)}.")
 
 
-def _show(app: LiveApp, alarms: list[Alarm]) -> None:
+def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
     them in full.
     """
@@ -136,7 +136,7 @@ def _show(app: LiveApp, alarms: list[Alarm]) -> None:
         below.tell_alarm(Told(full, short), SHOWN)
 
 
-def _toast(app: LiveApp, words: str) -> str:
+def _toast(app: ConsoleApp, words: str) -> str:
     """What stands in a toast below its title: on a low terminal one line."""
     if app.size.height >= LOW:
         return f"{words}\n{_AWAY}"
@@ -144,24 +144,24 @@ def _toast(app: LiveApp, words: str) -> str:
     return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
 
 
-def _next(app: LiveApp, alarm: Alarm) -> str:
+def _next(app: ConsoleApp, alarm: Alarm) -> str:
     return in_namespace(alarm.next, app.session.unusual(alarm.namespace))
 
 
-def _key_of_alarms(app: LiveApp) -> str:
+def _key_of_alarms(app: ConsoleApp) -> str:
     """The key that lists all alarms, where it works."""
     bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
     key = next((each for each in bound if each.action == OPEN), None)
     return f" ({app.get_key_display(key)})" if key else ""
 
 
-def _log_in_front(app: LiveApp) -> LogView | None:
+def _log_in_front(app: ConsoleApp) -> LogView | None:
     from screens.widgets.log.view import LogView
 
     return next((view for view in app.screen.query(LogView) if view.tells), None)
 
 
-def notify_terminal(app: LiveApp, title: str, words: str) -> None:
+def notify_terminal(app: ConsoleApp, title: str, words: str) -> None:
     """The bell, and a notification for terminals that show one: OSC 9 (iTerm2, Windows, …) and OSC 777 (rxvt, …)."""
     driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
     if driver is None or app.is_headless:

@@ -1,29 +1,72 @@
-"""The console: which screens exist, the keys that work everywhere, and the theme."""
+"""The console: which screens exist, the keys that work everywhere, the theme, and the snapshot of the cluster.
+
+State enters at one place, `ConsoleApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
+asks for goes to the session, and what comes of it returns with the next snapshot.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.binding import Binding, BindingType
+from textual.reactive import reactive
 
+from console.errors import ConsoleError, Unreachable
+from console.kube.snapshot import Fleet
+from console.metrics.alarm_rules import GLYPH
 from screens.alarm_notices import LOW, Bell, ring
-from screens.base import LiveApp, LiveScreen
-from screens.open_page import PAGE_KEYS, PAGES, page
+from screens.base import ALL_NAMESPACES, LiveScreen
+from screens.dialogs.question import Choice, Pick
 from screens.palette import ActiveBindings
+from screens.typing_ahead import OrderedApp
 from screens.widgets.line import DARK, LIGHT
+from screens.wording import JobColors, one_line
 
 if TYPE_CHECKING:
+    from textual.notifications import Notification, SeverityLevel
     from textual.screen import Screen
 
-    from console.session import Session
+    from console.launch.recipes import LaunchPlan
+    from console.session import GoogleAlone, Session
     from console.settings import Settings
     from practice.child import PracticeProcess
+    from screens.widgets.form.launch_draft import LaunchRequest
 
 Connect = Callable[[], Awaitable["Session"]]
+TICK = 1.0  # seconds between repaints of what ages by itself
+PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "release", "leftovers",
+              "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
+              "folder")  # fmt: skip
+
+
+def page(place: str) -> Callable[..., Screen[Any]]:
+    """Makes the screen at "module:Class", imported only when it is first opened: the start pays for one screen."""
+    module, _, name = place.partition(":")
+
+    def made(*about: object) -> Screen[Any]:
+        screen: Screen[Any] = getattr(import_module(module), name)(*about)
+        return screen
+
+    return made
+
+
+PAGES: dict[str, Callable[..., Screen[Any]]] = {
+    name: page(f"screens.pages.{name}:{name.title()}Screen") for name in PAGE_NAMES
+}
+PAGE_KEYS = (
+    Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
+            tooltip="What a launch needs of cluster and project, checked together"),
+    Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
+    Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
+            tooltip="Image builds as they run, and what the registries hold"),
+    Binding("B", "open_page('storage')", "Buckets and storage", show=False, key_display="B", id="app.storage",
+            tooltip="Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets"),
+)  # fmt: skip
 
 
 def _session_class() -> type[Session]:
@@ -33,8 +76,8 @@ def _session_class() -> type[Session]:
     return Session
 
 
-class ConsoleApp(LiveApp):
-    """The console over one cluster."""
+class ConsoleApp(OrderedApp):
+    """The console over one session."""
 
     TITLE = "a4"
     CSS_PATH = "app.tcss"
@@ -50,7 +93,6 @@ class ConsoleApp(LiveApp):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         mode: page(f"screens.pages.{mode}:{name}Screen") for mode, _, name in TABS
     }
-    PAGES = PAGES
     DEFAULT_MODE = "fleet"
     VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
@@ -67,10 +109,26 @@ class ConsoleApp(LiveApp):
         Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),
     ]  # fmt: skip
 
+    fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
+    """The latest picture; only `follow_store` assigns it."""
+    trouble: reactive[ConsoleError | None] = reactive(None, init=False)
+    """Why there is no session; None while there is one or one is being opened."""
+
     def __init__(
         self, settings: Settings, practice: PracticeProcess | None = None, *, connect: Connect | None = None
     ) -> None:
-        super().__init__(settings, connect or self._open_session)
+        super().__init__()
+        self.settings = settings
+        self._connect = connect or self._open_session
+        self._session: Session | None = None
+        self._alone: GoogleAlone | None = None
+        self.only_namespace = ""
+        """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
+        self.launched: tuple[str, str] | None = None
+        """The job launched last, until the list of jobs has put its cursor there."""
+        self.launch_wish: LaunchRequest | None = None
+        """What the form of the launch screen is to begin from, until it has taken it."""
+        self._job_inks = JobColors()
         self._practice = practice
         self._bell = Bell()
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
@@ -84,11 +142,152 @@ class ConsoleApp(LiveApp):
         place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
         return await (await importing).open(replace(self.settings, kubeconfig=place))
 
+    async def on_event(self, event: events.Event) -> None:
+        """A key is answered before what the cluster sends at the same time."""
+        if isinstance(event, events.Key) and self._session is not None:
+            self._session.yield_to_key()
+        await super().on_event(event)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
+        clean = "\n".join(map(one_line, message.split("\n")))
+        super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
+
+    def alarms_in_corner(self) -> list[Notification]:
+        return [each for each in self._notifications if each.title.startswith(GLYPH)]
+
+    def close_alarms(self) -> bool:
+        """Take the toasts of alarms away; whether there were any."""
+        shown = self.alarms_in_corner()
+        for each in shown:
+            self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
+        return bool(shown)
+
+    def whose(self, owner: str) -> str:
+        """The owner of something in a word: "you" for what whoever looks has launched."""
+        return self.session.whose(owner) if self.connected else owner
+
+    @property
+    def session(self) -> Session:
+        """The session; Unreachable while none is open."""
+        if self._session is None:
+            why = self.trouble.message if self.trouble else "The cluster is not connected yet."
+            hint = self.trouble.hint if self.trouble else ""
+            raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to reconnect.")
+        return self._session
+
+    @property
+    def without_cluster(self) -> bool:
+        """Whether there is no cluster to be connected to, so that Google is asked by the login alone."""
+        return self._session is None and self.trouble is not None and not self.settings.practice
+
+    @property
+    def google(self) -> Session | GoogleAlone:
+        """What Google does, around the cluster or without one; Unreachable while one is being connected."""
+        if not self.without_cluster:
+            return self.session
+        if self._alone is None:
+            from console.session import google_alone
+
+            self._alone = google_alone(read_only=self.settings.read_only)
+        return self._alone
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session is open (the server may still be away)."""
+        return self._session is not None
+
+    @property
+    def connection(self) -> object | None:
+        """What reaches the cluster of now, another one after each reconnect and switch; None while nothing does."""
+        try:
+            return self.session.connected
+        except Unreachable:
+            return None
+
+    def on_mount(self) -> None:
+        """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
+        self.call_after_refresh(self.follow_store)
+        self.set_interval(TICK, self.tick)
+
+    @work(group="store", exclusive=True)
+    async def follow_store(self) -> None:
+        """Open a session and show its pictures: the only place where state enters the screens."""
+        self.trouble = None
+        await self._leave()
+        try:
+            session = await self._connect()
+        except ConsoleError as error:
+            self.trouble = error
+            return
+        self._session = session
+        self.refresh_bindings()
+        async for fleet in session.snapshots():
+            self.fleet = fleet
+
+    def job_ink(self, uid: str) -> str:
+        """The ink of a job, the same on every screen; those that are drawn share inks only when there are too many."""
+        return self._job_inks.of(uid)
+
+    def watch_fleet(self) -> None:
+        """Jobs may have come or gone."""
+        self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
+
+    def open_page(self, page: str, *about: str) -> None:
+        self.push_screen(PAGES[page](*about))
+
+    def action_open_page(self, page: str) -> None:
+        """A page about no object, by a key."""
+        self.open_page(page)
+
+    def open_launch(self, wish: LaunchRequest) -> None:
+        """Open the launch screen with these values in its form."""
+        self.launch_wish = wish
+        self.switch_mode("launch")
+        while len(self.screen_stack) > 1:
+            self.pop_screen()  # a page that was opened from the form stands before it
+
+    async def close_pages(self) -> None:
+        """Close the pages over the main screen that is open."""
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
+
+    def open_preflight(self, plan: LaunchPlan) -> None:
+        self.push_screen(PAGES["preflight"](plan))
+
+    async def action_reconnect(self) -> None:
+        """Close the session and open a new one; what is shown stays until the first new picture."""
+        self.follow_store()
+
+    async def action_quit(self) -> None:
+        self.workers.cancel_all()
+        await self._leave()
+        if self._alone is not None:
+            await self._alone.close()
+        self.exit(0)
+
+    async def _leave(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
     def tick(self) -> None:
         """Once a second: alarms that are new, and what ages by itself."""
-        if self.is_running:
+        if self.is_running:  # a last tick may come while the screens are being taken away
             ring(self, self._bell)
-        super().tick()
+            self.draw_between_keys("ages", self._draw_ages)
+
+    def _draw_ages(self) -> None:
+        if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
+            self.screen.tick()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our inks, for themes that do not have them."""
@@ -108,7 +307,45 @@ class ConsoleApp(LiveApp):
     @work(group="actions")
     async def action_pick(self, what: str) -> None:
         """Pick another context (cluster) or namespace."""
-        from screens.dialogs.switch_context import pick_context, pick_namespace
-
         if isinstance(self.screen, LiveScreen):
-            await (pick_context if what == "context" else pick_namespace)(self.screen)
+            await (_pick_context if what == "context" else _pick_namespace)(self.screen)
+
+
+async def _pick_context(screen: LiveScreen) -> None:
+    """Ask for a context of the kubeconfig and go there."""
+    with screen.report_errors("Could not switch the cluster"):
+        session = screen.session
+        choices = [
+            Choice(each.name, f"{each.cluster}  {each.namespace}", present=each.name == session.context)
+            for each in session.contexts()
+        ]
+        name = await screen.app.push_screen_wait(Pick("Which cluster?", choices))
+        if name and name != session.context:
+            await session.switch(context=name)
+            screen.app.only_namespace = ""  # the other cluster may not have it
+            screen.app.refresh_bindings()
+
+
+async def _pick_namespace(screen: LiveScreen) -> None:
+    """Ask for a namespace, all of them first; lists are narrowed to it, and launches go there from now on."""
+    with screen.report_errors("Could not switch the namespace"):
+        session, fleet = screen.session, screen.app.fleet
+        objects = (fleet.pods, fleet.jobsets, fleet.local_queues)
+        seen = sorted({namespace for kind in objects for namespace, _ in kind} | {session.namespace})
+        only = screen.app.only_namespace
+        choices = [
+            Choice(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
+            *(Choice(each, present=each == only) for each in seen),
+        ]
+        name = await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
+        if not name:
+            return
+        if name not in {ALL_NAMESPACES, *seen}:
+            await session.require_namespace(name)
+        screen.app.only_namespace = "" if name == ALL_NAMESPACES else name
+        if name not in {ALL_NAMESPACES, session.namespace}:
+            await session.switch(namespace=name)
+        screen.on_screen_resume()
+        lists = "every namespace" if name == ALL_NAMESPACES else name
+        told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
+        screen.notify(told, title="Namespace", markup=False)

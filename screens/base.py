@@ -1,8 +1,4 @@
-"""LiveApp holds the snapshot of the cluster; LiveScreen draws it while it is on top.
-
-State enters at one place, `LiveApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
-asks for goes to the session, and what comes of it returns with the next snapshot.
-"""
+"""LiveScreen draws the snapshot of the cluster while it is on top, and filters its tables as one types."""
 
 from __future__ import annotations
 
@@ -11,40 +7,36 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, getters, on, work
+from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.reactive import reactive
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Input, Static
 
-from console.errors import ConsoleError, Unreachable
+from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, LinkState
-from console.metrics.alarm_rules import GLYPH
-from screens.filtering import FilteredScreen
-from screens.typing_ahead import OrderedApp
 from screens.widgets.base import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.table.empty_state import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
-from screens.wording import JobColors, one_line
+from screens.wording import MINE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from textual import getters
     from textual.app import ComposeResult
-    from textual.notifications import Notification, SeverityLevel
-    from textual.screen import Screen
+    from textual.widget import Widget
 
     from console.kube.snapshot import Link
-    from console.launch.recipes import LaunchPlan
     from console.metrics.nccl.history import NodeBandwidth
-    from console.session import GoogleAlone, Session
-    from console.settings import Settings
-    from screens.widgets.form.launch_draft import LaunchRequest
+    from console.session import Session
+    from screens.app import ConsoleApp
     from screens.widgets.table.column import RowT
 
 Key = tuple[str, str]
 ALL_NAMESPACES = "all namespaces"
-TICK = 1.0  # seconds between repaints of what ages by itself
 SLOW = 0.025  # seconds that drawing one picture may take at four a second
 REST = 20
 """After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
@@ -55,183 +47,51 @@ LISTING_SHARE = 6
 """Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
 
 
-class LiveApp(OrderedApp):
-    """An app over one session."""
+class FilterInput(Input):
+    """The input itself: Enter goes to the rows, Esc drops the filter."""
 
-    fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
-    """The latest picture; only `follow_store` assigns it."""
-    trouble: reactive[ConsoleError | None] = reactive(None, init=False)
-    """Why there is no session; None while there is one or one is being opened."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "screen.leave_filter(True)", "Clear filter", id="filter.drop"),
+        Binding("enter,down", "screen.leave_filter(False)", "To the rows", id="filter.keep", key_display="⏎"),
+    ]
 
-    TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()  # mode, key and name of each main screen
-    PAGES: ClassVar[Mapping[str, Callable[..., Screen[Any]]]] = {}
-    """What makes each page that is opened by name ("pod", "node", "job", …), from what it is about."""
 
-    def __init__(self, settings: Settings, connect: Callable[[], Awaitable[Session]]) -> None:
+class FilterLine(Horizontal):
+    """A slash, the words, and how many rows they leave."""
+
+    DEFAULT_CSS = """
+    FilterLine {
+        height: 1; background: $surface; color: $foreground;
+        & > .slash { width: 3; color: $accent; padding: 0 1; }
+        & > .found { width: auto; color: $ink-dim; padding: 0 1; }
+        & > FilterInput { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+    }
+    """
+
+    def __init__(self, text: str) -> None:
         super().__init__()
-        self.settings = settings
-        self._connect = connect
-        self._session: Session | None = None
-        self._alone: GoogleAlone | None = None
-        self.only_namespace = ""
-        """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
-        self.launched: tuple[str, str] | None = None
-        """The job launched last, until the list of jobs has put its cursor there."""
-        self.launch_wish: LaunchRequest | None = None
-        """What the form of the launch screen is to begin from, until it has taken it."""
-        self._job_inks = JobColors()
+        self._text = text
+        self._found = ""
 
-    async def on_event(self, event: events.Event) -> None:
-        """A key is answered before what the cluster sends at the same time."""
-        if isinstance(event, events.Key) and self._session is not None:
-            self._session.yield_to_key()
-        await super().on_event(event)
+    def compose(self) -> ComposeResult:
+        yield Static("/", classes="slash")
+        yield FilterInput(self._text, placeholder="words to keep, !word to drop", compact=True)
+        yield Static(self._found, classes="found", markup=False)
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
-        """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
-        clean = "\n".join(map(one_line, message.split("\n")))
-        super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
-
-    def alarms_in_corner(self) -> list[Notification]:
-        return [each for each in self._notifications if each.title.startswith(GLYPH)]
-
-    def close_alarms(self) -> bool:
-        """Take the toasts of alarms away; whether there were any."""
-        shown = self.alarms_in_corner()
-        for each in shown:
-            self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
-        return bool(shown)
-
-    def whose(self, owner: str) -> str:
-        """The owner of something in a word: "you" for what whoever looks has launched."""
-        return self.session.whose(owner) if self.connected else owner
-
-    @property
-    def session(self) -> Session:
-        """The session; Unreachable while none is open."""
-        if self._session is None:
-            why = self.trouble.message if self.trouble else "The cluster is not connected yet."
-            hint = self.trouble.hint if self.trouble else ""
-            raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to reconnect.")
-        return self._session
-
-    @property
-    def without_cluster(self) -> bool:
-        """Whether there is no cluster to be connected to, so that Google is asked by the login alone."""
-        return self._session is None and self.trouble is not None and not self.settings.practice
-
-    @property
-    def google(self) -> Session | GoogleAlone:
-        """What Google does, around the cluster or without one; Unreachable while one is being connected."""
-        if not self.without_cluster:
-            return self.session
-        if self._alone is None:
-            from console.session import google_alone
-
-            self._alone = google_alone(read_only=self.settings.read_only)
-        return self._alone
-
-    @property
-    def connected(self) -> bool:
-        """Whether a session is open (the server may still be away)."""
-        return self._session is not None
-
-    @property
-    def connection(self) -> object | None:
-        """What reaches the cluster of now, another one after each reconnect and switch; None while nothing does."""
-        try:
-            return self.session.connected
-        except Unreachable:
-            return None
-
-    def on_mount(self) -> None:
-        """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
-        self.call_after_refresh(self.follow_store)
-        self.set_interval(TICK, self.tick)
-
-    @work(group="store", exclusive=True)
-    async def follow_store(self) -> None:
-        """Open a session and show its pictures: the only place where state enters the screens."""
-        self.trouble = None
-        await self._leave()
-        try:
-            session = await self._connect()
-        except ConsoleError as error:
-            self.trouble = error
-            return
-        self._session = session
-        self.refresh_bindings()
-        async for fleet in session.snapshots():
-            self.fleet = fleet
-
-    def job_ink(self, uid: str) -> str:
-        """The ink of a job, the same on every screen; those that are drawn share inks only when there are too many."""
-        return self._job_inks.of(uid)
-
-    def watch_fleet(self) -> None:
-        """Jobs may have come or gone."""
-        self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
-
-    def open_page(self, page: str, *about: str) -> None:
-        self.push_screen(self.PAGES[page](*about))
-
-    def action_open_page(self, page: str) -> None:
-        """A page about no object, by a key."""
-        self.open_page(page)
-
-    def open_launch(self, wish: LaunchRequest) -> None:
-        """Open the launch screen with these values in its form."""
-        self.launch_wish = wish
-        self.switch_mode("launch")
-        while len(self.screen_stack) > 1:
-            self.pop_screen()  # a page that was opened from the form stands before it
-
-    async def close_pages(self) -> None:
-        """Close the pages over the main screen that is open."""
-        while len(self.screen_stack) > 1:
-            await self.pop_screen()
-
-    def open_preflight(self, plan: LaunchPlan) -> None:
-        self.push_screen(self.PAGES["preflight"](plan))
-
-    async def action_reconnect(self) -> None:
-        """Close the session and open a new one; what is shown stays until the first new picture."""
-        self.follow_store()
-
-    async def action_quit(self) -> None:
-        self.workers.cancel_all()
-        await self._leave()
-        if self._alone is not None:
-            await self._alone.close()
-        self.exit(0)
-
-    async def _leave(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def tick(self) -> None:
-        """Once a second: repaint what ages by itself."""
-        if self.is_running:  # a last tick may come while the screens are being taken away
-            self.draw_between_keys("ages", self._draw_ages)
-
-    def _draw_ages(self) -> None:
-        if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
-            self.screen.tick()
+    def tell(self, shown: int, of: int) -> None:
+        self._found = f"{shown:,} of {of:,}"
+        for found in self.query(".found").results(Static):  # none before it is mounted
+            found.update(self._found)
 
 
-class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
+ONLY_MINE = Binding("m", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
+
+
+class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     """A screen that shows the app's picture: title line, body, key line."""
 
-    app = getters.app(LiveApp)
+    if TYPE_CHECKING:
+        app: getters.app[ConsoleApp]
     ESCAPE_TO_MINIMIZE = False
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -250,6 +110,7 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
 
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
+    _filtered: ResourceTable[Any]
     _drawing_due = False
 
     @property
@@ -405,6 +266,70 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         """What help tells before the keys: a title and lines of it; none for most screens."""
         return "", ()
+
+    # filters
+
+    async def action_filter_rows(self) -> None:
+        """Show the line for the table with the keys; when this returns, the keys are in the line."""
+        table = self.focused
+        if not isinstance(table, ResourceTable):
+            return
+        self._filtered = table
+        await self.query(FilterLine).remove()
+        filter_line = FilterLine(table.filter_text)
+        await self.mount(filter_line)
+        self.set_focus(filter_line.query_one(FilterInput))
+        filter_line.tell(len(table.shown), len(table.listing.rows))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if isinstance(event.input, FilterInput):
+            event.stop()
+            if event.input is self.focused:  # else it tells of letters typed before the line was left
+                self._filtered.filter_by(event.value)
+
+    @on(ResourceTable.Changed)
+    def _tell_filter(self, event: ResourceTable.Changed) -> None:
+        for filter_line in self.query(FilterLine):
+            if event.table is self._filtered:
+                filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+
+    def action_mine(self) -> None:
+        """Only what whoever looks has launched, or everything again."""
+        table = self.focused
+        if not isinstance(table, ResourceTable):
+            return
+        if table.filter_text == MINE:
+            self.drop_filter(table)
+            return
+        self._filtered = table
+        table.filter_by(MINE)
+        self.query(FilterLine).remove()
+        line = FilterLine(MINE)
+        line.tell(len(table.shown), len(table.listing.rows))
+        self.mount(line)
+
+    def show_filter_of(self, part: Widget) -> None:
+        """Another part of the screen is in front: show the filter that a table in it has, and no other."""
+        self.query(FilterLine).remove()
+        for table in part.query(ResourceTable):
+            if table.filter_text:
+                self._filtered = table
+                filter_line = FilterLine(table.filter_text)
+                filter_line.tell(len(table.shown), len(table.listing.rows))
+                self.mount(filter_line)
+                break
+
+    def action_leave_filter(self, drop: bool) -> None:
+        """Back to the rows, with or without the filter."""
+        if not drop:  # the last letters' own message may still be on its way
+            self._filtered.filter_by(self.query_one(FilterInput).value)
+        self.set_focus(self._filtered)
+        if drop or not self._filtered.filter_text:
+            self.drop_filter(self._filtered)
+
+    def drop_filter(self, table: ResourceTable[Any]) -> None:
+        table.filter_by("")
+        self.query(FilterLine).remove()
 
     # the way back, hints and tabs
 

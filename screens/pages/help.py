@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.table import Column, Table
 from rich.text import Text
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static, TextArea
 
-from screens.base import LiveApp
 from screens.dialogs.question import Question
 from screens.widgets.table.table import ResourceTable
 from screens.wording import begun_small
@@ -51,7 +51,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
 
 
 def _place(node: DOMNode) -> str:
-    if isinstance(node, LiveApp):
+    if isinstance(node, App):
         return "Everywhere"
     if isinstance(node, (Input, TextArea)):
         return "Typing"

@@ -11,11 +11,10 @@ from textual.binding import Binding, BindingType
 from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import LiveScreen
+from screens.base import ONLY_MINE, LiveScreen
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.shell import open_shell
 from screens.dialogs.stop import stop_jobs
-from screens.filtering import ONLY_MINE
 from screens.widgets.job_line import (
     JobLine,
     attempt_cell,

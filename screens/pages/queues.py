@@ -17,8 +17,7 @@ from console.scheduling.quota import queue_account
 from console.scheduling.why import why
 from screens import wording
 from screens.alarm_notices import line_of
-from screens.base import LiveScreen
-from screens.filtering import ONLY_MINE
+from screens.base import ONLY_MINE, LiveScreen
 from screens.widgets.bars import quota_bar, share_of
 from screens.widgets.job_line import health_runs
 from screens.widgets.sentence_line import SentenceLine, show_whole

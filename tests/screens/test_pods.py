@@ -10,8 +10,8 @@ from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.pod import Container, Pod
 from console.logs.line import LogLine
+from screens.base import FilterInput
 from screens.dialogs.question import Confirm
-from screens.filtering import FilterInput
 from screens.pages.log import LogScreen
 from screens.pages.manifest import ManifestScreen
 from screens.pages.pod import PodScreen
