@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from console.attach.exec_many import Inside
     from console.attach.files.copies import Copies
     from console.attach.ssh.access import Attach
-    from console.attach.tunnel.session import Tunnels
+    from console.attach.tunnel.background import Tunnels
     from console.google.account import Cloud
     from console.google.images import Images
     from console.google.pool_changes import NodePools
@@ -334,7 +334,7 @@ class Session(ClusterInCloud):
     @cached_property
     def tunnels(self) -> Tunnels:
         """Ports of this machine that lead to ranks."""
-        from console.attach.tunnel.session import Tunnels
+        from console.attach.tunnel.background import Tunnels
 
         return Tunnels(self)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FakeTunnels:
-    """`console.attach.tunnel.session.Tunnels` without ports."""
+    """`console.attach.tunnel.background.Tunnels` without ports."""
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session

@@ -251,7 +251,7 @@ def _workloads() -> Reader[Any, Any]:
 
 @cache
 def _resourceflavors() -> Reader[Any, Any]:
-    from console.kube.objects.flavor import FlavorWire, parse_flavor
+    from console.kube.objects.queue import FlavorWire, parse_flavor
 
     return Reader(FlavorWire, parse_flavor)
 
@@ -272,7 +272,7 @@ def _cohorts() -> Reader[Any, Any]:
 
 @cache
 def _admissionchecks() -> Reader[Any, Any]:
-    from console.kube.objects.flavor import AdmissionCheckWire, parse_admission_check
+    from console.kube.objects.queue import AdmissionCheckWire, parse_admission_check
 
     return Reader(AdmissionCheckWire, parse_admission_check)
 

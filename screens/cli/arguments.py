@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from screens.cli.options import Options
+
 
 EXIT_CODES = (
     "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json "
@@ -73,3 +81,13 @@ def seconds_of_an_hour(text: str) -> float:
     if not 0 < number <= 3600:
         raise argparse.ArgumentTypeError("seconds above 0, at most 3600")
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One word after `a4`."""
+
+    add: Callable[[argparse.ArgumentParser], None]
+    """Adds its arguments to its parser."""
+    run: Callable[[Options], int | Coroutine[Any, Any, int]]
+    """Does what was asked for; gives the exit code."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
-from screens.cli.arguments import add_json
+from screens.cli.arguments import Command, add_json
 from screens.cli.ask import agreed
-from screens.cli.command import Command
 from screens.cli.connect import cloud_of, connected
 from screens.cli.output import print_json, print_table, say, warn
 

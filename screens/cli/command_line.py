@@ -14,7 +14,8 @@ from screens.cli.output import Parser, say
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from screens.cli.command import Command
+    from screens.cli.arguments import Command
+
 
 HELP = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -135,11 +136,7 @@ def _adds(name: str) -> Callable[[argparse.ArgumentParser], None]:
     """What adds the arguments of a command."""
     match name:
         case "view" | "tour" | "practice":  # `screens.__main__` runs these
-            from screens.cli import full_screen
-
-            return {"view": full_screen.add_view, "tour": full_screen.add_tour, "practice": full_screen.add_practice}[
-                name
-            ]
+            return {"view": add_view, "tour": add_tour, "practice": add_practice}[name]
         case "proxy":  # here for the list of commands only: `main` leaves it to `screens.cli.proxy`
             return lambda _: None
         case _:
@@ -244,3 +241,18 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
             " still runs there"
         ),
     )
+
+
+def add_view(parser: argparse.ArgumentParser) -> None:
+    """`a4 view`."""
+    parser.add_argument("file", metavar="FILE")
+
+
+def add_practice(parser: argparse.ArgumentParser) -> None:
+    """`a4 practice`."""
+    parser.add_argument("--speed", dest="demo_speed", type=speed, help="speed-up of the practice cluster")
+
+
+def add_tour(parser: argparse.ArgumentParser) -> None:
+    """`a4 tour`."""
+    parser.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")

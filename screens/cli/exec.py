@@ -16,9 +16,8 @@ from console.attach.container_facts import FactState
 from console.attach.exec_many import OutputGroup, RankOutput, grouped, worst
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.scheduling.ranks import Fate, fate
-from screens.cli.arguments import add_container, add_json, add_pod, positive, seconds_of_a_day
+from screens.cli.arguments import Command, add_container, add_json, add_pod, positive, seconds_of_a_day
 from screens.cli.ask import answer, typed
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where

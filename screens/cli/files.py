@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from console.attach.files.entries import CopyProgress, CopyReport, EntryKind, RemotePlace, Way, remote_place
 from console.errors import BadInput, ConsoleError
 from screens import wording
-from screens.cli.arguments import add_container, add_json
+from screens.cli.arguments import Command, add_container, add_json
 from screens.cli.ask import agreed
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where

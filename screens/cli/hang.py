@@ -11,8 +11,7 @@ import msgspec
 from console.errors import BadInput, NotFound
 from console.hang.words import member_lines, pod_lines
 from console.scheduling.ranks import process_words
-from screens.cli.arguments import add_json, seconds_of_an_hour
-from screens.cli.command import Command
+from screens.cli.arguments import Command, add_json, seconds_of_an_hour
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS

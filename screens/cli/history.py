@@ -15,8 +15,7 @@ from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
-from screens.cli.arguments import add_json
-from screens.cli.command import Command
+from screens.cli.arguments import Command, add_json
 from screens.cli.connect import connected
 from screens.cli.launch import find_recipe
 from screens.cli.output import print_json, print_table, say, warn

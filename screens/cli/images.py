@@ -15,9 +15,8 @@ import msgspec
 from console.errors import BadInput, BadKubeconfig
 from console.google.builds import MACHINES
 from screens import wording
-from screens.cli.arguments import add_json
+from screens.cli.arguments import Command, add_json
 from screens.cli.ask import agreed
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 

@@ -26,10 +26,9 @@ from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import ALARM, tell_alarms, told_of
-from screens.cli.arguments import add_json, add_queue
+from screens.cli.arguments import Command, add_json, add_queue
 from screens.cli.ask import agreed, asks
 from screens.cli.columns import WAIT_KINDS
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, say_hint, warn
 

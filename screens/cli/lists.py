@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.snapshot import LinkState
 from console.settings import YOU
-from screens.cli.arguments import EXIT_CODES, add_json
+from screens.cli.arguments import EXIT_CODES, Command, add_json
 from screens.cli.columns import JOBS, LAYOUTS, jobs_of
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 

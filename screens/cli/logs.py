@@ -28,7 +28,7 @@ from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import Agreed, Consensus
 from console.logs.line import LEVELS, at_least
 from console.scheduling.ranks import pod_words, ranks
-from screens.cli.command import Command
+from screens.cli.arguments import Command
 from screens.cli.connect import connected
 from screens.cli.output import say, warn
 from screens.cli.ranks import JOB_KINDS, pod_of_rank

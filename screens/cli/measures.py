@@ -22,9 +22,8 @@ from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
 from console.metrics.training.export import track_csv, track_json, track_svg
 from console.metrics.training.steps import TrainingRun
 from screens import wording
-from screens.cli.arguments import STEP_KEYS, TEST_KEYS, add_container, add_pod, seconds_of_a_day
+from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, add_container, add_pod, seconds_of_a_day
 from screens.cli.columns import health_json
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS

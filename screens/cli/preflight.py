@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
 from console.preflight.check import Result, nothing_allowed, tally
-from screens.cli.arguments import add_json, add_queue
+from screens.cli.arguments import Command, add_json, add_queue
 from screens.cli.ask import agreed
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.launch import make_plan, through_queue
 from screens.cli.output import print_json, say, warn

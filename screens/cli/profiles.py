@@ -8,8 +8,7 @@ import yaml
 
 from console.errors import BadInput
 from console.session import saved_profiles
-from screens.cli.arguments import add_json
-from screens.cli.command import Command
+from screens.cli.arguments import Command, add_json
 from screens.cli.output import print_json, print_table, say, warn
 
 if TYPE_CHECKING:

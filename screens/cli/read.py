@@ -29,8 +29,7 @@ from console.metrics.nccl.results import NcclTest, nccl_json
 from console.metrics.nccl.rows import PackedRows
 from console.metrics.training.export import step_json
 from console.metrics.training.steps import Packed, Step
-from screens.cli.arguments import STEP_KEYS, TEST_KEYS
-from screens.cli.command import Command
+from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command
 from screens.cli.output import complain, say, warn
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.launch.releases import Fate
-from screens.cli.arguments import add_json
-from screens.cli.command import Command
+from screens.cli.arguments import Command, add_json
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 from console.attach.ssh.editors import EDITORS, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from screens.cli.arguments import add_json
+from screens.cli.arguments import Command, add_json
 from screens.cli.ask import answer
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS, rank_named

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import elsewhere
 from screens import wording
-from screens.cli.arguments import add_json
+from screens.cli.arguments import Command, add_json
 from screens.cli.ask import agreed, asks
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import complain, print_json, print_table, say, warn
 

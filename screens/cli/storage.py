@@ -14,8 +14,7 @@ from console.attach.files.entries import remote_place
 from console.errors import BadInput
 from console.google.storage import gcs_place
 from screens import wording
-from screens.cli.arguments import add_json
-from screens.cli.command import Command
+from screens.cli.arguments import Command, add_json
 from screens.cli.connect import connected
 from screens.cli.files import bars, list_folder
 from screens.cli.images import add_where, google, project_of

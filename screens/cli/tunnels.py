@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
-from screens.cli.arguments import add_json
-from screens.cli.command import Command
+from screens.cli.arguments import Command, add_json
 from screens.cli.connect import practice_cluster
 from screens.cli.output import print_json, print_table, say, warn
 from screens.wording import size

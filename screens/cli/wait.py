@@ -21,9 +21,8 @@ from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
-from screens.cli.arguments import add_json, seconds_of_an_hour
+from screens.cli.arguments import Command, add_json, seconds_of_an_hour
 from screens.cli.columns import WAIT_KINDS
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS

@@ -12,9 +12,8 @@ from console.kube.objects.jobset import JobState
 from console.metrics.health import job_health
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
-from screens.cli.arguments import add_json
+from screens.cli.arguments import Command, add_json
 from screens.cli.columns import WAIT_KINDS
-from screens.cli.command import Command
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say_hint
 

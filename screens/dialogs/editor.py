@@ -14,8 +14,7 @@ from textual.widgets import Static
 
 from console.attach.ssh.editors import Editor
 from screens.dialogs.question import Confirm, Question
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Run
 

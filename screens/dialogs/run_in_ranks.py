@@ -17,8 +17,8 @@ from console.metrics.nccl.history import MeasuredTest
 from console.scheduling.ranks import ranges, ranks
 from screens.dialogs.question import Question
 from screens.widgets.charts.nccl_panel import NcclPanel
-from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Run, count, one_line
 
 if TYPE_CHECKING:

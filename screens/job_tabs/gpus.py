@@ -14,8 +14,7 @@ from console.metrics.alarm_sources import faults
 from console.metrics.gpu import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard, added
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

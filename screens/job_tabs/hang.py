@@ -15,11 +15,10 @@ from console.scheduling.ranks import process_words, ranges
 from screens import wording
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.job_tabs.tab import JobTab
-from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import EXTRA, Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import EXTRA, Column, Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Run
 
 if TYPE_CHECKING:

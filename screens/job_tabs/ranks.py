@@ -25,8 +25,7 @@ from screens.widgets.job_line import events_of
 from screens.widgets.line import Inked, wrap
 from screens.widgets.log.filter import printable
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run

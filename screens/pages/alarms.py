@@ -11,8 +11,7 @@ from console.kube.find_job import in_namespace
 from console.metrics.alarm_rules import GLYPH, Alarm
 from screens.base import LiveScreen
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -15,8 +15,7 @@ from screens.dialogs.question import Confirm, Prompt
 from screens.google_base import AskingScreen
 from screens.widgets.bars import SummaryLine
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run, count, sentence
 

@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 from console.attach.container_facts import ContainerFact, FactState
 from screens.base import LiveScreen
 from screens.dialogs.question import Prompt
-from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Run
 
 if TYPE_CHECKING:

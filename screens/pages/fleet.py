@@ -15,8 +15,7 @@ from console.scheduling.ranks import ranks
 from screens.base import LiveScreen
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
 from screens.widgets.node_words import busbw_words, gpu_bar, node_state, pool_state
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -14,8 +14,7 @@ from screens import wording
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm
 from screens.widgets.bars import SummaryLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, bar, sentence
 

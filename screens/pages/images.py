@@ -16,8 +16,7 @@ from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.bars import SummaryLine
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import WAITS, Cell, Run, sentence
 

@@ -13,7 +13,7 @@ from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.dialogs.launch import launch_like_job, open_release
-from screens.dialogs.shell import open_shell
+from screens.dialogs.pod_actions import open_shell
 from screens.dialogs.stop import stop_jobs
 from screens.widgets.job_line import (
     JobLine,
@@ -27,8 +27,7 @@ from screens.widgets.job_line import (
 )
 from screens.widgets.line import runs_of
 from screens.widgets.sentence_line import SentenceLine, show_whole
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -14,8 +14,7 @@ from screens.dialogs.pool_actions import PoolSizes
 from screens.google_base import ASKING
 from screens.widgets.node_words import GLYPHS
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, sentence

@@ -11,8 +11,7 @@ from textual.binding import Binding, BindingType
 from console.kube.objects.pod import Container
 from screens.dialogs.pod_actions import PodActions
 from screens.widgets.facts import Fact, Facts
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.pods import status_cell
 from screens.widgets.table.table import ResourceTable

@@ -15,8 +15,7 @@ from screens.dialogs.pool_actions import PoolActions
 from screens.widgets.bars import SummaryLine
 from screens.widgets.node_words import busbw_cell, facts_runs, failed_row, node_state, rows_of
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.progress_rows import ProgressRows
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, count

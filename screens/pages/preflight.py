@@ -13,8 +13,7 @@ from screens import wording
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run
 

@@ -21,8 +21,7 @@ from screens.base import ONLY_MINE, LiveScreen
 from screens.widgets.bars import quota_bar, share_of
 from screens.widgets.job_line import health_runs
 from screens.widgets.sentence_line import SentenceLine, show_whole
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -22,8 +22,7 @@ from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
 from screens.widgets.run_words import run_facts, run_sentence, spoken
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Run

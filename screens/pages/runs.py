@@ -16,8 +16,7 @@ from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Confirm
 from screens.widgets.run_words import measure_cell, outcome_cell, run_sentence, took_cell
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -15,8 +15,7 @@ from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.bars import SummaryLine
 from screens.widgets.form.launch_draft import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, OK, WAITS, Cell, Run, sentence
 

@@ -14,8 +14,7 @@ from screens.base import LiveScreen
 from screens.dialogs.forward import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, since
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import Fate, ObjectChange, ReleaseChange
 from console.settings import Settings
-from screens.dialogs.release import ChangeLook, EditValues
-from screens.pages.release import ReleaseScreen
+from screens.pages.release import ChangeLook, EditValues, ReleaseScreen
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.yaml import YamlEditor
 from tests.fakes import FakeSession

@@ -33,8 +33,7 @@ from screens.widgets.charts.nccl_curve import (
     wrong_cell,
 )
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
 
-from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, runs_of
-from screens.wording import Cell, Run, age
+from console.kube.snapshot import Link, LinkState
+from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, runs_of, wrap
+from screens.wording import Cell, Run, age, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from screens.widgets.line import Inked
-    from screens.widgets.table.empty_state import Notice
     from screens.widgets.table.table import RowKey
 
 
@@ -237,3 +237,36 @@ class RowPainter(Generic[RowT]):
             return style
 
         return ink_of
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One sentence on why there is nothing, and one on what to do about it."""
+
+    text: str
+    hint: str = ""
+    glyph: str = "○"
+    ink: str = "dim"
+
+    def line(self, y: int, width: int) -> list[Run]:
+        """Line `y` of the notice: an empty one, the sentence, the hint."""
+        inner = max(1, width - 2)
+        lines = [[Run(f"{self.glyph if not number else ' '} ", self.ink), Run(text, "text")]
+                 for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip
+        lines += [[Run("  "), Run(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
+        return lines[y - 1] if 1 <= y <= len(lines) else []
+
+
+def notice_for(link: Link | None, empty: Notice) -> Notice:
+    """The notice for a kind without rows, from the state of its watch."""
+    if link is None or link.state is LinkState.LISTING:
+        kind = link.kind if link else ""
+        return Notice(f"Listing {kind} …" if kind else "Connecting …", sentence(link.why) if link else "", "◐", "waits")
+    if link.state is LinkState.LIVE:
+        return empty
+    glyph, ink = {
+        LinkState.STALE: ("◐", "waits"),
+        LinkState.FORBIDDEN: ("✗", "bad"),
+        LinkState.ABSENT: ("○", "dim"),
+    }[link.state]
+    return Notice(sentence(f"{link.kind}: {link.why or link.state}"), sentence(link.hint), glyph, ink)

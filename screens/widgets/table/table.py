@@ -29,8 +29,7 @@ from textual.strip import Strip
 
 from console.kube.snapshot import Link, LinkState
 from screens.widgets.line import Inked, changed_columns, runs_of
-from screens.widgets.table.column import GAP, MARGIN, Column, RowPainter, RowT
-from screens.widgets.table.empty_state import Notice, notice_for
+from screens.widgets.table.column import GAP, MARGIN, Column, Notice, RowPainter, RowT, notice_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,7 @@ import pytest
 from textual.app import App
 
 from console.kube.snapshot import Link, LinkState
-from screens.widgets.table.column import Column, share
-from screens.widgets.table.empty_state import Notice
+from screens.widgets.table.column import Column, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 from tests.screens.press import focus, text_of, until
