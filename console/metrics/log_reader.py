@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.formats.programs import checkpoint
 from console.metrics.training.parser import WORDS, TrainingParser
-from console.metrics.training.progress import checkpoint
 from console.metrics.training.run import Track
 
 if TYPE_CHECKING:

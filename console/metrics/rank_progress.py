@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from console.metrics.training.progress import parse_step
+from console.metrics.training.formats.programs import parse_step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

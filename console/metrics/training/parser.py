@@ -14,15 +14,22 @@ from console.logs.line_splitter import plain
 from console.logs.unparsable import UnparsableLine
 from console.logs.word_search import ANSI, Blocks, Words, line_end, spans_with
 from console.metrics.training.formats import dictionaries as dicts
-from console.metrics.training.formats.blocks import Block, Table, begins
-from console.metrics.training.formats.known import BY_EPOCH, Epochs, known, reporter
-from console.metrics.training.formats.megatron import megatron, step_time
-from console.metrics.training.formats.nemo import bars
-from console.metrics.training.formats.small_programs import keras
-from console.metrics.training.formats.torchtitan_maxtext_deepspeed_verl import verl, verl_start
+from console.metrics.training.formats.dictionaries import Block, Table, begins
+from console.metrics.training.formats.megatron import bars, megatron, step_time
+from console.metrics.training.formats.programs import drawn_bar, keras, known, verl, verl_start
 from console.metrics.training.formats.unknown_programs import Learned
 from console.metrics.training.layout import Layout, layout
-from console.metrics.training.reader import BESIDE, Growing, beside, close_in_time, drawn_bar, merged, skipped_since
+from console.metrics.training.reader import (
+    BESIDE,
+    BY_EPOCH,
+    Epochs,
+    Growing,
+    beside,
+    close_in_time,
+    merged,
+    reporter,
+    skipped_since,
+)
 from console.metrics.training.values import Found, count, finite_total
 
 if TYPE_CHECKING:

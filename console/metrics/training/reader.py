@@ -14,9 +14,11 @@ from operator import eq, lt
 from typing import TYPE_CHECKING, Any
 
 from console.metrics.training.steps import Bar, Packed, Rollback, Step, Steps, TrainingRun
-from console.metrics.training.values import positive, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.metrics.training.layout import Layout
     from console.metrics.training.values import Found
 
 
@@ -292,25 +294,6 @@ def _same(old: Step, new: Step) -> bool:
     return math.isclose(old.loss, new.loss, rel_tol=5e-3) or (math.isnan(old.loss) and math.isnan(new.loss))
 
 
-_BAR = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_TRAINING = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
-"""What stands before the bar of training, if anything does."""
-
-
-def drawn_bar(text: str) -> Bar | None:
-    """The bar in a line; None for those of downloads and the like, which have a name before them."""
-    start = text.find("%|")
-    found = _BAR.match(text, text.find("|", start + 2))
-    if found is None:
-        return None
-    name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
-    if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINING.search(name):
-        return None
-    at, total, clock, rate, unit = found.groups()
-    speed = positive(rate)
-    return Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
-
-
 def close_in_time(one: Step, other: Step) -> bool:
     """Whether two reports may be of one step, by the time it took."""
     mine, others = one.step_time_s, other.step_time_s
@@ -325,3 +308,71 @@ def skipped_since(step: Step, before: float) -> tuple[Step, float]:
     since = skipped - before
     extra = {name: value for name, value in step.extra.items() if name != "skipped"}
     return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra), skipped
+
+
+BY_EPOCH = frozenset({"minibatches", "key-value"})
+"""Formats that may count steps from the beginning of each epoch."""
+_REPORTER = re.compile(
+    r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
+)
+
+
+def reporter(text: str, at: int) -> str:
+    """Who printed the line, as far as labels tell."""
+    found = reporter_in(text, at)
+    return next((each for each in found.groups() if each), "") if found else ""
+
+
+def reporter_in(text: str, at: int) -> re.Match[str] | None:
+    """Where the line says who printed it, in front of what begins at `at`."""
+    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
+        return None  # a date, or nothing
+    return _REPORTER.search(text, 0, at or 300)
+
+
+class Epochs:
+    """Makes one row of steps that are counted anew in each epoch."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, int, int]] = {}
+        """Of each reporter: epoch, step in it, and steps before it."""
+
+    def all_through(self, columns: dict[str, list[Any]], layout: Layout, follow: Callable[[Packed], bool]) -> bool:
+        """Many steps of one reporter; nothing is changed by them if `follow`, which gets them, does not take them."""
+        before = self._last.get(layout.label)
+        numbers, totals, epochs = columns["step"], columns.get("total"), columns[" epoch"]
+        bases = [self._base(epoch, number, layout.label) for epoch, number in zip(epochs, numbers, strict=True)]
+        if any(bases):
+            if totals is not None or layout.like.total is not None:
+                self._restore(layout.label, before)
+                return False  # a total may be that of an epoch
+            columns = columns | {"step": [number + base for number, base in zip(numbers, bases, strict=True)]}
+        taken = follow(layout.packed(columns, len(numbers)))
+        if not taken:
+            self._restore(layout.label, before)
+        return taken
+
+    def _restore(self, reporter: str, before: tuple[float, int, int] | None) -> None:
+        self._last.pop(reporter, None)
+        if before is not None:
+            self._last[reporter] = before
+
+    def through(self, step: Step, reporter: str) -> Step:
+        """The step as counted from the first epoch that was seen."""
+        epoch, number = step.extra.get("epoch"), step.step
+        if epoch is None or number is None:
+            return step
+        base = self._base(epoch, number, reporter)
+        if not base:
+            return step
+        total = step.total if step.total is not None and step.total >= number + base else None  # else that of an epoch
+        return step._replace(step=number + base, total=total)
+
+    def _base(self, epoch: float, number: int, reporter: str) -> int:
+        """How many steps were before those of that epoch."""
+        before, last, base = self._last.get(reporter, (epoch, 0, 0))
+        if epoch > before and number <= last:
+            base += last
+        base = base if epoch >= before else 0
+        self._last[reporter] = epoch, number, base
+        return base

@@ -8,7 +8,7 @@ import pytest
 
 from console.logs.follow import Follow
 from console.metrics.rank_progress import RankProgress, pulses
-from console.metrics.training.progress import parse_step
+from console.metrics.training.formats.programs import parse_step
 from tests.apiserver import eventually, gathered
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene

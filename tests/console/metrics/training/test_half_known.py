@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from console.metrics.log_results import LogReading
-from console.metrics.training.progress import checkpoint
+from console.metrics.training.formats.programs import checkpoint
 
 MEGATRON = (
     " [2026-09-05 16:08:25] iteration {n:8}/  200 | consumed samples: {n} | elapsed time per iteration (ms): 11182.0 |"

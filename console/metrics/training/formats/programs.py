@@ -1,0 +1,427 @@
+"""Programs that say all of a step on one line: torchtitan, MaxText, DeepSpeed, verl, and small ones.
+
+The small ones are the nanoGPT family, picotron, the FSDP sample, and tutorials.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.metrics.training.formats.megatron import nemo
+from console.metrics.training.steps import Bar, Step
+from console.metrics.training.values import (
+    NUMBER,
+    Found,
+    broken,
+    finite_total,
+    inverse,
+    number,
+    positive,
+    seconds,
+    step_of,
+    thousandth,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TITAN = re.compile(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
+_MEMORY = re.compile(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")
+_MAX = re.compile(r"completed step: (\d{1,12}), seconds: ")
+_MAX_FIELD = re.compile(rf"([\w/ ]{{1,40}}): ({NUMBER})")
+_DEEP = re.compile(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
+_DEEP_SPEED = re.compile(rf"global_step=(\d{{1,12}}), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=({NUMBER})")
+_VERL_STEP = re.compile(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
+_VERL_CUT = re.compile(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
+_VERL_FIELD = re.compile(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
+_VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
+_VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")
+"""What stands before the names of training, other than of validation."""
+_VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
+
+
+def titan(text: str) -> Found | None:
+    """Torchtitan: `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  tflops: 31  mfu: 3.1%`."""
+    found = _TITAN.search(text)
+    if found is None or "validate step:" in text:
+        return None
+    loss = number(found.group(2))
+    words = text[found.end() :].split()
+    fields = {
+        name[:-1]: value
+        for name, raw in zip(words[::2], words[1::2], strict=False)
+        if name[-1] == ":" and name != "memory:" and (value := number(raw.rstrip("%").replace(",", ""))) is not None
+    }
+    if memory := _MEMORY.search(text):
+        fields["memory_gib"], fields["memory_percent"] = float(memory.group(1)), float(memory.group(2))
+    grad_norm, tflops, tokens = (fields.pop(name, None) for name in ("grad_norm", "tflops", "tps"))
+    if not fields.get("mfu", 1.0) > 0:
+        del fields["mfu"]
+    step = Step(
+        step=int(found.group(1)),
+        loss=loss,
+        grad_norm=grad_norm,
+        lr=fields.pop("lr", None),
+        tflops_per_gpu=tflops or None,
+        tokens_per_s=tokens or None,
+        nan=broken(loss, grad_norm),
+        extra=fields,
+    )
+    return Found("torchtitan", step, found.start())
+
+
+def maxtext(text: str) -> Found | None:
+    """MaxText: `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, Tokens/s/device: 900.0, ..., loss: 2.1`."""
+    found = _MAX.search(text)
+    if found is None:
+        return None
+    fields = {
+        name.strip(): value
+        for name, raw in _MAX_FIELD.findall(text[found.start() :])
+        if (value := number(raw)) is not None
+    }
+    loss = fields.pop("loss", None)
+    fields.pop("completed step", None)
+    step = Step(
+        step=int(found.group(1)),
+        loss=loss,
+        grad_norm=fields.pop("grad_norm", None),
+        lr=fields.pop("learning_rate", None),
+        step_time_s=fields.pop("seconds", None) or None,
+        tflops_per_gpu=fields.pop("TFLOP/s/device", fields.pop("TFLOP/s", None)) or None,
+        tokens_per_s=fields.pop("Tokens/s/device", None) or None,
+        nan=broken(loss),
+        extra=fields,
+    )
+    return Found("maxtext", step, found.start())
+
+
+def deepspeed(text: str) -> Found | None:
+    """DeepSpeed's own lines: steps, learning rate, skipped steps since the start and samples a second, but no loss."""
+    if found := _DEEP.search(text):
+        step = Step(step=int(found.group(1)), lr=number(found.group(3)), extra={"skipped": float(found.group(2))})
+        return Found("deepspeed", step, found.start())
+    if found := _DEEP_SPEED.search(text):
+        speed = positive(found.group(2))
+        step = Step(step=int(found.group(1)), extra={"samples_per_s": speed} if speed else {})
+        return Found("deepspeed", step, found.start())
+    return None
+
+
+def verl_start(text: str) -> int | None:
+    """The step that a line of verl announces."""
+    found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
+    return int(found.group(1)) if found else None
+
+
+def verl(step: int, text: str) -> Found | None:
+    """What verl says of that step, on one line or on several that were joined."""
+    fields = {name: value for name, raw in _VERL_FIELD.findall(text) if (value := number(raw)) is not None}
+    fields.pop("step", None)
+    if not any(name.startswith(_VERL_KINDS) for name in fields):
+        return None
+    loss_name = next((name for name in _VERL_LOSSES if name in fields), None)
+    loss = fields.pop(loss_name) if loss_name else None
+    rate_name = next((name for name in ("actor/lr", "actor/lr(1e-4)", "train/lr") if name in fields), None)
+    rate = fields.pop(rate_name) if rate_name else None
+    time_name = next((name for name in _VERL_TIMES if name in fields), None)
+    grad_norm = fields.pop("actor/grad_norm", fields.get("train/grad_norm"))
+    read = Step(
+        step=step,
+        loss=loss,
+        grad_norm=grad_norm,
+        lr=rate * 1e-4 if rate is not None and rate_name == "actor/lr(1e-4)" else rate,
+        step_time_s=(fields.pop(time_name) or None) if time_name else None,
+        tokens_per_s=fields.pop("perf/throughput", None) or None,
+        nan=broken(loss, grad_norm),
+        extra=fields,
+    )
+    return Found("verl", read)
+
+
+# small programs
+
+_NANO = re.compile(rf"\biter (\d{{1,12}}): loss ({NUMBER}), time ({NUMBER})ms(?:, mfu ({NUMBER})%)?")
+_MODDED = re.compile(
+    rf"\bstep:(\d{{1,12}})/(\d{{1,15}}) .{{0,80}}?\btrain_loss:({NUMBER})(?:.{{0,80}}?step_avg:({NUMBER})ms)?"
+)
+_ROW = re.compile(
+    r"(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
+    r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
+    rf"\s{{0,16}}(\d{{1,12}}) \| loss ({NUMBER})"
+    rf"(?: \| lr ({NUMBER}))?(?: \| ({NUMBER})ms)?(?: \| mfu\s{{1,9}}({NUMBER})%)?"
+)
+_PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
+_PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): {{1,8}}({NUMBER}[KMGTB]?)")
+_BATCH = re.compile(rf"\bBatch (\d{{1,12}}) Loss: ({NUMBER}), Speed: ({NUMBER}) samples/sec(?:, lr: ({NUMBER}))?")
+_SAMPLES = re.compile(rf"Epoch: (\d{{1,9}}) \[(\d{{1,12}})/(\d{{1,15}}) \(\d{{1,3}}%\)\]\s+Loss: ({NUMBER})")
+_BATCHES = re.compile(rf"Epoch: \[(\d{{1,9}})\]\[\s*(\d{{1,12}})/(\d{{1,15}})\].{{0,200}}?\bLoss ({NUMBER})")
+_RECIPE = re.compile(rf"(?:^|[\s\]:])\d{{1,9}}\|(\d{{1,12}})\|Loss: ({NUMBER})(?=:|\s)")
+_FAIRSEQ = re.compile(rf"\| epoch (\d{{1,9}}):? +(\d{{1,12}}) / (\d{{1,15}}) (.{{0,40}}\bloss={NUMBER}.{{0,2000}})")
+_TIMM = re.compile(
+    rf"\bTrain: (\d{{1,9}}) \[ *(\d{{1,12}})/(\d{{1,15}}) \( *\d{{1,3}}%\)\] +Loss: +({NUMBER})(.{{0,400}})"
+)
+_EQUALS = re.compile(rf"(\w{{1,40}})=({NUMBER})")
+_LR = re.compile(rf"\bLR: ({NUMBER})")
+_LEVANTER = re.compile(
+    r"\bProgress on:train (\d{1,12})it/(\d{1,15})it rate:([\d.]{1,12})(it/s|s/it).{0,80}? postfix:(.{1,400})"
+)
+_KERAS = re.compile(
+    rf"\b(\d{{1,12}})/(\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?(?<![\w_])loss: ({NUMBER})"
+)
+_MINIBATCH = re.compile(rf"(?:^|\s)\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
+
+
+def _nano(text: str) -> Found | None:
+    found = _NANO.search(text)
+    if found is None:
+        return None
+    at, loss, time, mfu = found.groups()
+    share = positive(mfu or "")
+    return _found(
+        "nanogpt", found, int(at), number(loss), {"mfu": share} if share else {}, time=thousandth(positive(time))
+    )
+
+
+def _modded(text: str) -> Found | None:
+    found = _MODDED.search(text)
+    if found is None:
+        return None
+    at, total, loss, time = found.groups()
+    return _found(
+        "modded-nanogpt", found, int(at), number(loss), {}, total=int(total), time=thousandth(positive(time or ""))
+    )
+
+
+def _row(text: str) -> Found | None:
+    found = _ROW.match(text)
+    if found is None:
+        return None
+    at, loss, rate, time, mfu = found.groups()
+    share = positive(mfu or "")
+    extra = {"mfu": share} if share else {}
+    return _found(
+        "loss-rows", found, int(at), number(loss), extra, lr=number(rate or ""), time=thousandth(positive(time or ""))
+    )
+
+
+def _picotron(text: str) -> Found | None:
+    found = _PICOTRON.search(text)
+    if found is None:
+        return None
+    fields = {
+        name: value
+        for name, raw in _PICOTRON_FIELD.findall(text[found.start() :])
+        if (value := number(raw)) is not None
+    }
+    fields.pop("Step", None)
+    tokens = fields.pop("Tokens/s", None)
+    result = _found("picotron", found, int(found.group(1)), fields.pop("Loss", None), fields)
+    result.step = result.step._replace(tokens_per_s=tokens or None, grad_norm=fields.pop("Grad norm", None))
+    return result
+
+
+def _batch(text: str) -> Found | None:
+    found = _BATCH.search(text)
+    if found is None:
+        return None
+    at, loss, speed, rate = found.groups()
+    samples = positive(speed)
+    extra = {"samples_per_s": samples} if samples else {}
+    return _found("fsdp-sample", found, int(at), number(loss), extra, lr=number(rate or ""))
+
+
+def _minibatch(text: str) -> Found | None:
+    found = _MINIBATCH.search(text)
+    if found is None:
+        return None
+    epoch, at, loss = found.groups()
+    return _found("minibatches", found, int(at), number(loss), {"epoch": float(epoch)})
+
+
+def _found(
+    name: str,
+    match: re.Match[str],
+    at: int,
+    loss: float | None,
+    extra: dict[str, float],
+    *,
+    total: int | None = None,
+    lr: float | None = None,
+    time: float | None = None,
+) -> Found:
+    step = Step(
+        step=at,
+        total=finite_total(total),
+        loss=loss,
+        lr=lr,
+        step_time_s=time,
+        nan=broken(loss),
+        extra=extra,
+    )
+    return Found(name, step, match.start())
+
+
+def _sample(text: str) -> Found | None:
+    found = _SAMPLES.search(text) or _BATCHES.search(text)
+    if found is None:
+        return None
+    epoch, at, total, loss = found.groups()
+    first = 1 if found.re is _SAMPLES else 0
+    step = max(0, int(epoch) - first) * int(total) + int(at)
+    return _found("pytorch-example", found, step, number(loss), {"epoch": float(epoch)})
+
+
+def _recipe(text: str) -> Found | None:
+    found = _RECIPE.search(text)
+    return _found("torchtune", found, int(found.group(1)), number(found.group(2)), {}) if found else None
+
+
+def _fairseq(text: str) -> Found | None:
+    found = _FAIRSEQ.search(text)
+    if found is None:
+        return None
+    epoch, at, total, rest = found.groups()
+    figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
+    updates = figures.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
+    step = step_of(int(updates), None, figures)
+    return Found("fairseq", step, found.start()) if step else None
+
+
+def _timm(text: str) -> Found | None:
+    found = _TIMM.search(text)
+    if found is None:
+        return None
+    epoch, at, total, loss, rest = found.groups()
+    rate = _LR.search(rest)
+    step = int(epoch) * int(total) + int(at)
+    return _found(
+        "timm", found, step, number(loss), {"epoch": float(epoch)}, lr=number(rate.group(1)) if rate else None
+    )
+
+
+def _levanter(text: str) -> Found | None:
+    found = _LEVANTER.search(text)
+    if found is None:
+        return None
+    at, total, rate, unit, rest = found.groups()
+    figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
+    step, speed = step_of(int(at), int(total), figures), positive(rate)
+    if step is None:
+        return None
+    return Found("levanter", step._replace(step_time_s=inverse(speed) if unit == "it/s" else speed), found.start())
+
+
+def keras(text: str, epoch: int) -> Found | None:
+    """Keras: a bar in each epoch, whose number stands on the line before."""
+    found = _KERAS.search(text)
+    if found is None:
+        return None
+    at, total, loss = found.groups()
+    step = max(0, epoch - 1) * int(total) + int(at)
+    return _found("keras", found, step, number(loss), {"epoch": float(epoch)})
+
+
+_READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
+    ("iter ", _nano),
+    ("train_loss:", _modded),
+    (" | loss ", _row),
+    ("| Loss: ", _picotron),
+    ("samples/sec", _batch),
+    ("] loss: ", _minibatch),
+    ("|Loss: ", _recipe),
+    ("Epoch: ", _sample),
+    ("| epoch ", _fairseq),
+    ("Train: ", _timm),
+    ("Progress on:train", _levanter),
+)
+"""What has to stand in a line for each."""
+
+
+def known(text: str) -> Found | None:
+    """A line of a program whose lines are known; what is cheap to rule out comes first."""
+    if "epoch" in text or "Epoch" in text or "DLLL" in text or "%|" in text:
+        found = nemo(text)
+        if found:
+            return found
+    if "completed step" in text:
+        return maxtext(text)
+    if "step=" in text and (found := deepspeed(text)):
+        return found
+    if "step:" in text and (found := titan(text)):
+        return found
+    for mark, reader in _READERS:
+        if mark in text and (found := reader(text)):
+            return found
+    return None
+
+
+# progress alone, for every line of every rank
+
+_TQDM = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
+_TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
+"""What stands before the bar of training, if anything does."""
+
+
+def drawn_bar(text: str) -> Bar | None:
+    """The bar in a line; None for those of downloads and the like, which have a name before them."""
+    start = text.find("%|")
+    found = _TQDM.match(text, text.find("|", start + 2))
+    if found is None:
+        return None
+    name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
+    if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINS.search(name):
+        return None
+    at, total, clock, rate, unit = found.groups()
+    speed = positive(rate)
+    return Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+
+
+_LONGEST = 2000  # characters of a line that are looked at
+_STEP_WORDS = ("iter", "step", "%|", "Iter", "Step", "STEP", "DLLL")
+_PLAIN = re.compile(
+    r"(?i)\b(?:iter(?:ation)?s?|(?:global_?)?step(?:/max_steps)?)[\s:=#\"']{0,8}(\d{1,12})(?![\d.]*\s*(?:ms|s\b))"
+)
+
+
+def parse_step(line: str) -> tuple[int, int] | None:
+    """The step, and the length of the bar that says so (0: it is no bar); None if the line tells of no step.
+
+    For every line of every rank: one without any of the words above costs 0.4 microseconds, one that tells of a step 2
+    to 6.
+    """
+    if not any(word in line for word in _STEP_WORDS):
+        return None
+    text = line[:_LONGEST]
+    if "%|" in text and "loss=" not in text and (bar := drawn_bar(text)):
+        return bar.step, bar.total
+    if ("%|" in text or "DLLL" in text) and (found := known(text)) and found.step.step is not None:
+        return found.step.step, 0
+    plain = _PLAIN.search(text)
+    return (int(plain[1]), 0) if plain else None
+
+
+_SAVED = (
+    re.compile(r"successfully saved checkpoint (?:from|at) (?:iteration|step)\s+(\d{1,12})", re.IGNORECASE),
+    re.compile(r"Saving model checkpoint to \S{0,400}?checkpoint-(\d{1,12})\b"),
+    re.compile(r"(?i)\bsaved a checkpoint at step (\d{1,12})\b"),
+    re.compile(r"(?i)\bcheckpoint\b.{0,80}\bsaved (?:at|for|from) (?:global_)?step[ :=]{1,3}(\d{1,12})\b"),
+)
+_SOMEWHERE = re.compile(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
+
+
+class Saved(NamedTuple):
+    """A checkpoint that was saved."""
+
+    step: int | None  # None: the line does not say of which step; it is the last one
+
+
+def checkpoint(text: str) -> Saved | None:
+    """What a line says of a checkpoint; None if it says of none that was saved."""
+    if "heckpoint" not in text:
+        return None
+    for pattern in _SAVED:
+        if found := pattern.search(text):
+            return Saved(int(found.group(1)))
+    return Saved(None) if _SOMEWHERE.search(text) else None
