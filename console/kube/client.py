@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import TRY_AGAIN, ConsoleError, NotLoggedIn, Refused, Unreadable
@@ -96,22 +96,10 @@ _JSON = "application/json"
 _HANDSHAKE = 0.1  # seconds a cut-off TLS handshake is given to end when everything is closed
 
 
-def _drop(answer: aiohttp.ClientResponse) -> None:
-    """End an answer that goes on, such as a watch, at once: a polite TLS farewell would outlive the event loop."""
-    if answer.connection is not None and answer.connection.transport is not None:
-        answer.connection.transport.abort()
-    answer.close()
-
-
 def _import_multiplex() -> ModuleType:
     from console.kube import http2  # 30 ms, which is libcurl: for whoever follows a log
 
     return http2
-
-
-def pieces_of(answer: aiohttp.ClientResponse | Answer) -> AsyncIterator[bytes]:
-    """The bytes of either library's answer, as they come."""
-    return answer.content.iter_any() if hasattr(answer, "content") else answer.pieces()
 
 
 async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) -> None:
@@ -128,16 +116,11 @@ async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) ->
             break
 
 
-_Asked = TypeVar("_Asked", bound="aiohttp.ClientResponse | Answer")
-
-
 class Client:
     """One API server, with one account."""
 
-    def __init__(self, login: Login, *, brief: bool = False) -> None:
-        """`brief`: for a command that asks a little and ends; libcurl is loaded in a tenth of aiohttp's time."""
+    def __init__(self, login: Login) -> None:
         self.login = login
-        self._brief = brief
         self._session: aiohttp.ClientSession | None = None
         self._multiplex: Http2Client | None = None
         self._closed = False
@@ -248,26 +231,6 @@ class Client:
             options["proxy"] = self.login.proxy
         return options
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: bytes | None,
-        content: str,
-        silence: float,
-        accept: str = _JSON,
-    ) -> tuple[aiohttp.ClientResponse, dict[str, str]]:
-        options = await self._options()
-        who = dict(options["headers"])
-        options["headers"] = {**who, "Accept": accept, **({"Content-Type": content} if body is not None else {})}
-        import aiohttp
-
-        url = self._yarl(path, params)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=silence)
-        answer = await self._opened().request(method, url, data=body, timeout=timeout, allow_redirects=False, **options)
-        return answer, who
-
     @asynccontextmanager
     async def stream(
         self,
@@ -280,23 +243,13 @@ class Client:
         content: str = _JSON,
         silence: float = ANSWER,
         accept: str = _JSON,
-    ) -> AsyncIterator[aiohttp.ClientResponse | Answer]:
+    ) -> AsyncIterator[Answer]:
         """An answer of status 200 to 299, to be read; `silence` is how long (s) it may say nothing.
 
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
-        if self._brief:
-            async with self._by_libcurl(method, path, doing, params, body, content, silence, accept) as brief:
-                yield brief
-            return
-        with told(self.login, doing):
-            answer = await self._accepted(
-                lambda: self._ask(method, path, params, body, content, silence, accept), doing
-            )
-            try:
-                yield answer
-            finally:
-                answer.release() if answer.content.at_eof() else _drop(answer)
+        async with self._by_libcurl(method, path, doing, params, body, content, silence, accept) as answer:
+            yield answer
 
     @asynccontextmanager
     async def follow(
@@ -306,7 +259,8 @@ class Client:
 
         `at_once`: one that is there as a whole, and is given up where it only drips.
         """
-        async with self._by_libcurl("GET", path, doing, params, None, "", silence, _JSON, at_once=at_once) as answer:
+        asked = self._by_libcurl("GET", path, doing, params, None, "", silence, _JSON, goes_on=True, at_once=at_once)
+        async with asked as answer:
             yield answer
 
     @asynccontextmanager
@@ -321,6 +275,7 @@ class Client:
         silence: float,
         accept: str,
         *,
+        goes_on: bool = False,
         at_once: bool = False,
     ) -> AsyncIterator[Answer]:
         library = await asyncio.to_thread(_import_multiplex)
@@ -333,9 +288,8 @@ class Client:
             headers = {**who, "Accept": accept, "User-Agent": AGENT}
             if body is not None:
                 headers["Content-Type"] = content
-            asked = library.Asked(
-                url, headers, method, body, compressed=self._brief and not self.login.loopback, at_once=at_once
-            )
+            compressed = not (goes_on or self.login.loopback)
+            asked = library.Asked(url, headers, method, body, compressed, goes_on, at_once)
             return await multiplex.get(asked, connect=CONNECT, silence=silence), who
 
         with library.told(self.login, doing):
@@ -352,7 +306,7 @@ class Client:
         """Wait before `follow` is tried again; where the server cannot be reached, until it has answered anybody."""
         await (self._multiplex.rest(seconds) if self._multiplex else asyncio.sleep(seconds))
 
-    async def _accepted(self, ask: Callable[[], Awaitable[tuple[_Asked, dict[str, str]]]], doing: str) -> _Asked:
+    async def _accepted(self, ask: Callable[[], Awaitable[tuple[Answer, dict[str, str]]]], doing: str) -> Answer:
         """The first answer that is no refusal, after at most one renewal and a few short waits.
 
         `ask` gives an answer, and as whom it asked.
@@ -362,7 +316,7 @@ class Client:
             answer, who = await ask()
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await refused(answer, pieces_of(answer), doing)
+            error = await refused(answer, answer.pieces(), doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -392,7 +346,7 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            pieces, found = pieces_of(answer), bytearray()
+            pieces, found = answer.pieces(), bytearray()
             await _read_on(pieces, found, LARGE)
             if len(found) > LARGE:
                 async with self._reads_large:
@@ -439,8 +393,8 @@ class Client:
 
     async def _why(self, path: str, doing: str, params: Params, error: aiohttp.WSServerHandshakeError) -> ConsoleError:
         """A refused upgrade comes without its body; the same request without the upgrade brings the Status."""
-        answer, _ = await self._ask("GET", path, params, None, _JSON, CONNECT)
-        if answer.status == error.status:
-            return await refused(answer, pieces_of(answer), doing)
-        answer.close()
-        return refusal(error.status, error.message.encode(), doing=doing)
+        try:
+            async with self.stream(path, doing=doing, params=params, silence=CONNECT):
+                return refusal(error.status, error.message.encode(), doing=doing)
+        except Refused as told:
+            return told if told.status == error.status else refusal(error.status, error.message.encode(), doing=doing)

@@ -125,9 +125,9 @@ __all__ = ["Connection", "Kubeconfig", "Served", "load"]
 class Connection:
     """A client for one context; nothing is sent before something is asked."""
 
-    def __init__(self, target: Target, backoff: Backoff = USUAL, *, brief: bool = False) -> None:
+    def __init__(self, target: Target, backoff: Backoff = USUAL) -> None:
         self.target = target
-        self.client = Client(Login(target), brief=brief)
+        self.client = Client(Login(target))
         self.catalogue = Catalogue(self.client)
         self._backoff = backoff
 

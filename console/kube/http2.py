@@ -110,6 +110,7 @@ class Answer:
     def __init__(self, curl: pycurl.Curl, silence: float, holds: Callable[[Answer], None]) -> None:
         """`silence`: seconds that it may say nothing; `holds` is called when it has bytes to be passed on."""
         self.status = 0
+        self.shares = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
         self._curl = curl
         self._loop = asyncio.get_running_loop()
@@ -141,7 +142,7 @@ class Answer:
     def _header(self, line: bytes) -> None:
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon and name.startswith("HTTP/"):
-            self.status, self.headers = int(name.split()[1]), {}
+            self.status, self.headers, self.shares = int(name.split()[1]), {}, name.startswith("HTTP/2")
         elif colon:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
@@ -271,6 +272,7 @@ STREAMS = 16
 """Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
 many as API servers allow) cost a third more processor time where each has something at another moment.
 """
+FIRST = 1.0  # seconds for which others wait for the answer to the first request before they ask by themselves
 SLOWEST, SLOW_FOR = 100, 6  # bytes a second that are too few, for so many seconds, of an answer that is there
 DEAD = 30  # seconds after which a connection whose other end confirms nothing is taken for cut
 _SUPPRESS_CONNECT_HEADERS = 265  # CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name
@@ -302,6 +304,7 @@ class Asked:
     body: bytes | None = None
     compressed: bool = False
     """Whether the answer may be."""
+    goes_on: bool = False  # whether the answer is one that goes on, and may begin late
     at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
 
 
@@ -313,7 +316,9 @@ class Http2Client:
         self._connections = _connections()
         self._retired: list[pycurl.AsyncCurlMulti] = []
         """Connections that answer nothing any more, with what still waits on them."""
-        self._shares: bool | None = None  # whether the server has HTTP/2; None: that is to be asked (again)
+        self._shares = None if login.server.startswith("https:") else False
+        """Whether the server has HTTP/2; None: that is to be asked (again)."""
+        self._first: asyncio.Future[None] | None = None  # done when the first request has its answer, which shows that
         self._probe: asyncio.Task[bool] | None = None  # asks that
         self._reached = asyncio.Event()  # whether the server answered when it was asked last
         self._reached.set()
@@ -344,10 +349,24 @@ class Http2Client:
 
     def doubt(self) -> None:
         """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
-        self._shares = None
+        if self._login.server.startswith("https:"):
+            self._shares = None
 
     async def _get(self, asked: Asked, connect: float, silence: float) -> Answer:
-        shares = await self._learned(asked.headers, connect)
+        first = self._shares is None and self._first is None and not asked.goes_on
+        if first:
+            self._first = asyncio.get_running_loop().create_future()
+        try:
+            shares = not first and await self._learned(asked.headers, connect)
+            answer = await self._begun(asked, connect, silence, shares=shares)
+            if first:
+                self._shares = answer.shares
+            return answer
+        finally:
+            if first and self._first is not None:
+                self._first.set_result(None)
+
+    async def _begun(self, asked: Asked, connect: float, silence: float, *, shares: bool) -> Answer:
         curl = await self._prepare(asked.url, asked.headers, connect)
         if asked.body is not None or asked.method != "GET":
             curl.setopt(pycurl.CUSTOMREQUEST, asked.method)
@@ -406,6 +425,8 @@ class Http2Client:
 
     async def _learned(self, headers: Mapping[str, str], connect: float) -> bool:
         """Whether the server has HTTP/2: asked once for all who want to know."""
+        if self._shares is None and self._first is not None:
+            await asyncio.wait((self._first,), timeout=FIRST)
         if self._shares is None:
             if self._probe is None:
                 self._probe = asyncio.create_task(self._learn(headers, connect), name="multiplex:probe")
@@ -420,8 +441,6 @@ class Http2Client:
 
     async def _learn(self, headers: Mapping[str, str], connect: float) -> bool:
         """Asked by something that every server answers at once, as a log may not."""
-        if not self._login.server.startswith("https:"):
-            return False
         curl = await self._prepare(f"{self._login.server}/version", headers, connect)
         curl.setopt(pycurl.TIMEOUT_MS, int(1000 * connect))
         curl.setopt(pycurl.WRITEFUNCTION, len)

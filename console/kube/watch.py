@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
-from console.kube.client import pieces_of
 from console.kube.failures import StatusWire, refusal
 from console.kube.kinds import JOBSET, KUEUE, Kind
 from console.kube.snapshot import LinkState
@@ -249,7 +248,7 @@ class HttpSource:
         try:
             async with (
                 self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
-                aclosing(_lines(self._at_rest(pieces_of(answer)))) as lines,
+                aclosing(_lines(self._at_rest(answer.pieces()))) as lines,
             ):
                 yield lines
         except Unreachable as error:

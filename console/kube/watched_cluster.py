@@ -105,7 +105,7 @@ class WatchedCluster:
         target = self._kubeconfig.target(context)
         connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
-        self._connection = connecting.Connection(target, brief=self._brief)
+        self._connection = connecting.Connection(target)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
         if not self._brief:
