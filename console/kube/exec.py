@@ -15,11 +15,11 @@ import sys
 import termios
 import tty
 from asyncio.subprocess import DEVNULL, PIPE
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 
 from console.errors import BadInput, ProgramFailed, Unreachable, Unreadable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from console.kube.client import Client
+    from console.kube.websocket import WebSocket
 
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -42,6 +43,9 @@ BEGUN = "echo >&2; "
 rest takes."""
 BEGINS = 8.0  # seconds until that line has come
 FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
+
+MAX_OF_MESSAGE = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
+HELD = 1 << 18  # bytes of output that wait for who takes them, beyond which the command is kept waiting
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
 
@@ -65,26 +69,34 @@ class _Outcome(Wire):
 class Process:
     """A command that runs in a container."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
+    def __init__(self, socket: WebSocket, what: str) -> None:
         self._socket = socket
         self._what = what
+        self._parts: deque[tuple[int, bytes]] = deque()
+        self._held = 0
+        self._status = bytearray()
+        self._channel = -1  # of the message under way; -1 until its first byte has come
+        self._length = 0
+        self._over = False
+        self._more, self._sent = asyncio.Event(), asyncio.Event()
         self.code: int | None = None  # exit code; None until it has ended
+        socket.listen(self)
 
     async def write(self, data: bytes) -> None:
         """Send input; nothing if the command has ended."""
-        with suppress(ConnectionError, aiohttp.ClientError):
-            await self._socket.send_bytes(bytes([STDIN]) + data)
+        self._socket.send(bytes([STDIN]), data)
+        if self._socket.waiting and not self._over:
+            self._sent.clear()
+            await self._sent.wait()
+        await asyncio.sleep(0)  # input that is always there leaves its turn to the output
 
-    async def close_input(self) -> None:
+    def close_input(self) -> None:
         """Tell the command that no more input comes, where the protocol can say so."""
         if self._socket.protocol == PROTOCOLS[0]:
-            with suppress(ConnectionError, aiohttp.ClientError):
-                await self._socket.send_bytes(bytes([CLOSE, STDIN]))
+            self._socket.send(bytes([CLOSE, STDIN]))
 
-    async def resize(self, columns: int, rows: int) -> None:
-        size = msgspec.json.encode({"Width": columns, "Height": rows})
-        with suppress(ConnectionError, aiohttp.ClientError):
-            await self._socket.send_bytes(bytes([RESIZE]) + size)
+    def resize(self, columns: int, rows: int) -> None:
+        self._socket.send(bytes([RESIZE]), msgspec.json.encode({"Width": columns, "Height": rows}))
 
     async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
         """1 (output) or 2 (errors) and the bytes, as they come; then `code` is its exit code.
@@ -92,20 +104,53 @@ class Process:
         Who takes them slowly slows the command down. Raises ProgramFailed if it could not run, Unreachable if the
         connection broke off.
         """
-        status = b""
-        async for message in self._socket:
-            data = message.data.encode() if message.type is aiohttp.WSMsgType.TEXT else message.data
-            if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY) or not data:
-                continue
-            if data[0] in (STDOUT, STDERR) and len(data) > 1:
-                yield data[0], data[1:]
-            elif data[0] == STATUS:
-                status += data[1:]
-        if not status:
+        while self._parts or not self._over:
+            if self._parts:
+                channel, data = self._parts.popleft()
+                self._held -= len(data)
+                if not self._parts:
+                    self._socket.resume()
+                yield channel, data
+            else:
+                self._more.clear()
+                await self._more.wait()
+        if not self._status:
             raise Unreachable(
                 f"The connection to {self._what} was lost before the command ended.", "What it did until then remains."
             )
-        self.code = exit_code(status, self._what)
+        self.code = exit_code(bytes(self._status), self._what)
+
+    # what the WebSocket calls
+
+    def begin(self) -> None:
+        self._channel, self._length = -1, 0
+
+    def feed(self, data: memoryview) -> None:
+        self._length += len(data)
+        if self._length > MAX_OF_MESSAGE or len(self._status) > MAX_OF_MESSAGE:
+            self._socket.abort("a message of it has no end")
+            return
+        if self._channel < 0 and data:
+            self._channel, data = data[0], data[1:]
+        if self._channel == STATUS:
+            self._status += data
+        elif self._channel in (STDOUT, STDERR) and data:
+            self._parts.append((self._channel, bytes(data)))
+            self._held += len(data)
+
+    def flushed(self) -> None:
+        if self._held > HELD:
+            self._socket.pause()
+        self._more.set()
+
+    def full(self, on: bool) -> None:
+        if not on:
+            self._sent.set()
+
+    def ended(self, why: str) -> None:
+        self._over = True
+        self._more.set()
+        self._sent.set()
 
     async def wait(self, on_output: Output) -> int:
         """Pass on the output until the command ends; its exit code. Raises as `output` does."""
@@ -196,22 +241,8 @@ async def run(
 
     An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
     """
-    own: list[OSError] = []
-
-    def passed_on(channel: int, data: bytes) -> None:
-        try:
-            on_output(channel, data)
-        except OSError as error:
-            own.append(error)
-            raise
-
-    try:
-        async with started(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
-            return await process.wait(passed_on)
-    except Unreachable:
-        if own:  # it is no trouble of the API server's
-            raise own[0] from None
-        raise
+    async with started(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
+        return await process.wait(on_output)
 
 
 class Said:
@@ -312,10 +343,10 @@ async def answer(
     return code, bytes(said.output), bytes(said.errors)
 
 
-def _stop_starving(fed: asyncio.Task[None], socket: aiohttp.ClientWebSocketResponse) -> None:
+def _stop_starving(fed: asyncio.Task[None], socket: WebSocket) -> None:
     """A command whose input cannot be read any further would wait for it for ever."""
     if not fed.cancelled() and fed.exception() is not None:
-        asyncio.ensure_future(socket.close())  # noqa: RUF006 - the socket is closed by its owner at the latest
+        socket.close()
 
 
 async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:
@@ -325,7 +356,7 @@ async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:
     else:
         async for data in stdin:
             await process.write(data)
-    await process.close_input()
+    process.close_input()
 
 
 ASKED = 1.0  # seconds that the tmux around this terminal has to tell its prefix
@@ -435,31 +466,23 @@ async def _converse(process: Process, keys: int, screen: int) -> int:
     async def send_keys() -> None:
         while data := await typed.get():
             await process.write(data)
-        await process.close_input()
+        process.close_input()
 
-    async def send_size() -> None:
+    def send_size() -> None:
         size = os.get_terminal_size(screen)
-        await process.resize(size.columns, size.lines)
-
-    sizes: set[asyncio.Task[None]] = set()
-
-    def resized() -> None:
-        task = asyncio.ensure_future(send_size())
-        sizes.add(task)
-        task.add_done_callback(sizes.discard)
+        process.resize(size.columns, size.lines)
 
     loop.add_reader(keys, read)
     sending = asyncio.create_task(send_keys())
     try:
-        with _on_resize(loop, resized):
-            await send_size()
+        with _on_resize(loop, send_size):
+            send_size()
             return await process.wait(lambda _, data: _write(screen, data))
     finally:
         loop.remove_reader(keys)
-        for task in (sending, *sizes):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
 
 
 def _write(screen: int, data: bytes) -> None:

@@ -100,8 +100,17 @@ def _reason(code: int) -> str:
 def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0) -> Refused | Unreachable:
     """The error that an HTTP status and its body stand for; `doing` starts the sentence ("list pods").
 
-    500 and above is Unreachable: what asked may simply ask again.
+    500 and above is Unreachable: what asked may simply ask again. A redirect is a refusal: the login is for this server
+    alone.
     """
+    if code < HTTPStatus.MULTIPLE_CHOICES:
+        return Refused(f"Could not {doing}: the API server answers {code} and opens no WebSocket.", status=code)
+    if code < HTTPStatus.BAD_REQUEST:
+        return Refused(
+            f"Could not {doing}: the API server answers {code}, a redirect to another address.",
+            "Write that address into the kubeconfig if it is the right one.",
+            status=code,
+        )
     status = body if isinstance(body, StatusWire) else read_status(body)
     why = (status.message or status.reason or _reason(code)).strip()
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
@@ -147,17 +156,11 @@ async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
 
 
 async def refused(answer: AnyAnswer, pieces: AsyncIterator[bytes], doing: str) -> ConsoleError:
-    """What a refusal says; the answer is closed then. A redirect is one: the login is for this server alone."""
+    """What a refusal says; the answer is closed then."""
     try:
         after, said = answer.headers.get("retry-after", ""), await first_bytes(pieces, MAX_OF_REFUSAL)
     finally:
         answer.close()
-    if answer.status < HTTPStatus.BAD_REQUEST:
-        return Refused(
-            f"Could not {doing}: the API server answers {answer.status}, a redirect to another address.",
-            "Write that address into the kubeconfig if it is the right one.",
-            status=answer.status,
-        )
     return refusal(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
 

@@ -58,18 +58,19 @@ class Wire:
                 await self._ask(each, ("Accept: application/json",))
             return [await self._answer() for _ in (path, *more)]
 
-    async def upgrade(self, path: str, protocol: str) -> WebSocket | Answer:
-        """The WebSocket that this connection becomes, if the server takes the protocol; else its answer."""
+    async def upgrade(self, path: str, *protocols: str) -> WebSocket | Answer:
+        """The WebSocket that this connection becomes, if the server takes one of the protocols; else its answer."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
-                 f"Sec-WebSocket-Key: {key}", f"Sec-WebSocket-Protocol: {protocol}")  # fmt: skip
+                 f"Sec-WebSocket-Key: {key}", f"Sec-WebSocket-Protocol: {', '.join(protocols)}")  # fmt: skip
         async with asyncio.timeout(ANSWER):
             await self._ask(path, asked)
             answer = await self._answer()
-        if answer.status != _SWITCHING or answer.headers.get("sec-websocket-protocol") != protocol:
+        protocol = answer.headers.get("sec-websocket-protocol", "")
+        if answer.status != _SWITCHING or protocol not in protocols:
             return answer
         self._taken = True
-        return WebSocket(self._writer, self._reader)
+        return WebSocket(self._writer, self._reader, protocol)
 
     async def _ask(self, path: str, headers: Sequence[str]) -> None:
         self.refused = await self._login.headers()

@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import os
 import struct
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -206,7 +207,9 @@ class Listener(Protocol):
 class WebSocket(asyncio.BufferedProtocol):
     """The client's side; begins to read when it is given its listener."""
 
-    def __init__(self, writer: asyncio.StreamWriter, before: asyncio.StreamReader) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, before: asyncio.StreamReader, protocol: str) -> None:
+        self.protocol = protocol  # what both sides speak inside the messages
+        self._gone = asyncio.Event()  # whether the connection below is closed
         self._writer = writer  # kept, for it would close the connection when it is forgotten
         self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
         self._before = before
@@ -267,6 +270,15 @@ class WebSocket(asyncio.BufferedProtocol):
             self._loop.call_later(FAREWELL, self._drop)
             self._finish("")
 
+    async def goodbye(self) -> None:
+        """Close it, and wait a little for the connection to end; where nobody answers, drop it."""
+        self.close()
+        if self._goodbye is None and self._timer is not None:  # without a listener nobody is told of the end
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL):
+                    await self._gone.wait()
+        self._transport.abort()
+
     def _drop(self) -> None:
         """A server that does not answer the goodbye is not waited for, once all has been sent."""
         if self._transport.get_write_buffer_size():
@@ -318,11 +330,8 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end, expected or not."""
-        if self._goodbye is not None:
-            code, words = self._goodbye
-            # 1000 is a goodbye as it should be, 1005 one without a code.
-            self._finish("" if code in {1000, 1005} else words or f"the server closed it with code {code}")
-        elif exc is not None:
+        self._gone.set()
+        if exc is not None:
             from console.kube.failures import why
 
             self._finish(why(exc)[0])
@@ -370,6 +379,11 @@ class WebSocket(asyncio.BufferedProtocol):
                 self._listener.flushed()
             self._transport.write(frame(CLOSE, data))
             self._transport.close()
+            self._said_goodbye(*self._goodbye)
+
+    def _said_goodbye(self, code: int, words: str) -> None:
+        # 1000 is a goodbye as it should be, 1005 one without a code.
+        self._finish("" if code in {1000, 1005} else words or f"the server closed it with code {code}")
 
     def _finish(self, why: str) -> None:
         if self.closed:
