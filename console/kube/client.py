@@ -6,31 +6,26 @@ A refused token is renewed once; 429 with a Retry-After is waited for, a few tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import ConsoleError, NotLoggedIn, Refused, Unreadable
-from console.kube.failures import (
-    no_address,
-    refused,
-)
+from console.kube.failures import no_address, refused, translate
+from console.kube.http import HttpConnections, Request
 from console.kube.raw_connection import connected, outdated, refusal_of
 from console.kube.websocket import WebSocket
 from console.pace import key_pressed
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from console.kube.http2 import Answer, Http2Client
+    from console.kube.http import Answer
     from console.kube.login import Login
 
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
-CONNECT = 10.0  # seconds until a connection has to stand
 ANSWER = 60.0  # seconds of silence after which a plain request is given up
 PATIENCE = 8.0
 """Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
@@ -41,15 +36,8 @@ LARGE = 1 << 20
 """Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
 REST, BETWEEN_RESTS = 0.15, 0.05
 """Seconds for which streams wait for a key to be answered, and at least go on between two such rests."""
-AGENT = "a4"
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
-
-
-def _import_multiplex() -> ModuleType:
-    from console.kube import http2  # 30 ms, which is libcurl: for whoever follows a log
-
-    return http2
 
 
 async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) -> None:
@@ -71,15 +59,14 @@ class Client:
 
     def __init__(self, login: Login) -> None:
         self.login = login
-        self._multiplex: Http2Client | None = None
+        self._http = HttpConnections(login)
         self._closed = False
         self._reads_large = asyncio.Lock()
         self._rests_until = 0.0
 
     async def close(self) -> None:
         self._closed = True
-        if self._multiplex:
-            await self._multiplex.close()
+        await self._http.close()
 
     def yield_to_key(self) -> None:
         """Somebody has pressed a key: what logs and watches bring waits a moment, so that it is answered first.
@@ -90,8 +77,7 @@ class Client:
         now = asyncio.get_running_loop().time()
         if now > self._rests_until + BETWEEN_RESTS:
             self._rests_until = now + REST
-            if self._multiplex:
-                self._multiplex.rest_until(self._rests_until)
+            self._http.rest_until(self._rests_until)
 
     async def rest_for_key(self) -> None:
         """Wait as long as a key that was pressed is answered first."""
@@ -137,7 +123,10 @@ class Client:
 
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
-        async with self._by_libcurl(method, path, doing, params, body, content, silence, accept) as answer:
+        request = Request(
+            self.url(path, params), silence, method, body, content, accept, compressed=not self.login.loopback
+        )
+        async with self._answered(request, doing) as answer:
             yield answer
 
     @asynccontextmanager
@@ -148,76 +137,40 @@ class Client:
 
         `at_once`: one that is there as a whole, and is given up where it only drips.
         """
-        asked = self._by_libcurl("GET", path, doing, params, None, "", silence, _JSON, goes_on=True, at_once=at_once)
-        async with asked as answer:
+        request = Request(self.url(path, params), silence, goes_on=True, at_once=at_once)
+        async with self._answered(request, doing) as answer:
             yield answer
 
     @asynccontextmanager
-    async def _by_libcurl(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        params: Params | None,
-        body: bytes | None,
-        content: str,
-        silence: float,
-        accept: str,
-        *,
-        goes_on: bool = False,
-        at_once: bool = False,
-    ) -> AsyncIterator[Answer]:
-        library = await asyncio.to_thread(_import_multiplex)
+    async def _answered(self, request: Request, doing: str) -> AsyncIterator[Answer]:
         self._check_open()
-        self._multiplex = multiplex = self._multiplex or library.Http2Client(self.login)
-        url = self.url(path, params)
-
-        async def ask() -> tuple[Answer, dict[str, str]]:
-            who = await self.login.headers()
-            headers = {**who, "Accept": accept, "User-Agent": AGENT}
-            if body is not None:
-                headers["Content-Type"] = content
-            compressed = not (goes_on or self.login.loopback)
-            asked = library.Asked(url, headers, method, body, compressed, goes_on, at_once)
-            return await multiplex.get(asked, connect=CONNECT, silence=silence), who
-
-        with library.told(self.login, doing):
-            answer = await self._accepted(ask, doing)
-            try:
-                yield answer
-            except TimeoutError:
-                multiplex.doubt()
-                raise
-            finally:
-                answer.close()
+        answer = await self._accepted(request, doing)
+        try:
+            yield answer
+        finally:
+            answer.close()
 
     async def rest(self, seconds: float) -> None:
         """Wait before `follow` is tried again; where the server cannot be reached, until it has answered anybody."""
-        await (self._multiplex.rest(seconds) if self._multiplex else asyncio.sleep(seconds))
+        await self._http.rest(seconds)
 
-    async def _accepted(self, ask: Callable[[], Awaitable[tuple[Answer, dict[str, str]]]], doing: str) -> Answer:
-        """The first answer that is no refusal, after at most one renewal and a few short waits.
-
-        `ask` gives an answer, and as whom it asked.
-        """
+    async def _accepted(self, request: Request, doing: str) -> Answer:
+        """The first answer that is no refusal, after at most one renewal and a few short waits."""
         renewed = False
         for attempt in range(1, TRIES + 1):
-            answer, who = await ask()
+            who = await self.login.headers()
+            answer = await self._http.get(request, who, doing=doing)
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await refused(answer, answer.pieces(), doing)
+            error = await refused(answer, doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
             wait = error.retry_after if isinstance(error, Refused) and error.status == _TOO_MANY else 0.0
             if attempt == TRIES or not 0 < wait <= PATIENCE:
-                raise await self._worded(error)
+                raise await self.login.explain(error)
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
-
-    async def _worded(self, error: ConsoleError) -> ConsoleError:
-        """The server says "Unauthorized" of an expired certificate; we can say more."""
-        return (await self.login.expired() or error) if isinstance(error, NotLoggedIn) else error
 
     async def request(
         self,
@@ -236,10 +189,13 @@ class Client:
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
             pieces, found = answer.pieces(), bytearray()
-            await _read_on(pieces, found, LARGE)
-            if len(found) > LARGE:
-                async with self._reads_large:
-                    await _read_on(pieces, found, MOST)
+            try:
+                await _read_on(pieces, found, LARGE)
+                if len(found) > LARGE:
+                    async with self._reads_large:
+                        await _read_on(pieces, found, MOST)
+            except TimeoutError as error:
+                raise translate(self.login, doing, error) from error
             if len(found) > MOST:
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
             return bytes(found)

@@ -1,14 +1,19 @@
-"""Refusals of the API server (Status objects) and failures of the network below them, as errors in plain words."""
+"""Refusals of the API server (Status objects) and failures of the network below them, as errors in plain words.
+
+Whoever asks, by libcurl (`http`) or over a connection of its own (`raw_connection`), raises what Python's own sockets
+raise, and `translated` puts it into words.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import re
+import socket
 import ssl
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,9 +32,11 @@ from console.kube.objects.meta import UNREADABLE, Wire
 from console.kube.objects.pod import AFTER_THE_END
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator
 
     from console.errors import ConsoleError
+    from console.kube.http import Answer
+    from console.kube.login import Login
 
 
 class DetailsWire(Wire):
@@ -129,20 +136,6 @@ WORDS_WITHIN = 5.0  # seconds that the words of a refusal may take
 MAX_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
-class AnyAnswer(Protocol):
-    """An answer of either library."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """By their names in lower case, if not in any."""
-
-    def close(self) -> None:
-        """Ask for no more of it."""
-
-
 async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
     """The beginning of a refusal: all of it, a little more than `most` bytes, or what has come within seconds."""
     found = bytearray()
@@ -155,16 +148,16 @@ async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
     return bytes(found)
 
 
-async def refused(answer: AnyAnswer, pieces: AsyncIterator[bytes], doing: str) -> ConsoleError:
+async def refused(answer: Answer, doing: str) -> ConsoleError:
     """What a refusal says; the answer is closed then."""
     try:
-        after, said = answer.headers.get("retry-after", ""), await first_bytes(pieces, MAX_OF_REFUSAL)
+        after, said = answer.headers.get("retry-after", ""), await first_bytes(answer.pieces(), MAX_OF_REFUSAL)
     finally:
         answer.close()
     return refusal(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
 
-NO_NAME = "its name cannot be resolved"
+_NO_NAME = "its name cannot be resolved"
 _LATE = "it did not answer in time"
 _WORDS = {
     errno.ECONNREFUSED: "nothing answers there (connection refused)",
@@ -174,12 +167,63 @@ _WORDS = {
     errno.EHOSTUNREACH: "there is no route to it",
     errno.ETIMEDOUT: _LATE,
 }
+_NO_API_SERVER = "what answers there is not an API server"
+_LOST = "the connection was lost"
 CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
 _NAMES = re.compile(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
 CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
-def certificate(error: Exception) -> tuple[str, str]:
+class NotConnected(Exception):
+    """No connection came about; `error` says why."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class ProxyRefuses(ConnectionError):
+    """A proxy does not connect; its argument is the status of its answer."""
+
+
+@contextmanager
+def translated(login: Login, doing: str) -> Iterator[None]:
+    """Turn what a connection raises into Unreachable."""
+    try:
+        yield
+    except (OSError, EOFError, NotConnected, asyncio.LimitOverrunError) as error:
+        raise translate(login, doing, error) from error
+
+
+def translate(login: Login, doing: str, error: BaseException) -> Unreachable:
+    """The error that says why there is no answer."""
+    return unreachable(login.server, doing, *cause(error, proxied=bool(login.proxy)))
+
+
+def cause(error: BaseException, *, proxied: bool = False) -> tuple[str, str]:
+    """Why there is no answer, and what to do about it; `proxied`: a proxy was to lead there."""
+    connecting = isinstance(error, NotConnected)
+    if isinstance(error, NotConnected):
+        error = error.error
+    if isinstance(error, ProxyRefuses):
+        return f"the proxy refuses ({error})", CHECK_PROXY
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _certificate(error)
+    if isinstance(error, ssl.SSLError):
+        return _system(error), CHECK
+    if isinstance(error, TimeoutError) and not error.errno:
+        late = connecting and proxied  # may be either's fault
+        return ("no answer came through the proxy in time", CHECK_PROXY) if late else (_LATE, CHECK)
+    if isinstance(error, asyncio.LimitOverrunError):
+        return _NO_API_SERVER, CHECK
+    if not isinstance(error, OSError):
+        return _LOST, TRY_AGAIN
+    if proxied and connecting:  # nobody has asked the server yet
+        return f"the proxy cannot be reached: {_system(error)}", CHECK_PROXY
+    return _system(error), CHECK if connecting else TRY_AGAIN
+
+
+def _certificate(error: ssl.SSLError) -> tuple[str, str]:
     """Why a server's certificate is refused, and what to do about it."""
     reason = getattr(error, "verify_message", "") or str(error)
     if "has expired" in reason:
@@ -191,44 +235,16 @@ def certificate(error: Exception) -> tuple[str, str]:
     return f"its certificate is refused ({reason})", "Write the kubeconfig again."
 
 
-def proxy_refuses(status: str) -> tuple[str, str]:
-    """What a proxy said that does not connect, and what to do about it."""
-    return f"the proxy refuses ({status})", CHECK_PROXY
-
-
-def proxy_away(reason: str) -> tuple[str, str]:
-    """Why there is no way to the proxy, and what to do about it: nobody has asked the server yet."""
-    return f"the proxy cannot be reached: {reason}", CHECK_PROXY
-
-
-def late(*, proxied: bool) -> tuple[str, str]:
-    """No connection came about in time; through a proxy that may be either's fault."""
-    return ("no answer came through the proxy in time", CHECK_PROXY) if proxied else (_LATE, CHECK)
-
-
-def system(error: OSError) -> str:
+def _system(error: OSError) -> str:
     """Why the system says there is no connection."""
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake'})".replace("_", " ").lower().replace("tls", "TLS")
+    if isinstance(error, socket.gaierror):
+        return _NO_NAME
     if error.errno in _WORDS:
         return _WORDS[error.errno]
     refused = "Connect call failed" in str(error) and "111" in str(error)  # several addresses, each refused
     return _WORDS[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
-
-
-def why(error: BaseException) -> tuple[str, str]:
-    """Why there is no answer, and what to do about it."""
-    import socket
-
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return certificate(error)
-    if isinstance(error, socket.gaierror):
-        return NO_NAME, CHECK
-    if isinstance(error, TimeoutError):
-        return late(proxied=False)
-    if isinstance(error, OSError):
-        return system(error), CHECK if isinstance(error, ConnectionRefusedError) else TRY_AGAIN
-    return str(error).strip() or type(error).__name__, TRY_AGAIN
 
 
 def unreachable(server: str, doing: str, reason: str, hint: str) -> Unreachable:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
+    from console.errors import ConsoleError
     from console.kube.target import Cluster, Target, User
 
 
@@ -305,6 +306,10 @@ class Login:
         certificate = _pem(user.client_certificate_data, user.client_certificate, "client certificate")
         key = _pem(user.client_key_data, user.client_key, "client key")
         return Secret(f"{certificate}\n{key}" if certificate and key else "")
+
+    async def explain(self, error: ConsoleError) -> ConsoleError:
+        """The server says "Unauthorized" of an expired certificate; this says more."""
+        return (await self.expired() or error) if isinstance(error, NotLoggedIn) else error
 
     async def expired(self) -> NotLoggedIn | None:
         """Whether the client certificate has run out, which the server only calls "Unauthorized"."""

@@ -1,7 +1,9 @@
 """One connection to the API server that is ready in milliseconds: a few plain requests, then a WebSocket.
 
-`client` does everything else, over aiohttp, whose import alone takes longer than a whole `ssh` through a tunnel may.
-This speaks just the HTTP/1.1 that an API server answers a GET with, on the same connection that becomes the tunnel.
+`http` does everything else, by libcurl. A tunnel is not made by it: to load it takes a good part of the time that an
+`ssh` may take, the requests that find the pod and the WebSocket share one connection here, and libcurl's WebSocket
+sends an eighth of what it receives in the same time. This speaks just the HTTP/1.1 that an API server answers a GET
+with.
 """
 
 from __future__ import annotations
@@ -9,18 +11,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from contextlib import asynccontextmanager, contextmanager
+import ssl
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
-from console.kube.failures import late, no_address, proxy_away, proxy_refuses, unreachable, why
+from console.kube.failures import NotConnected, ProxyRefuses, no_address, refusal, translated
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
+    from console.errors import ConsoleError
     from console.kube.login import Login
 
 CONNECT = 10.0  # seconds until a connection has to stand
@@ -137,35 +140,22 @@ def _status(line: str) -> int:
     return int(words[1])
 
 
-@contextmanager
-def _told(server: str, doing: str) -> Iterator[None]:
-    """Turn what a connection raises into Unreachable, in words."""
-    try:
-        yield
-    except asyncio.IncompleteReadError as error:
-        raise Unreachable(f"Could not {doing}: the API server {server} closed the connection.") from error
-    except asyncio.LimitOverrunError as error:
-        raise Unreachable(f"Could not {doing}: what answers at {server} is not an API server.") from error
-    except (OSError, TimeoutError) as error:
-        raise unreachable(server, doing, *why(error)) from error
-
-
 @asynccontextmanager
 async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
     """A connection; Unreachable, BadKubeconfig, NotLoggedIn, all with words that begin with what is being done."""
-    with _told(login.server, doing):
+    with translated(login, doing):
         try:
             async with asyncio.timeout(CONNECT):
-                wire = await _connect(login, doing)
+                wire = await _connect(login)
         except TimeoutError as error:
-            raise unreachable(login.server, doing, *late(proxied=bool(login.proxy))) from error
+            raise NotConnected(error) from error
         try:
             yield wire
         finally:
             wire.close()
 
 
-async def _connect(login: Login, doing: str) -> Wire:
+async def _connect(login: Login) -> Wire:
     base = urlsplit(login.server)
     if base.scheme not in _PORTS or not base.hostname:
         raise no_address(login.server)
@@ -173,20 +163,16 @@ async def _connect(login: Login, doing: str) -> Wire:
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
     name = (login.server_name or base.hostname) if context else None
-    proxy = _proxy(login)
-    if proxy is None:
-        reader, writer = await asyncio.open_connection(
-            base.hostname, port, ssl=context, server_hostname=name, limit=_ROOM
-        )
+    if not login.proxy:
+        reader, writer = await _opened(base.hostname, port, context, name)
         return Wire(login, reader, writer)
-    try:
-        reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=_ROOM)
-    except OSError as error:
-        raise unreachable(login.server, doing, *proxy_away(why(error)[0])) from error
+    proxy = urlsplit(login.proxy)
+    over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
+    reader, writer = await _opened(proxy.hostname or "", proxy.port or _PORTS[proxy.scheme], over_tls, None)
     try:
         status = await _through(proxy, f"{base.hostname}:{port}", reader, writer)
         if status != _OK:
-            raise unreachable(login.server, doing, *proxy_refuses(str(status)))
+            raise ProxyRefuses(status)
         if context:
             await writer.start_tls(context, server_hostname=name)
     except BaseException:
@@ -195,15 +181,15 @@ async def _connect(login: Login, doing: str) -> Wire:
     return Wire(login, reader, writer)
 
 
-def _proxy(login: Login) -> SplitResult | None:
-    if not login.proxy:
-        return None
-    proxy = urlsplit(login.proxy)
-    if proxy.scheme != "http":
-        raise BadKubeconfig(
-            f"The proxy {proxy.scheme}://{proxy.hostname} cannot be used for tunnels.", "Use an http:// one."
-        )
-    return proxy
+async def _opened(
+    host: str, port: int, context: ssl.SSLContext | None, name: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        return await asyncio.open_connection(host, port, ssl=context, server_hostname=name, limit=_ROOM)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise NotConnected(error) from error
 
 
 async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
@@ -218,10 +204,7 @@ async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader,
 
 
 async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:
-    from console.kube.failures import refusal  # only what is refused needs it
-
-    error = refusal(answer.status, answer.body, doing=doing)
-    return (await login.expired() or error) if isinstance(error, NotLoggedIn) else error
+    return await login.explain(refusal(answer.status, answer.body, doing=doing))
 
 
 def outdated(answer: Answer) -> bool:

@@ -332,9 +332,9 @@ class WebSocket(asyncio.BufferedProtocol):
         """The end, expected or not."""
         self._gone.set()
         if exc is not None:
-            from console.kube.failures import why
+            from console.kube.failures import cause
 
-            self._finish(why(exc)[0])
+            self._finish(cause(exc)[0])
         else:
             self._finish("the API server closed the connection")
 

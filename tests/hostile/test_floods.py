@@ -268,7 +268,7 @@ async def test_a_log_that_is_read_once_and_has_no_end_is_given_up_in_words(
 
 
 async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.http2.SLOW_FOR", 1)
+    monkeypatch.setattr("console.kube.http.SLOW_FOR", 1)
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: a drip without end"].answer
         with pytest.raises(Unreachable, match="in time"):

@@ -166,7 +166,7 @@ def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
 @pytest.mark.parametrize("name", ["pods", "nodes", "queues"])
 def test_a_list_loads_one_http_library_and_no_parser_of_logs(a4: Commands, name: str) -> None:
     modules = loaded(name, "--kubeconfig", str(a4.kubeconfig))
-    assert "console.kube.http2" in modules
+    assert "console.kube.http" in modules
     libraries = {each.partition(".")[0] for each in modules}
     assert not libraries & {"aiohttp", "kubernetes", "google", "paramiko", "ahocorasick_rs", "textual"}
     assert not {"console.metrics.measured_log", "console.launch.install"} & modules

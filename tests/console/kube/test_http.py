@@ -142,7 +142,7 @@ async def test_no_token_is_told_in_what_went_wrong() -> None:
 
 
 async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.client.CONNECT", 0.3)
+    monkeypatch.setattr("console.kube.http.CONNECT", 0.3)
     callers = []
 
     async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -289,7 +289,7 @@ async def test_a_proxy_that_is_not_there_is_blamed_in_place_of_the_server(
 async def test_a_proxy_that_says_nothing_is_thought_of(
     environment: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("client", "raw_connection"):
+    for module in ("http", "raw_connection"):
         monkeypatch.setattr(f"console.kube.{module}.CONNECT", 0.2)
     callers = []
 

@@ -1,8 +1,7 @@
-"""Answers that go on, such as logs: as many as there are ranks at once, over a few HTTP/2 connections, by libcurl.
+"""Requests to the API server and their answers, by libcurl: as many at once as there are watches and logs of ranks.
 
-aiohttp knows HTTP/1.1 only. There each log has a TLS connection of its own, and a line that all of 128 ranks print is
-128 records to be decrypted in 128 turns of the loop; here they come in a few of each. A server without HTTP/2, such as
-the practice cluster, is asked over HTTP/1.1.
+They share a few HTTP/2 connections: a line that all of 128 ranks print comes in a few TLS records, not in 128 of them
+in 128 turns of the loop. A server without HTTP/2, such as the practice cluster, is asked over HTTP/1.1.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -19,22 +18,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pycurl
 
-from console.errors import TRY_AGAIN
-from console.kube.failures import (
-    CHECK,
-    NO_NAME,
-    certificate,
-    late,
-    no_address,
-    proxy_away,
-    proxy_refuses,
-    system,
-    unreachable,
-)
+from console.errors import Unreachable
+from console.kube.failures import NotConnected, ProxyRefuses, no_address, translate, translated
 from console.pace import SLICE, rest_after
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from console.kube.login import Login
 
@@ -48,74 +37,61 @@ _NO_NAME = frozenset({pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PR
 _NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 
 
-class _ProxyRefusesError(ConnectionError):
-    """A proxy's answer to CONNECT: its status."""
-
-
-def explained(error: BaseException | None, curl: pycurl.Curl) -> BaseException | None:
-    """The proxy's or the system's error where libcurl has but a number of it: it is gone with the transfer."""
-    if not isinstance(error, pycurl.error):
-        return error
-    if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
-        return _ProxyRefusesError(status)
-    if error.args[0] == pycurl.E_COULDNT_CONNECT:
-        number = int(curl.getinfo(pycurl.OS_ERRNO))
-        return OSError(number, os.strerror(number)) if number else error
-    return error
-
-
-def _cause(error: pycurl.error | OSError, *, proxied: bool) -> tuple[str, str]:
-    """Why there is no answer, and what to do about it."""
-    if isinstance(error, OSError):
-        return _system_cause(error, proxied=proxied)
+def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
+    """What Python's own sockets raise in that case."""
     code, said = error.args[0], str(error.args[-1])
+    if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
+        return ProxyRefuses(status)
     if code in _BROKE_OFF:
-        return "the connection was lost", TRY_AGAIN
+        return EOFError(said)
     if code in _NO_NAME:
-        return proxy_away(NO_NAME) if proxied else (NO_NAME, CHECK)
+        return NotConnected(socket.gaierror(said))
     if code == pycurl.E_OPERATION_TIMEDOUT:
-        return late(proxied=proxied)
-    if code == pycurl.E_SSL_CONNECT_ERROR:
-        return f"TLS failed ({said})", CHECK
+        return NotConnected(TimeoutError(said))
+    if code == pycurl.E_COULDNT_CONNECT:
+        number = int(curl.getinfo(pycurl.OS_ERRNO))
+        return NotConnected(OSError(number, os.strerror(number)) if number else OSError(said))
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
-        return certificate(Exception(said))
-    return said, TRY_AGAIN
-
-
-def _system_cause(error: OSError, *, proxied: bool) -> tuple[str, str]:
-    if isinstance(error, _ProxyRefusesError):
-        return proxy_refuses(str(error))
-    if proxied and error.errno:
-        return proxy_away(system(error))
-    return late(proxied=False) if isinstance(error, TimeoutError) else (system(error), CHECK)
-
-
-@contextmanager
-def told(login: Login, doing: str) -> Iterator[None]:
-    """Turn what libcurl raises into Unreachable (or BadKubeconfig for an address that is none)."""
-    try:
-        yield
-    except (pycurl.error, OSError) as error:
-        if isinstance(error, pycurl.error) and error.args[0] in _NO_URL:
-            raise no_address(login.server) from error
-        raise unreachable(login.server, doing, *_cause(error, proxied=bool(login.proxy))) from error
+        return ssl.SSLCertVerificationError(said)
+    if code == pycurl.E_SSL_CONNECT_ERROR:
+        failed = ssl.SSLError(said)
+        failed.reason = said.rpartition(":")[2]
+        return failed
+    return OSError(said)
 
 
 HELD = 1 << 16  # bytes of an answer that are held for who reads it; the server is kept waiting with more
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Request:
+    """What is asked, without who asks."""
+
+    url: str
+    silence: float  # seconds for which the answer may say nothing
+    method: str = "GET"
+    body: bytes | None = None
+    content: str = ""
+    accept: str = "application/json"
+    compressed: bool = False
+    """Whether the answer may be."""
+    goes_on: bool = False  # whether the answer is one that goes on, and may begin late
+    at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
+
+
 class Answer:
     """One answer: its status and headers, and its bytes as they come."""
 
-    def __init__(self, curl: pycurl.Curl, silence: float, holds: Callable[[Answer], None]) -> None:
-        """`silence`: seconds that it may say nothing; `holds` is called when it has bytes to be passed on."""
+    def __init__(self, of: HttpConnections, curl: pycurl.Curl, doing: str, silence: float) -> None:
+        """`silence`: seconds that it may say nothing."""
         self.status = 0
         self.shares = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
+        self._of = of
         self._curl = curl
+        self._doing = doing
         self._loop = asyncio.get_running_loop()
         self._silence = silence
-        self._holds = holds
         self._heard = self._loop.time()
         self._timer = self._loop.call_at(self._heard + silence, self._look)
         self._begun = False
@@ -157,7 +133,7 @@ class Answer:
         self._held += len(piece)
         self._pieces.append(piece)
         if self._to is not None:
-            self._holds(self)
+            self._of.holds(self)
         elif self._waiting is not None:
             self._wake()
         return None
@@ -168,8 +144,9 @@ class Answer:
         self._timer.cancel()
         self._finished = True
         if self._error is None:
-            closed = pycurl.error(pycurl.E_RECV_ERROR, "closed")
-            self._error = closed if over.cancelled() else explained(over.exception(), self._curl)
+            self._error = EOFError("closed") if over.cancelled() else over.exception()
+            if isinstance(self._error, pycurl.error):
+                self._error = _as_raised_by_sockets(self._error, self._curl)
         self._curl.close()
         self.pass_on()
         self._wake()
@@ -181,6 +158,7 @@ class Answer:
             self._timer = self._loop.call_later(waits, self._look)
         else:
             self._error = TimeoutError()
+            self._of.doubt()
             self._end()
 
     def _end(self) -> None:
@@ -203,9 +181,10 @@ class Answer:
         return self._finished and self._error is None
 
     async def _news(self) -> None:
-        """Wait until there is more; raises what it ended with."""
+        """Wait until there is more; raises what it ended with, Unreachable or what `stream_to` was given raised."""
         if self._finished:
-            raise self._error or pycurl.error(pycurl.E_GOT_NOTHING, "no answer")
+            error = self._error or EOFError("no answer")
+            raise error if self._failed else translate(self._of.login, self._doing, error) from error
         self._waiting = self._loop.create_future()
         try:
             await self._waiting
@@ -234,7 +213,7 @@ class Answer:
             try:
                 self._curl.pause(pycurl.PAUSE_CONT)
             except pycurl.error as error:
-                self._error = error
+                self._error = EOFError(str(error))
                 self._end()
 
     async def stream_to(self, to: Callable[[bytes], None]) -> None:
@@ -266,12 +245,12 @@ class Answer:
         self._end()
 
 
-__all__ = ["Answer", "Asked", "Http2Client", "told"]
-
 STREAMS = 16
 """Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
 many as API servers allow) cost a third more processor time where each has something at another moment.
 """
+AGENT = "a4"
+CONNECT = 10.0  # seconds until a connection has to stand
 FIRST = 1.0  # seconds for which others wait for the answer to the first request before they ask by themselves
 SLOWEST, SLOW_FOR = 100, 6  # bytes a second that are too few, for so many seconds, of an answer that is there
 DEAD = 30  # seconds after which a connection whose other end confirms nothing is taken for cut
@@ -294,25 +273,11 @@ def _gives_up(fd: int, purpose: int) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Asked:
-    """One request."""
-
-    url: str
-    headers: Mapping[str, str]
-    method: str = "GET"
-    body: bytes | None = None
-    compressed: bool = False
-    """Whether the answer may be."""
-    goes_on: bool = False  # whether the answer is one that goes on, and may begin late
-    at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
-
-
-class Http2Client:
+class HttpConnections:
     """Connections to one API server, each shared by many answers."""
 
     def __init__(self, login: Login) -> None:
-        self._login = login
+        self.login = login
         self._connections = _connections()
         self._retired: list[pycurl.AsyncCurlMulti] = []
         """Connections that answer nothing any more, with what still waits on them."""
@@ -333,14 +298,15 @@ class Http2Client:
         for each in (*self._retired, self._connections):
             await each.aclose()
 
-    async def get(self, asked: Asked, *, connect: float, silence: float) -> Answer:
-        """Ask, and wait for status and headers. `connect` and `silence` are how long (s) it may take, and say nothing.
+    async def get(self, request: Request, who: Mapping[str, str], *, doing: str) -> Answer:
+        """Ask with these headers besides the usual ones, and wait for status and headers of the answer.
 
-        Raises pycurl.error and OSError, which `told` puts into words, and BadKubeconfig.
+        Raises Unreachable, which says what was being done, and BadKubeconfig.
         """
         try:
-            answer = await self._get(asked, connect, silence)
-        except (pycurl.error, OSError):
+            with translated(self.login, doing):
+                answer = await self._get(request, who, doing)
+        except Unreachable:
             self.doubt()
             self._reached.clear()
             raise
@@ -349,16 +315,16 @@ class Http2Client:
 
     def doubt(self) -> None:
         """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
-        if self._login.server.startswith("https:"):
+        if self.login.server.startswith("https:"):
             self._shares = None
 
-    async def _get(self, asked: Asked, connect: float, silence: float) -> Answer:
-        first = self._shares is None and self._first is None and not asked.goes_on
+    async def _get(self, request: Request, who: Mapping[str, str], doing: str) -> Answer:
+        first = self._shares is None and self._first is None and not request.goes_on
         if first:
             self._first = asyncio.get_running_loop().create_future()
         try:
-            shares = not first and await self._learned(asked.headers, connect)
-            answer = await self._begun(asked, connect, silence, shares=shares)
+            shares = not first and await self._learned(who)
+            answer = await self._begun(request, who, doing, shares=shares)
             if first:
                 self._shares = answer.shares
             return answer
@@ -366,20 +332,23 @@ class Http2Client:
             if first and self._first is not None:
                 self._first.set_result(None)
 
-    async def _begun(self, asked: Asked, connect: float, silence: float, *, shares: bool) -> Answer:
-        curl = await self._prepare(asked.url, asked.headers, connect)
-        if asked.body is not None or asked.method != "GET":
-            curl.setopt(pycurl.CUSTOMREQUEST, asked.method)
-        if asked.body is not None:
-            curl.setopt(pycurl.POSTFIELDS, asked.body)
-        if asked.compressed:
+    async def _begun(self, request: Request, who: Mapping[str, str], doing: str, *, shares: bool) -> Answer:
+        headers = {**who, "Accept": request.accept}
+        if request.body is not None:
+            headers |= {"Content-Type": request.content, "Expect": ""}  # libcurl would ask first, and wait a second
+        curl = await self._prepare(request.url, headers)
+        if request.body is not None or request.method != "GET":
+            curl.setopt(pycurl.CUSTOMREQUEST, request.method)
+        if request.body is not None:
+            curl.setopt(pycurl.POSTFIELDS, request.body)
+        if request.compressed:
             curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
-        if asked.at_once:
+        if request.at_once:
             curl.setopt(pycurl.LOW_SPEED_LIMIT, SLOWEST)
             curl.setopt(pycurl.LOW_SPEED_TIME, SLOW_FOR)
-        answer = Answer(curl, silence, self._holds)
+        answer = Answer(self, curl, doing, request.silence)
         try:
             answer.follow(self._connections.add_handle(curl))
             await answer.begun()
@@ -397,7 +366,7 @@ class Http2Client:
             async with asyncio.timeout(seconds):
                 await self._reached.wait()
 
-    def _holds(self, answer: Answer) -> None:
+    def holds(self, answer: Answer) -> None:
         """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._pass_on)
@@ -423,13 +392,13 @@ class Http2Client:
                 self._going_on = loop.call_later(rest_after(worked), self._pass_on)
                 return
 
-    async def _learned(self, headers: Mapping[str, str], connect: float) -> bool:
+    async def _learned(self, headers: Mapping[str, str]) -> bool:
         """Whether the server has HTTP/2: asked once for all who want to know."""
         if self._shares is None and self._first is not None:
             await asyncio.wait((self._first,), timeout=FIRST)
         if self._shares is None:
             if self._probe is None:
-                self._probe = asyncio.create_task(self._learn(headers, connect), name="multiplex:probe")
+                self._probe = asyncio.create_task(self._learn(headers), name="multiplex:probe")
                 self._probe.add_done_callback(self._probed)
             self._shares = await asyncio.shield(self._probe)
         return self._shares
@@ -439,10 +408,10 @@ class Http2Client:
         if not probe.cancelled():
             probe.exception()  # whoever waits raises it; there may be nobody any more
 
-    async def _learn(self, headers: Mapping[str, str], connect: float) -> bool:
+    async def _learn(self, headers: Mapping[str, str]) -> bool:
         """Asked by something that every server answers at once, as a log may not."""
-        curl = await self._prepare(f"{self._login.server}/version", headers, connect)
-        curl.setopt(pycurl.TIMEOUT_MS, int(1000 * connect))
+        curl = await self._prepare(f"{self.login.server}/version", headers)
+        curl.setopt(pycurl.TIMEOUT_MS, int(1000 * CONNECT))
         curl.setopt(pycurl.WRITEFUNCTION, len)
         try:
             await self._connections.perform(curl)
@@ -450,7 +419,7 @@ class Http2Client:
         except pycurl.error as error:
             if error.args[0] == pycurl.E_OPERATION_TIMEDOUT:
                 await self._retire()
-            raise explained(error, curl) or error from error
+            raise _as_raised_by_sockets(error, curl) from error
         finally:
             curl.close()
 
@@ -462,15 +431,18 @@ class Http2Client:
             self._retired.remove(each)
             await each.aclose()
 
-    async def _prepare(self, url: str, headers: Mapping[str, str], connect: float) -> pycurl.Curl:
+    async def _prepare(self, url: str, headers: Mapping[str, str]) -> pycurl.Curl:
         curl = pycurl.Curl()
-        self._reach(curl, url, headers, connect)
-        await self._trust(curl)
+        try:
+            self._reach(curl, url, headers)
+            await self._trust(curl)
+        except pycurl.error as error:
+            raise (no_address(self.login.server) if error.args[0] in _NO_URL else OSError(str(error))) from error
         return curl
 
-    def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str], connect: float) -> None:
+    def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
         """Where to, and by which way."""
-        login, parts = self._login, urlsplit(url)
+        login, parts = self.login, urlsplit(url)
         if login.server_name and parts.scheme == "https":
             # libcurl looks in the certificate for the name in the address: it gets that one, and is sent to the other.
             port = parts.port or 443
@@ -478,10 +450,11 @@ class Http2Client:
             headers = {"Host": parts.netloc, **headers}
             url = urlunsplit(parts._replace(netloc=f"{login.server_name}:{port}"))
         curl.setopt(pycurl.URL, url)
-        curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
+        headers = {"User-Agent": AGENT, **headers}
+        curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}".rstrip() for name, value in headers.items()])
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * connect))
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * CONNECT))
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
         curl.setopt(pycurl.TCP_KEEPIDLE, DEAD)
         curl.setopt(pycurl.TCP_KEEPINTVL, DEAD // 3)
@@ -493,9 +466,9 @@ class Http2Client:
 
     async def _trust(self, curl: pycurl.Curl) -> None:
         """Whom to trust, and what to show for oneself."""
-        if not self._login.server.startswith("https:"):
+        if not self.login.server.startswith("https:"):
             return
-        given = await self._login.certificates()
+        given = await self.login.certificates()
         if given.authority:
             curl.setopt(pycurl.CAINFO_BLOB, given.authority.encode())
         else:
