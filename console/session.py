@@ -326,10 +326,10 @@ class Session(ClusterInCloud):
         name: str = "",
     ) -> int:
         """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
-        from console.kube import exec as shell
+        from console.kube.shell import shell
 
         client = self.changing(f"open a shell in pod {pod}").client
-        return await shell.shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
+        return await shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
 
     @cached_property
     def tunnels(self) -> Tunnels:

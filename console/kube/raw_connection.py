@@ -1,9 +1,8 @@
 """One connection to the API server that is ready in milliseconds: a few plain requests, then a WebSocket.
 
-`http` does everything else, by libcurl. A tunnel is not made by it: to load it takes a good part of the time that an
-`ssh` may take, the requests that find the pod and the WebSocket share one connection here, and libcurl's WebSocket
-sends an eighth of what it receives in the same time. This speaks just the HTTP/1.1 that an API server answers a GET
-with.
+`http` does everything else, by libcurl. A tunnel is not made by it: the requests that find the pod and the WebSocket
+share one connection here, and libcurl's WebSocket sent an eighth of what it received in the same time. This speaks just
+the HTTP/1.1 that an API server answers a GET with.
 """
 
 from __future__ import annotations

@@ -1,0 +1,175 @@
+"""A shell in a container, on this process's own terminal; whoever draws on that stops before the shell takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import termios
+import tty
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput
+from console.kube.actions import pod_path
+from console.kube.exec import PROTOCOLS, Process, exec_params
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from console.kube.client import Client
+
+
+ASKED = 1.0  # seconds that the tmux around this terminal has to tell its prefix
+_BEGIN = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
+_TMUX = 'command -v tmux >/dev/null && [ -z "$TMUX" ] && {} && exit; '
+_SESSION = "a4"
+_PREFIX = "C-b"
+_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
+_TITLE, _TITLE_BACK = "\x1b[22;2t\x1b]2;{}\x07", "\x1b[23;2t"
+_SANE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m\r\n"
+"""What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
+
+
+def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
+    """Tmux's session `a4` if the container has tmux, so that it outlives the connection; else bash, else sh.
+
+    Its status line tells where it is and how to leave it; `nested`: the keys go through another tmux with its prefix.
+    """
+    return "/bin/sh", "-c", _BEGIN + (_TMUX.format(shlex.join(_tmux(name, nested=nested))) if tmux else "") + _SHELL
+
+
+def _tmux(name: str, *, nested: bool) -> Iterator[str]:
+    yield from ("tmux", "-u", "new-session", "-A", "-s", _SESSION)
+    leave = f"{'ctrl-b ctrl-b d' if nested else 'ctrl-b d'} leaves it running, exit ends it"
+    left, right = f" {_literal(name)}  ", f" {leave} "
+    options = {"status": "on", "status-left-length": "60", "status-right-length": "60", "status-left": left,
+               "status-right": right}  # fmt: skip
+    for option, value in options.items():
+        yield from (";", "set-option", "-t", _SESSION, option, value)
+
+
+def _literal(text: str) -> str:
+    """As tmux shows it: neither a format nor a time of its own."""
+    return "".join(each for each in text if each.isprintable()).replace("#", "##").replace("%", "%%")
+
+
+async def is_nested() -> bool:
+    """Whether this terminal is in a tmux that takes the same prefix for itself; its default unless it tells another."""
+    if not os.environ.get("TMUX"):
+        return False
+    asks = ("tmux", "show-options", "-gv", "prefix")
+    try:
+        process = await asyncio.create_subprocess_exec(*asks, stdout=PIPE, stderr=DEVNULL, stdin=DEVNULL)
+        async with asyncio.timeout(ASKED):
+            told, _ = await process.communicate()
+    except (OSError, TimeoutError):
+        return True
+    return told.decode(errors="replace").strip() in ("", _PREFIX)
+
+
+async def shell(
+    client: Client,
+    namespace: str,
+    pod: str,
+    *,
+    container: str = "",
+    argv: Sequence[str] = (),
+    tmux: bool = True,
+    name: str = "",
+) -> int:
+    """Run a shell (or `argv`) until it ends; its exit code. BadInput without a terminal; else as `exec.run`.
+
+    The terminal is as it was afterwards, however the shell ended. `name` is what the window is called meanwhile.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
+    name = name or f"pod {pod}"
+    argv = argv or best_shell(tmux=tmux, name=name, nested=tmux and await is_nested())
+    async with client.websocket(
+        pod_path(namespace, pod, "exec"),
+        doing=f"open a shell in {name}",
+        params=exec_params(container, argv, tty=True, stdin=True),
+        protocols=PROTOCOLS,
+    ) as socket:
+        process = Process(socket, f"the shell in {name}")
+        screen = sys.stdout.fileno()
+        with _raw(sys.stdin.fileno()), _titled(screen, name):
+            try:
+                return await _converse(process, sys.stdin.fileno(), screen)
+            except BaseException:
+                _write(screen, _SANE.encode())
+                raise
+
+
+@contextmanager
+def _titled(screen: int, name: str) -> Iterator[None]:
+    """The window's title, and the one from before afterwards."""
+    plain = "".join(each for each in f"a4: {name}" if each.isprintable())
+    _write(screen, _TITLE.format(plain).encode())
+    try:
+        yield
+    finally:
+        _write(screen, _TITLE_BACK.encode())
+
+
+async def _converse(process: Process, keys: int, screen: int) -> int:
+    """Carry keys there, output here and the size there, until the shell ends."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def read() -> None:
+        data = os.read(keys, 1 << 14)
+        typed.put_nowait(data or None)
+        if not data:
+            loop.remove_reader(keys)
+
+    async def send_keys() -> None:
+        while data := await typed.get():
+            await process.write(data)
+        process.close_input()
+
+    def send_size() -> None:
+        size = os.get_terminal_size(screen)
+        process.resize(size.columns, size.lines)
+
+    loop.add_reader(keys, read)
+    sending = asyncio.create_task(send_keys())
+    try:
+        with _on_resize(loop, send_size):
+            send_size()
+            return await process.wait(lambda _, data: _write(screen, data))
+    finally:
+        loop.remove_reader(keys)
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+
+
+def _write(screen: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(screen, data) :]
+
+
+@contextmanager
+def _raw(keys: int) -> Iterator[None]:
+    """Every key as it is typed, Ctrl-C too; the terminal as it was afterwards."""
+    before = termios.tcgetattr(keys)
+    try:
+        tty.setraw(keys)
+        yield
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _on_resize(loop: asyncio.AbstractEventLoop, resized: Callable[[], None]) -> Iterator[None]:
+    """Call `resized` when the terminal's size changes."""
+    before = signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(resized))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)
