@@ -27,7 +27,7 @@ _NO = ("0", "no", "off", "false")
 _SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
 """Terminals, as they call themselves, that show OSC 9 and OSC 777."""
 LONGEST = 200
-OPEN = "app.open_page('alarms')"  # what the key of all alarms does
+OPEN = "open_page('alarms')"  # what the key of all alarms does
 LOW = 30  # lines of a terminal below which a message is told as shortly as it can be
 _AWAY = "esc closes this"
 SHOWN = 10  # seconds that an alarm is shown

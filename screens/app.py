@@ -59,6 +59,8 @@ PAGES: dict[str, Callable[..., Screen[Any]]] = {
     name: page(f"screens.pages.{name}:{name.title()}Screen") for name in PAGE_NAMES
 }
 PAGE_KEYS = (
+    Binding("A", "open_page('alarms')", "Alarms", show=False, key_display="A", id="app.alarms",
+            tooltip="The last alarms of all jobs that are watched"),
     Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
             tooltip="What a launch needs of cluster and project, checked together"),
     Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
@@ -246,7 +248,8 @@ class ConsoleApp(OrderedApp):
 
     def action_open_page(self, page: str) -> None:
         """A page about no object, by a key."""
-        self.open_page(page)
+        if type(self.screen).__name__ != f"{page.title()}Screen":
+            self.open_page(page)
 
     def open_launch(self, wish: LaunchRequest) -> None:
         """Open the launch screen with these values in its form."""

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from console.hang.report import HangReport, Traced
+from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
 from console.metrics.alarms import Heard, WatchedJob
 from console.metrics.gpu import GpuBoard
@@ -52,6 +53,9 @@ class FakeAlarms:
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.now)
+
+    def told_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
+        return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name))
 
     def late(self, namespace: str, name: str) -> str:
         return self.late_steps.get((namespace, name), "")
@@ -101,6 +105,7 @@ class FakeXray:
     async def job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
+        find_job(self._session.fleet, namespace, name)
         self._session._did("xray", namespace, name)
         answered(1, 1)
         return self.report

@@ -221,7 +221,8 @@ _MIGRATIONS = {
 """Statements that make of a version the next one."""
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
-_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in fields(RunRecord) if each.name != "number"}
+_REMEMBERED = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})
+_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _REMEMBERED}
 _TABLES = (
     "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
     "CREATE INDEX runs_by_place ON runs (server, namespace, name)",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
 from console.metrics.training.steps import nan_since
 from console.scheduling.why_job import why_jobset
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
+    from console.metrics.health import Health
 
 
 class Outcome(StrEnum):
@@ -68,6 +69,7 @@ class RunRecord:
     nan: bool = False  # whether the last step's loss or gradients are no numbers
     nan_from: int | None = None  # since which step
     alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
+    now: Health | None = None  # how its job is at this moment, where a page knows it; not remembered
 
     @property
     def key(self) -> tuple[str, str]:
@@ -85,12 +87,16 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """What became of it; of one that runs also "diverged" and "stalled", by what rings."""
+        """What became of it, in the words for jobs; of one that runs also "diverged" and "stalled", by what rings."""
+        if self.now is not None and self.open:
+            return self.now.state
+        if self.outcome is Outcome.WAITING:
+            return JobState.PENDING
         if self.outcome is Outcome.RUNNING:
             kinds = {each.kind for each in self.ringing(0.0)}
             if self.nan or AlarmKind.NAN in kinds:
                 return Outcome.DIVERGED
-            if kinds & _STANDS:
+            if AlarmKind.STALL in kinds:
                 return Outcome.STALLED
         return self.outcome
 
@@ -111,8 +117,10 @@ class RunRecord:
 
         0.0 is now, for a run that is not over.
         """
-        lasting = [each for each in self.alarms if each.now and (each.kind.passes or (at and at - each.time < _LATELY))]
-        order = [AlarmKind.NAN, AlarmKind.STALL, AlarmKind.SILENT]
+        lasting = [
+            each for each in self.alarms if each.to_the_end and (each.kind.passes or (at and at - each.time < _LATELY))
+        ]
+        order = [AlarmKind.NAN, AlarmKind.STALL]
         rank = {kind: place for place, kind in enumerate(order)}
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(order))))
 
@@ -217,6 +225,10 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
     One that diverged did not succeed, whatever its program says; one that was stopped while an alarm rang was stopped
     for it.
     """
+    if run.outcome is Outcome.STOPPED:
+        ended = (each if each.over or not each.kind.passes else replace(each, over=run.ended, ended=STOPPED)
+                 for each in run.alarms)  # fmt: skip
+        run = replace(run, alarms=tuple(ended))
     if run.nan:
         if run.outcome is Outcome.FAILED:
             words = (
@@ -227,11 +239,18 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
     if run.outcome is not Outcome.STOPPED:
         return run
     ringing = run.ringing(run.ended)
-    if ringing and ringing[0].kind in _STANDS:
-        return replace(run, outcome=Outcome.STALLED, why=ringing[0].said)
+    if ringing and ringing[0].kind is AlarmKind.STALL:
+        return replace(run, outcome=Outcome.STALLED, why=_stalled_words(run, ringing[0]))
     if ringing:
         return replace(run, why=f"stopped during an alarm: {ringing[0].said}")
     return replace(run, why=f"stopped while it was late: {late}") if late else run
+
+
+def _stalled_words(run: RunRecord, alarm: Alarm) -> str:
+    """Who stopped a run that had stalled, since which step it had, and what else was known of that."""
+    by = run.why.rstrip(".").removeprefix("It was ") or "stopped by a person"
+    since = f"stalled since step {run.step:,}" if run.step is not None else alarm.words
+    return f"{by}, {since}" + (f"; {alarm.more}" if alarm.more else "")
 
 
 def merged(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
@@ -259,7 +278,6 @@ def is_of(run: RunRecord, jobset: JobSet) -> bool:
     return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCKS
 
 
-_STANDS = {AlarmKind.STALL, AlarmKind.SILENT}
 _LATELY = 900.0  # seconds before the end in which what had happened may be why somebody stopped it
 _TOGETHER = 5.0  # seconds by which two consoles may hear the same thing apart
 _CLOCKS = 120.0  # seconds by which the clocks of this machine and of the cluster may differ

@@ -13,8 +13,7 @@ from enum import StrEnum
 class AlarmKind(StrEnum):
     """What is wrong."""
 
-    STALL = "stall"  # no new iteration
-    SILENT = "silent"  # no new line of any rank
+    STALL = "stall"  # no new iteration, or no line of any rank while there has been none
     NAN = "nan"
     SPIKE = "spike"
     BUSBW = "busbw"  # a test of NCCL is under the line, or has wrong values
@@ -23,16 +22,21 @@ class AlarmKind(StrEnum):
     FAILED = "failed"  # the job is over, and it failed
     GPU = "gpu"  # an Xid, ECC errors, a clock that is held down
 
+    @classmethod
+    def _missing_(cls, value: object) -> AlarmKind | None:
+        return cls.STALL if value == "silent" else None  # as it is called in runs that were remembered earlier
+
     @property
     def passes(self) -> bool:
         """Whether it is over once its cause is; the others are things that happened."""
-        return self in (AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
+        return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
 
 
 GLYPH = "▲"
+STOPPED = "the job was stopped"
+"""What ended an alarm of a job that was deleted before its end."""
 _NEXT = {
     AlarmKind.STALL: ("H", "hang", "shows which rank the others wait for"),
-    AlarmKind.SILENT: ("H", "hang", "shows which rank the others wait for"),
     AlarmKind.BEHIND: ("H", "hang", "shows where each rank is"),
     AlarmKind.NAN: ("t", "training", "shows the curve"),
     AlarmKind.SPIKE: ("t", "training", "shows the curve"),
@@ -74,6 +78,11 @@ class Alarm:
     def now(self) -> bool:
         """Whether it is to be seen beside the job."""
         return not self.over
+
+    @property
+    def to_the_end(self) -> bool:
+        """Whether its cause is still there, or was when somebody stopped the job."""
+        return not self.over or self.ended == STOPPED
 
     @property
     def next(self) -> str:

@@ -8,7 +8,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from console.metrics.alarm_rules import ENOUGH, Alarm, AlarmKind, StepCadence, Thresholds, late_words, time_words
+from console.metrics.alarm_rules import (
+    ENOUGH,
+    STOPPED,
+    Alarm,
+    AlarmKind,
+    StepCadence,
+    Thresholds,
+    late_words,
+    time_words,
+)
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
 MAX_READING = 60.0
@@ -20,8 +29,7 @@ _PAUSE = re.compile(
 )
 _XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")
 """A line of the driver with the number of the fault; people and programs write the word too."""
-_HANGS = (AlarmKind.STALL, AlarmKind.SILENT)  # two signs of one trouble
-_FREES = {AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN}  # alarms for which a job is stopped
+_FREES = {AlarmKind.STALL, AlarmKind.NAN}  # alarms for which a job is stopped
 _WORDS = ("val", "VAL", "heck", "HECK")
 
 
@@ -52,7 +60,7 @@ class Look:
     behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
     gpus: tuple[str, ...] = ()  # faults of GPUs
     failed: str = ""  # why the job is over; empty: it is not, or it ended well
-    stopped: bool = False  # somebody stops it, or it is gone: what was wrong with it by then stays
+    stopped: bool = False  # somebody stops it: what was wrong with it by then stays until it is gone
 
 
 class AlarmWatch:
@@ -106,7 +114,11 @@ class AlarmWatch:
 
     def look(self, now: float, look: Look) -> list[Alarm]:
         """How it is at that moment; the alarms that are new."""
-        if self._catches_up(now, look) or look.stopped:
+        if look.stopped:
+            if look.finished:
+                self._end_all(now, "the job failed" if look.failed else STOPPED)
+            return []
+        if self._catches_up(now, look):
             return []
         known = len(self.alarms)
         before = self._last
@@ -157,9 +169,9 @@ class AlarmWatch:
 
     def _lasting(self, now: float, look: Look) -> None:
         """What is over once its cause is."""
-        stalled = self._stalled(now, look)
-        counts = AlarmKind.STALL not in self._limits.off
-        silent = "" if stalled and counts else self._silent(now, look)
+        stalled, since = self._stalled(now, look), self.step_at
+        if not stalled:
+            stalled, since = self._silent(now, look)
         worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
         late = sum(by >= self._limits.behind for _, by in look.behind)
         behind = ""
@@ -169,13 +181,18 @@ class AlarmWatch:
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
         blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - SETTLES) else ""
         for kind, words, beside, began in (
-            (AlarmKind.STALL, stalled, blamed, self.step_at), (AlarmKind.SILENT, silent, blamed, self.line_at),
-            (AlarmKind.BEHIND, behind, "", 0.0), (AlarmKind.NAN, look.nan, saved, look.nan_at),
-            (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
+            (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
+            (AlarmKind.NAN, look.nan, saved, look.nan_at), (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
         ):  # fmt: skip
             held = look.held if kind in _FREES else 0
             alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
             self._keep(alarm, "" if look.running else _why_not_running(look))
+
+    def _end_all(self, now: float, ended: str) -> None:
+        """The job is gone, and nobody can look whether the causes of its alarms are."""
+        for alarm in self._open.values():
+            self._change(alarm, replace(alarm, over=now, ended=ended))
+        self._open, self.late = {}, ""
 
     def _keep(self, alarm: Alarm, ended: str) -> None:
         """Begin an alarm, keep its words true, or end it if it has none; `ended`: by what, if not by its cause."""
@@ -196,9 +213,10 @@ class AlarmWatch:
 
     def _goes_on(self, alarm: Alarm) -> Alarm | None:
         """The alarm that told of this hang already: nothing was printed since that would have ended it."""
-        if alarm.kind not in _HANGS or alarm.kind in self._limits.off:
+        if alarm.kind is not AlarmKind.STALL:
             return None
-        return next((each for each in reversed(self.alarms) if each.kind in _HANGS and alarm.began < each.time), None)
+        same = (each for each in reversed(self.alarms) if each.kind is alarm.kind)
+        return next((each for each in same if alarm.began < each.time), None)
 
     def _change(self, before: Alarm, after: Alarm) -> None:
         self.alarms = [after if each is before else each for each in self.alarms]
@@ -225,15 +243,19 @@ class AlarmWatch:
         self.late = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
 
-    def _silent(self, now: float, look: Look) -> str:
+    def _silent(self, now: float, look: Look) -> tuple[str, float]:
+        """That no line has come for longer than usual, in the words of a stall where steps are known; since when."""
         if not look.running or look.finished or look.trained or now - self._begun < SETTLES:
-            return ""
+            return "", 0.0
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
         if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
             limit = max(limit, look.rhythm.late_after(self._limits))
-        quiet = now - self.line_at
-        return f"{self.quiet} printed a line for {time_words(quiet)}" if quiet > limit else ""
+        if now - max(self.line_at, self.step_at if look.step is not None else 0.0) <= limit:
+            return "", 0.0
+        if look.step is None:
+            return f"{self.quiet} printed a line for {time_words(now - self.line_at)}", self.line_at
+        return late_words(now - self.step_at, look.step, look.pace if look.rhythm else None), self.step_at
 
 
 def _why_not_running(look: Look) -> str:

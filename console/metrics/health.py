@@ -34,16 +34,16 @@ class Health:
     """One job at one moment."""
 
     state: str
-    """Where its JobSet is in its life; "diverged", "stalled", "silent", "late" or "refused" where that says more."""
+    """Where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more."""
     level: Level
     words: str = ""
     """What is wrong, or why it waits, in a sentence without its end; empty: nothing is known to be wrong."""
     alarmed: bool = False  # whether an alarm tells it
 
 
-_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled", AlarmKind.SILENT: "silent"}
+_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}
 """The word for a job of which that alarm is told, the gravest first."""
-NO_STEPS = {"stalled", "silent", "late"}
+NO_STEPS = {"stalled", "late"}
 """Words for a job that makes no steps, of which nobody can say when it will end."""
 _LIVES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
 

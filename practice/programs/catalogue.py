@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.programs import megatron, nccl, plain, recipes, stages
-from practice.programs.faults import TRAINING, complaints_of, work_of
+from practice.programs import ddp, megatron, nccl, plain, recipes, stages
+from practice.programs.faults import TEST, TRAINING, complaints_of, work_of
 from practice.programs.recordings import launchers
 from practice.programs.script import Say
 
@@ -33,12 +33,22 @@ def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
     return plain.command
 
 
+def _steps(recipe: str, work: str, place: Place) -> int | None:
+    """Return how many iterations a recipe's training has, or rows its test; None: not known."""
+    if work == TEST:
+        return nccl.rows(place)
+    if work != TRAINING:
+        return None
+    return megatron.swift_iterations(place) if recipe.startswith("swift-") else megatron.iterations(place)
+
+
 def _warned(name: str, recipe: Program) -> Program:
     """Say first which of the faults that the job is told to have will not happen."""
 
     def program(place: Place) -> Iterator[Step]:
-        work = TRAINING if stages.own_script_trains(place) else work_of(name)
-        for why in complaints_of(place, work):
+        own = stages.own_script_trains(place)
+        work = TRAINING if own else work_of(name)
+        for why in complaints_of(place, work, ddp.iterations(place) if own else _steps(name, work, place)):
             yield Say(f"practice cluster: {why}")
         yield from recipe(place)
 

@@ -37,11 +37,18 @@ def smoke_test(place: Place) -> Iterator[Step]:
         yield Say(f"expected sum {total}, actual sum {total}: PASSED on {ranks} GPUs")
 
 
+def _recorded_steps() -> list[str]:
+    return [line for line in lines("train_ddp.txt") if line.startswith("step ")]
+
+
+def iterations(place: Place) -> int:
+    return int(place.env.get("A4_TRAIN_ITERATIONS") or len(_recorded_steps()))
+
+
 def training(place: Place) -> Iterator[Step]:
     """Replay a recorded training, a step every second or two; every pod prints, under its first rank's label."""
     yield Say(_RECORDED)
-    recorded = [line for line in lines("train_ddp.txt") if line.startswith("step ")]
-    total = int(place.env.get("A4_TRAIN_ITERATIONS", str(len(recorded))))
+    recorded, total = _recorded_steps(), iterations(place)
     seconds = pace(place, 1.5)
     label = f"[rank{place.rank * place.gpus}]: " if place.nodes > 1 else ""
     for number in range(1, total + 1):

@@ -76,14 +76,15 @@ def work_of(recipe: str) -> str:
 
 
 def complaints(text: str, work: str, *, steps: int | None, pods: int) -> list[str]:
-    """Return why faults of this text will never happen, a sentence each; `steps` None: not known."""
+    """Return why faults of this text will never happen, a sentence each.
+
+    `steps`: iterations of a training, rows of a test; None: not known.
+    """
     return [why for each in _asked(text) if (why := _complaint(each, work, steps, pods))]
 
 
-def complaints_of(place: Place, work: str) -> list[str]:
+def complaints_of(place: Place, work: str, steps: int | None) -> list[str]:
     """Return the same for what a pod was told."""
-    iterations = place.env.get("A4_TRAIN_ITERATIONS", "")
-    steps = int(iterations) if iterations.isdecimal() and work == TRAINING else None
     return complaints(_told(place), work, steps=steps, pods=place.nodes)
 
 
@@ -98,8 +99,10 @@ def _complaint(text: str, work: str, steps: int | None, pods: int) -> str:
     if work not in where:
         programs = " or ".join("an NCCL test" if each == TEST else f"a {each}" for each in where)
         return f"{head}{text} never happens: {found['kind']} is a fault of {programs}."
-    if steps is not None and int(found["step"]) > steps:
+    if steps is not None and work == TRAINING and int(found["step"]) > steps:
         return f"{head}{text} never happens: the training has {steps} iterations."
+    if steps is not None and work == TEST and found["kind"] != "slow" and int(found["step"]) >= steps:
+        return f"{head}{text} never happens: the test has {steps} rows, counted from 0."
     if found["pod"] and int(found["pod"]) >= pods:
         return f"{head}{text} never happens: the job has {pods} {'pod' if pods == 1 else 'pods'}, counted from 0."
     return ""

@@ -28,20 +28,27 @@ Line = Callable[["Place", int, int, float, float | None], str]
 """How one iteration is printed: number, total, seconds, loss (None for NaN)."""
 
 
+def iterations(place: Place) -> int:
+    return int(place.env.get("A4_TRAIN_ITERATIONS", "10000"))
+
+
+def swift_iterations(place: Place) -> int:
+    return 100 * int(place.env.get("A4_SWIFT_EPOCHS", "1"))
+
+
 def train(place: Place) -> Iterator[Step]:
     """Rank 0 starts up aloud, the last rank prints the iterations, the others their NCCL lines."""
     # Fine-tuning on JSON data may follow on the other training.
     again = "train started" in place.room.facts.setdefault("trainings", {}).setdefault(place.rank, [])
     place.room.facts["trainings"][place.rank].append("train started")
-    total = 10000 if again else int(place.env.get("A4_TRAIN_ITERATIONS", "10000"))
+    total = 10000 if again else iterations(place)
     yield from _training(place, "train-json" if again else "train", total, _line)
 
 
 def train_swift(place: Place) -> Iterator[Step]:
     """Train as ms-swift does, whose version decides how a line looks; how long an epoch is, is made up."""
     newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
-    total = 100 * int(place.env.get("A4_SWIFT_EPOCHS", "1"))
-    yield from _training(place, "train", total, _swift_4_line if newer else _swift_line)
+    yield from _training(place, "train", swift_iterations(place), _swift_4_line if newer else _swift_line)
 
 
 def _training(place: Place, name: str, total: int, line: Line) -> Iterator[Step]:

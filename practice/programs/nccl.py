@@ -96,6 +96,14 @@ def _recorded(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str
     return note, all_reduce_header(host), [rows[size] for size in sizes if size in rows]
 
 
+def rows(place: Place) -> int | None:
+    """Return how many rows a test prints; None where its sizes are none."""
+    try:
+        return len(_sizes(place))
+    except ValueError:
+        return None
+
+
 def _sizes(place: Place) -> list[int]:
     first, last = (size_in_bytes(place.env.get(name, default)) for name, default in BOUNDS)
     factor = int(place.env.get(*FACTOR))

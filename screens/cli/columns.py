@@ -374,9 +374,11 @@ JOBS: Layout[_Job] = Layout(
         Column("recipe", "the recipe it was launched from", lambda it: it.job.recipe, "RECIPE"),
         Column("queue", "its LocalQueue", lambda it: it.job.queue, "QUEUE"),
         Column("owner", "who launched it", lambda it: it.job.owner, "OWNER"),
-        Column("state", "of its JobSet: pending, starting, running, restarting, succeeded, failed or stopping",
+        Column("state", "how it is, by the end of its log too: its phase, or diverged, stalled, late or refused",
+               lambda it: it.health.state),
+        Column("phase", "of its JobSet: pending, starting, running, restarting, succeeded, failed or stopping",
                lambda it: it.job.state),
-        Column("health", "how it is, by the end of its log too: state (also diverged, stalled, late, refused), level"
+        Column("health", "the same state, with level"
                " (well: nothing is known to be wrong; waits, late or bad), words",
                lambda it: health_json(it.health), "STATE", health_words),
         Column("gpus", "GPUs of all its pods", lambda it: it.job.gpus, "GPUS", right=True),

@@ -118,7 +118,8 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
 
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     """A run as JSON; `state` is the outcome, or what rings while it runs."""
-    return {**asdict(run), "state": run.state, "seconds": run.seconds(now)}
+    known = {name: value for name, value in asdict(run).items() if name != "now"}
+    return {**known, "state": run.state, "seconds": run.seconds(now)}
 
 
 def show_runs(runs: Sequence[RunRecord], note: str, *, as_json: bool) -> int:
@@ -232,8 +233,10 @@ def add_history(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "RUN is a run's number, or a job's name for its latest run.\n"
         "JSON: kind, note, items with number, recipe, name, namespace, context, server, outcome (waiting, running,\n"
-        "succeeded, failed, stopped, unknown), why, launched, started, ended (seconds since the epoch, 0: not known),\n"
-        "seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid, values, left_out."
+        "succeeded, failed, diverged, stalled, stopped, unknown), state (the same in the words of a4 jobs: pending\n"
+        "for waiting; diverged or stalled while it runs), why, launched, started, ended (seconds since the epoch, 0:\n"
+        "not known), seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid,\n"
+        "values, left_out."
     )
     parser.add_argument(
         "recipe",

@@ -271,7 +271,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
-        "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
+        "iteration or line (stall), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
         "fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that is done the log is read to\n"
         "its end first: a run that diverged is an alarm then too."
     )

@@ -46,8 +46,9 @@ async def why(options: Options) -> int:
         if job and not sentence:
             alarms, refused, health = await _looked_at(session, job)
         if options.json:
-            told = {"namespace": session.namespace, "name": options.job, "state": job.state if job else None,
-                    "health": asdict(health or job_health(job, session.fleet)) if job else None,
+            health = health or (job_health(job, session.fleet) if job else None)
+            told = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
+                    "phase": job.state if job else None, "health": asdict(health) if health else None,
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
@@ -96,10 +97,10 @@ def _words(health: Health, refused: str) -> str:
 def add_why(parser: argparse.ArgumentParser) -> None:
     """Of `a4 why`."""
     parser.epilog = (
-        "JSON: namespace, name, state, why (one sentence), card (what ended badly first; null if nothing did: first: "
-        "rank: index of the pod, pod, node, exit_code, reason, time, …; others, lines: the last of its log, named: "
-        "failures in it, with kind, text, line, rank, host, hint, times), alarms (of a job that "
-        "runs: kind, words, time, …; it is watched for 3 s, longer by a4 alarms). See a4 --help for exit codes."
+        "JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly first; "
+        "null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, lines: "
+        "the last of its log, named: failures in it, with kind, text, line, rank, host, hint, times), alarms (of a job "
+        "that runs: kind, words, time, …; it is watched for 3 s, longer by a4 alarms). See a4 --help for exit codes."
     )
     parser.add_argument("job", metavar="JOB")
     add_json(parser)

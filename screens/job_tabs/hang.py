@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.hang.report import HangGroup, HangReport, Traced
+    from console.kube.snapshot import Fleet
+    from screens.widgets.job_line import JobLine
     from screens.widgets.table.table import RowKey
 
 FLAME = 10.0  # seconds of a flame graph
@@ -103,6 +105,9 @@ class HangTab(JobTab):
         yield GroupTable()
         yield OutputText()
 
+    def on_mount(self) -> None:
+        self.table.show_trouble(GroupTable.EMPTY)  # its rows are of no kind that the cluster lists
+
     @property
     def keys_to(self) -> Widget:
         return self.table
@@ -141,13 +146,24 @@ class HangTab(JobTab):
         try:
             report = await self.live.session.xray.job(*self.key, answered=self._answered)
         except ConsoleError as error:
-            self._tell("bad", "✗ ", str(error))
+            if self.ended or self.gone:
+                self._tell_gone()
+            else:
+                self._tell("bad", "✗ ", str(error))
             return
         self.report = report
         self._show(report)
         self.refresh_bindings()
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
+
+    def _tell_gone(self) -> None:
+        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
+
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        """How a job ended may be known only after it was looked for."""
+        if self.ended and self.report is None:
+            self._tell_gone()
 
     def _answered(self, done: int, every: int) -> None:
         self._tell(

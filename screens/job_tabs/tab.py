@@ -55,6 +55,7 @@ class JobTab(Vertical, metaclass=Abstract):
         self.line: JobLine | None = None
         """The job as last seen, in the picture in which it was; None until it appears."""
         self.fleet: Fleet | None = None
+        self.ended = ""  # how a job ended that is not in the cluster any more; the page sets it
         self.is_open = False
         self._connection: object | None = None
 
@@ -136,4 +137,6 @@ class JobTab(Vertical, metaclass=Abstract):
 
     def waits_to_appear(self) -> str:
         """What it says while there is no such JobSet."""
+        if self.ended:
+            return f"There is nothing of {self.key[1]} here. {self.ended}"
         return f"Waiting for JobSet {self.key[1]} to appear."

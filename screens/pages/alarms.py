@@ -109,13 +109,12 @@ class AlarmsScreen(LiveScreen):
 
     @on(AlarmTable.Opened)
     def open_job(self, event: AlarmTable.Opened) -> None:
-        """Its job; a stall and a silence are what the X-ray is for."""
+        """Its job; a stall is what the X-ray is for."""
         event.stop()
         alarm = self.table.row
         if alarm is not None:
             tab = {
                 "stall": "hang",
-                "silent": "hang",
                 "busbw": "nccl",
                 "gpu": "gpus",
                 "failed": "log",

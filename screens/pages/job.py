@@ -10,6 +10,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
+from console.kube.snapshot import LinkState
 from console.scheduling.ranks import first_failure
 from screens.alarm_notices import has_changed, line_of, watch
 from screens.base import LiveScreen
@@ -69,15 +70,6 @@ class JobScreen(LiveScreen):
             Binding(each.key, each.action, each.title, show=each.show, id=f"job.{each.name}", tooltip=each.tooltip)
             for each in RANK_ACTIONS
         ),
-        Binding(
-            "A",
-            "app.open_page('alarms')",
-            "Alarms",
-            show=False,
-            key_display="A",
-            id="job.alarms",
-            tooltip="The last alarms of all jobs that are watched",
-        ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding(
@@ -104,6 +96,7 @@ class JobScreen(LiveScreen):
         self._rank: int | None = None
         self._first_tab = tab
         self._line: JobLine | None = None
+        self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
         self._watched_by: object | None = None  # the connection by which alarms are heard
 
     @property
@@ -143,16 +136,45 @@ class JobScreen(LiveScreen):
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)
+        if jobset is not None:
+            self._ended = ""
+        elif fleet.links["jobsets"].state is LinkState.LIVE:
+            self._find_end()
         self._show_header()
-        self.reason.runs = tuple(told(self._line, gone=jobset is None))
+        self._tell_reason()
         for tab in self.tabs.values():
             tab.show(self._line, fleet)
         self._show_tabs()
 
+    @work(group="end", exclusive=True)
+    async def _find_end(self) -> None:
+        """Of a job that is gone, what is remembered: a run that is over, else alarms of this session."""
+        with self.report_errors("The history could not be read"):
+            runs = [run for run in await self.session.runs.all() if run.key == self.key]
+        if self.key in self.app.fleet.jobsets:
+            return
+        run = next((run for run in runs if run.server == self.session.server), None)
+        alarms = self.session.alarms.told_of(*self.key) if self.session.alarms_enabled else ()
+        if run is not None and not run.open:
+            why = f": {run.why.rstrip('.')}" if run.why else ""
+            self._ended = f"Run {run.number} is over, {run.outcome}{why}."
+        elif alarms and self._line is None:
+            self._ended = "It is not in the cluster any more."
+        for tab in self.tabs.values():
+            tab.ended = self._ended
+            tab.show(self._line, self.app.fleet)
+        self._show_header()
+        self._tell_reason()
+
+    def _tell_reason(self) -> None:
+        gone = self.key not in self.app.fleet.jobsets
+        self.reason.runs = tuple(told(self._line, gone=gone, ended=self._ended))
+
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
         short = self.size.width < 125
-        self.header.runs = tuple(head(self._line, self.key, gone=gone, short=short, now=time.time()))
+        known = gone and bool(self._line or self._ended)
+        self.header.runs = tuple(head(self._line, self.key, gone=known, short=short, now=time.time()))
 
     def tick(self) -> None:
         """The age goes on while nothing changes, and alarms come."""
@@ -169,7 +191,7 @@ class JobScreen(LiveScreen):
         if self._line is not None and self._line.faults != self._faults:
             self._line = replace(self._line, faults=self._faults)
             self._show_header()
-            self.reason.runs = tuple(told(self._line, gone=self.key not in self.app.fleet.jobsets))
+            self._tell_reason()
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
         self.strip.here = self.switcher.current or ""
 

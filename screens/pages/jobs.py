@@ -114,8 +114,6 @@ class JobsScreen(LiveScreen):
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
         Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, if it is cut; again: as before"),
-        Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
-                tooltip="The last alarms of all jobs that are watched"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),

@@ -20,7 +20,7 @@ from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
-from screens.widgets.run_words import run_facts, run_sentence, spoken
+from screens.widgets.run_words import run_facts, run_sentence, spoken, with_jobs
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
@@ -154,7 +154,7 @@ class RunScreen(LiveScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The run could not be read"):
-            self._runs = await self.session.runs.all()
+            self._runs = with_jobs(self.app, await self.session.runs.all())
             self._draw()
 
     def _draw(self) -> None:
@@ -194,7 +194,7 @@ class RunScreen(LiveScreen):
                 tests.pass_line, tests.measured = self.session.measures.pass_line, kept.measures.tests
             several = len({part.rank for part in kept.parts}) > 1
             text = MergedText(lambda: kept.parts, lambda part: str(part.rank) if several else "")
-            self.log_view.over = "○ kept on this machine"
+            self.log_view.kept, self.log_view.over = True, "○ kept on this machine"
             self.log_view.lines.show_text(text)
             self.set_class(trained, "-trained")
             self.set_class(bool(kept.measures.tests) and not trained, "-tested")

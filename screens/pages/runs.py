@@ -14,7 +14,7 @@ from screens import wording
 from screens.base import LiveScreen
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Confirm
-from screens.widgets.run_words import measure_cell, outcome_cell, run_sentence, took_cell
+from screens.widgets.run_words import measure_cell, outcome_cell, run_sentence, took_cell, with_jobs
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
@@ -58,7 +58,7 @@ class RunTable(ResourceTable["RunRecord"]):
 
     def row_text(self, row: RunRecord) -> str:
         typed = " ".join(f"{each.path}={each.after}" for each in differences(replace(row, values={}), row))
-        return f"{row.number} {row.recipe} {row.name} {row.outcome} {row.queue} {row.context} {row.namespace} {typed}"
+        return f"{row.number} {row.recipe} {row.name} {row.state} {row.queue} {row.context} {row.namespace} {typed}"
 
 
 class RunsScreen(LiveScreen):
@@ -100,7 +100,7 @@ class RunsScreen(LiveScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The runs could not be read"):
-            runs = await self.session.runs.all()
+            runs = with_jobs(self.app, await self.session.runs.all())
             rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
             self.table.show_trouble(RunTable.EMPTY)
             self.table.show_rows(rows)

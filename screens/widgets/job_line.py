@@ -161,7 +161,7 @@ def glance_words(glance: JobProgress) -> list[Run]:
         mark = {Passing.PASSED: wording.DONE, Passing.FAILED: wording.BAD}.get(glance.passing)
         return [Run(f"busbw {glance.busbw:,.0f} GB/s{average}"), *([Run(" "), mark] if mark else [])]
     if glance.nan:
-        return [Run(f"✗ {glance.nan_words}", "bad")]
+        return [Run(f"{GLYPH} {glance.nan_words}", "bad")]
     loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""
     speed = f"{glance.tflops:,.0f} TFLOP/s" if glance.tflops is not None else ""
     return [Run("  ".join(words for words in (loss, speed) if words))]
@@ -190,7 +190,8 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool 
     picture if that is later; a job that is gone ages no more.
     """
     if line is None:
-        return [Run("◐ ", "waits"), Run(f"{key[1]} ", "strong"), Run(f"in {key[0]}: not seen yet", "dim")]
+        glyph = Run("○ ", "dim") if gone else Run("◐ ", "waits")
+        return [glyph, Run(f"{key[1]} ", "strong"), Run(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
     jobset = line.jobset
     runs = [Run("○ ", "dim"), Run("gone", "dim")] if gone else runs_of(state_cell(line))
     at = line.fleet.at if gone else max(now, line.fleet.at)
@@ -231,12 +232,13 @@ def first_tab(jobset: JobSet | None) -> str:
     return "pods" if waits or jobset is None else tab_of(jobset.recipe)
 
 
-def told(line: JobLine | None, *, gone: bool) -> list[Run]:
-    """Why it is as it is, in sentences."""
+def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Run]:
+    """Why it is as it is, in sentences; `ended`: how, of one that is gone."""
     if line is None:
-        return [Run("Waiting for the JobSet to appear in the cluster.", "dim")]
+        return [Run(ended) if ended else Run("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:
-        return [Run("The JobSet has been deleted; this is its last known state.", "waits")]
+        after = f" {ended}" if ended else ""
+        return [Run(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
     runs: list[Run] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.launch.run_record import Outcome
+from console.kube.objects.jobset import JobState
+from console.launch.run_record import Outcome, is_of
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
 from screens import wording
+from screens.alarm_notices import line_of
+from screens.widgets.job_line import health_runs
 from screens.wording import Run, alarm_words, loss_words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from console.launch.run_record import RunRecord
+    from screens.base import LiveApp
     from screens.widgets.facts import Fact
     from screens.wording import Cell
 
+_ALARM = Run(GLYPH, "bad")
 _GLYPHS = {
     Outcome.WAITING: wording.IDLE,
     Outcome.RUNNING: wording.OK,
     Outcome.SUCCEEDED: wording.DONE,
     Outcome.FAILED: wording.BAD,
-    Outcome.DIVERGED: wording.BAD,
-    Outcome.STALLED: wording.BAD,
+    Outcome.DIVERGED: _ALARM,
+    Outcome.STALLED: _ALARM,
     Outcome.STOPPED: Run("■", "dim"),
     Outcome.UNKNOWN: Run("?", "waits"),
 }
@@ -33,14 +41,25 @@ _INKS = {
     Outcome.UNKNOWN: "dim",
 }
 
-_GRAVE = {Outcome.FAILED, Outcome.DIVERGED, Outcome.STALLED}
-
 
 def outcome_cell(run: RunRecord) -> list[Run]:
-    """Glyph and word; ▲ where an alarm rings, or rang in the end."""
-    state = Outcome(run.state)
-    glyph = Run(GLYPH, "bad") if run.sick and (run.open or state not in _GRAVE) else _GLYPHS[state]
-    return [glyph, Run(f" {state}", _INKS.get(state, ""))]
+    """Glyph and word, as in the list of jobs; ▲ where an alarm rings, or rang in the end."""
+    if run.now is not None and run.open:
+        return health_runs(run.now)
+    outcome = run.outcome if run.state == JobState.PENDING else Outcome(run.state)
+    glyph = _ALARM if run.sick else _GLYPHS[outcome]
+    return [glyph, Run(f" {run.state}", _INKS.get(outcome, ""))]
+
+
+def with_jobs(app: LiveApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+    """These runs, those that are open with how their job is now, as the list of jobs says it."""
+    jobs = app.fleet.jobsets if app.connected else {}
+    return tuple(
+        replace(run, now=line_of(app, jobset, app.fleet).health)
+        if run.open and run.server == app.session.server and (jobset := jobs.get(run.key)) and is_of(run, jobset)
+        else run
+        for run in runs
+    )
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
@@ -66,7 +85,7 @@ def run_sentence(run: RunRecord) -> list[Run]:
     """One run in a sentence: what became of it, and why."""
     glyph, state = outcome_cell(run)
     ringing = run.ringing(run.ended)
-    why = run.why or run.nan_words or (ringing[0].said if ringing else "")
+    why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].said if ringing else "")
     runs = [glyph, Run(f" {run.name}", "strong"), Run(f"{state.text}{':' if why else ''}", state.ink)]
     if why:
         runs.append(Run(f" {wording.sentence(why)}"))

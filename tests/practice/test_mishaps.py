@@ -276,6 +276,21 @@ def test_the_log_begins_with_the_faults_that_never_happen() -> None:
     assert not any(isinstance(step, Say) and "PRACTICE_FAULT" in step.text for step in others)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "fault", "why"),
+    [
+        ("swift-sft", "nan:5000", "the training has 200 iterations."),
+        ("qwen3-30b-pretrain", "nan:5000", "the training has 20 iterations."),
+        ("nccl-all-reduce", "hang:14", "the test has 14 rows, counted from 0."),
+    ],
+)
+def test_a_fault_after_the_end_is_told_of_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
+    program = choose(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, init=False)
+    where = member(0, PRACTICE_FAULT=fault, A4_SWIFT_EPOCHS="2")
+    where.notes.clear()
+    assert next(iter(program(where))) == Say(f"practice cluster: PRACTICE_FAULT: {fault} never happens: {why}")
+
+
 def test_every_kind_of_fault_is_one_that_something_does() -> None:
     """Each is asked for by its name in one of the programs."""
     texts = "".join(path.read_text() for path in Path(faults_module.__file__).parent.glob("*.py"))

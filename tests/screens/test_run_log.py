@@ -10,6 +10,7 @@ import pytest
 from console.launch.run_record import Outcome
 from console.logs.segment import Part
 from console.logs.store import JobNote, Shelf, logs_folder
+from console.metrics.alarm_rules import AlarmKind
 from screens.pages.job import JobScreen
 from screens.pages.run import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
@@ -19,7 +20,7 @@ from screens.widgets.log.view import LogView
 from screens.wording import begun_small, whole_path
 from tests.console.metrics.test_log_search import iteration
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.test_jobs import to_job, toasts
 from tests.screens.test_runs import run
@@ -57,6 +58,12 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
         assert "not this one" not in screen_text(app)
         assert app.screen.query_one(TrainingPanel).display is (size[1] > 30), "a low screen has no room for it"
         assert not app.screen.query_one(NcclPanel).display
+        session = app.session
+        assert isinstance(session, FakeSession)
+        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
+        app.tick()
+        await until(pilot, lambda: "llama-70b" in toasts(app))  # its log is of another run
+        assert "llama-70b" not in text_of(app.screen.query_one(LogView).query_one(".log-foot"))
         assert [len(track.series) for track in app.screen.query_one(TrainingPanel).tracks] == [29]
         await pilot.press("l")
         await until(pilot, lambda: app.screen.query_one(LogView).size.height > size[1] - 8)

@@ -10,17 +10,20 @@ import pytest
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, Traced
 from console.hang.stack_location import Doing, Whereabouts, compiled
+from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
 from console.metrics.gpu import Gpu, GpuBoard, RankGpus
 from console.settings import Settings
 from screens.alarm_notices import notification
 from screens.cli.wait import conditions
 from screens.dialogs.question import Confirm
+from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
+from tests.screens.test_runs import run
 
 if TYPE_CHECKING:
     from screens.app import ConsoleApp
@@ -171,6 +174,46 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
         await pilot.press("3")
         await until(pilot, lambda: "▲ stalled" in screen_text(app))
+
+
+async def test_the_page_of_a_job_that_somebody_stopped_says_how_it_ended() -> None:
+    async with console() as (app, pilot, session):
+        await until(pilot, lambda: app.fleet.jobsets)
+        session.alarms.sound("default", "gone-7", AlarmKind.STALL, "no step for 5 min", over=1.0)
+        session.runs.runs = [run(7, "gone-7", Outcome.STALLED, server=session.server,
+                                 why="stopped by a person, stalled since step 9")]  # fmt: skip
+        app.open_page("job", "default", "gone-7", "hang")
+        said = "Run 7 is over, stalled: stopped by a person, stalled since step 9."
+        await until(pilot, lambda: screen_text(app).count(said) == 2)
+        text = screen_text(app)
+        assert "○ gone-7 in default: gone" in text
+        assert "There are no processes to inspect." in text
+        assert [each for each in ("not seen yet", "Connecting", "Waiting for") if each in text] == [], text
+
+
+@pytest.mark.parametrize("page", ["1", "4", "6", "7"])
+async def test_the_key_of_alarms_works_everywhere(page: str) -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press(page, "A")
+        await until(pilot, lambda: isinstance(app.screen, AlarmsScreen))
+        pages = len(app.screen_stack)
+        await pilot.press("A")
+        await pilot.pause()
+        assert len(app.screen_stack) == pages, "they are open already"
+
+
+async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
+    async with console() as (app, pilot, session):
+        jobset = session.fleet.jobsets[("default", "nccl-0412")]
+        session.runs.runs = [run(8, "nccl-0412", Outcome.RUNNING, server=session.server, uid=jobset.uid, ended=0.0)]
+        session.alarms.late_steps["default", "nccl-0412"] = "no step for 40 s after step 9"
+        await pilot.press("3")
+        await until(pilot, lambda: "◐ late" in screen_text(app))
+        await pilot.press("6")
+        await until(pilot, lambda: "◐ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
+        session.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
+        app.screen.read()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "▲ diverged" in screen_text(app))
 
 
 async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:

@@ -105,6 +105,7 @@ class LogView(Vertical):
     """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
     over: reactive[str] = reactive("", init=False)
     """Why no more lines come, with its glyph, said in place of that they are followed; empty: they may come."""
+    kept = False  # whether it is what was kept of a log, and nobody follows it
     _filtering = False
     _seeks_error = False  # whether it is still looked for the first error
     _answer = ""  # what came of the last key, for a few seconds
@@ -193,9 +194,9 @@ class LogView(Vertical):
 
     @property
     def tells(self) -> bool:
-        """Whether the line below can be seen."""
+        """Whether the line below can be seen, and is about what happens now, not about a log that was kept."""
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
-        return self.is_mounted and there and not self.has_class("-searching")
+        return self.is_mounted and there and not self.kept and not self.has_class("-searching")
 
     def tell_alarm(self, alarm: Told, seconds: float) -> None:
         """Tells it in the line below, where it covers no line of the log."""

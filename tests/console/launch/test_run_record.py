@@ -24,7 +24,7 @@ from console.launch.run_record import (
     observed,
 )
 from console.launch.schema import without_secrets
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -158,7 +158,16 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     stopped = replace(RUN, outcome=Outcome.STOPPED, ended=1500.0)
     assert concluded(stopped) == stopped
     stalled = concluded(replace(stopped, alarms=(STALL,)))
-    assert (stalled.outcome, stalled.why) == (Outcome.STALLED, STALL.words)
+    assert (stalled.outcome, stalled.why) == (Outcome.STALLED, f"stopped by a person, {STALL.words}")
+    (alarm,) = stalled.alarms
+    assert (alarm.over, alarm.over_words) == (1500.0, "until the job was stopped")
+    assert stalled.sick
+    known = concluded(replace(stopped, step=1240, alarms=(replace(STALL, more="X-ray: rank 9 stands"),)))
+    assert known.why == "stopped by a person, stalled since step 1,240; X-ray: rank 9 stands"
+    deleted = replace(stopped, step=9, alarms=(STALL,), why="It was deleted outside this console.")
+    assert concluded(deleted).why == "deleted outside this console, stalled since step 9"
+    gone = replace(STALL, over=1499.0, ended=STOPPED)
+    assert concluded(replace(stopped, step=9, alarms=(gone,))).why == "stopped by a person, stalled since step 9"
     over = replace(STALL, over=1400.0)
     assert concluded(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED
     gpu = replace(STALL, kind=AlarmKind.GPU, words="Xid 94")

@@ -85,15 +85,6 @@ def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     )
 
 
-def test_what_was_wrong_with_a_job_that_is_stopped_stays() -> None:
-    watched = watch()
-    watched.look(0, WELL)
-    watched.look(80, WELL)
-    watched.look(81, replace(WELL, running=False, stopped=True))
-    watched.look(82, Look(running=False, finished=True, stopped=True))
-    assert kinds(watched) == [AlarmKind.STALL]
-
-
 def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment, step in ((10_000, 40), (10_002, 80), (10_004, 100)):
@@ -181,7 +172,7 @@ def test_lines_that_stop() -> None:
     watched.hear(100, "iteration 100")
     assert watched.look(699, WELL) == []
     (alarm,) = watched.look(701, WELL)
-    assert (alarm.kind, alarm.words) == (AlarmKind.SILENT, "no pod has printed a line for 10 min")
+    assert (alarm.kind, alarm.words) == (AlarmKind.STALL, "no step for 12 min after step 100, usually one takes 3 s")
     watched.hear(702, "something")
     watched.look(703, WELL)
     assert watched.now == ()
@@ -249,12 +240,12 @@ def test_a_step_shorter_than_a_second_is_told_in_milliseconds(pace: float, told:
 
 
 def test_one_hang_rings_once_whichever_sign_of_it_is_seen_first() -> None:
-    """Silence is noticed before anybody knows how long a step takes; then it is a stall, and nothing was over."""
+    """Silence is noticed before anybody knows how long a step takes: it is a stall by then, in the same sentence."""
     watched = watch(silent=60.0)
     watched.look(0, replace(WELL, rhythm=None))
     watched.hear(1, "step 100")
     (silent,) = watched.look(62, replace(WELL, rhythm=None))
-    assert (silent.kind, silent.since) == (AlarmKind.SILENT, 1)
+    assert (silent.kind, silent.words) == (AlarmKind.STALL, "no step for 62 s after step 100")
     assert watched.look(100, WELL) == []
     (alarm,) = watched.alarms
     assert (alarm.kind, alarm.time, alarm.over) == (AlarmKind.STALL, 62, 0.0)
@@ -285,6 +276,18 @@ def test_what_ended_an_alarm_that_its_cause_did_not_end() -> None:
     again.look(80, WELL)
     again.look(90, replace(WELL, step=101, steps=101))
     assert again.alarms[0].over_words == "over"
+
+
+def test_a_job_that_is_gone_ends_its_alarms_and_one_that_is_being_stopped_does_not() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    (alarm,) = watched.look(80, WELL)
+    watched.look(81, replace(WELL, stopped=True, running=False))
+    assert watched.now == (alarm,), "what it was stopped for"
+    watched.look(90, Look(running=False, finished=True, stopped=True))
+    (ended,) = watched.alarms
+    assert (ended.now, ended.over, ended.over_words) == (False, 90, "until the job was stopped")
+    assert ended.to_the_end
 
 
 def test_an_alarm_tells_when_it_happened_not_when_it_was_noticed() -> None:

@@ -71,7 +71,7 @@ def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
 
 def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
     told = a4.json("why", "dpo-a3b")
-    assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("running", None, ["nan"])
+    assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("diverged", None, ["nan"])
     assert told["why"].startswith("loss is NaN since step 118 (last good 7.113 at 117)")
 
 
