@@ -6,16 +6,21 @@ import os
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.find_job import in_namespace
+from console.launch.run_record import is_of
 from console.metrics.alarm_rules import GLYPH
 from screens.widgets.log.view import Told
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
+    from console.launch.run_record import RunRecord
     from console.metrics.alarm_rules import Alarm
     from screens.app import ConsoleApp
     from screens.widgets.job_line import JobLine
@@ -60,6 +65,17 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     alarms, key = app.session.alarms, jobset.key
     return JobLine(
         jobset, fleet, glance, alarms.of(*key), alarms.late(*key), alarms.hears(*key), owner=owner, outside=outside
+    )
+
+
+def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+    """These runs, those that are open with how their job is now, as the list of jobs says it."""
+    jobs = app.fleet.jobsets if app.connected else {}
+    return tuple(
+        replace(run, now=line_of(app, jobset, app.fleet).health)
+        if run.open and run.server == app.session.server and (jobset := jobs.get(run.key)) and is_of(run, jobset)
+        else run
+        for run in runs
     )
 
 

@@ -106,7 +106,7 @@ class HangTab(JobTab):
         yield OutputText()
 
     def on_mount(self) -> None:
-        self.table.show_trouble(GroupTable.EMPTY)  # its rows are of no kind that the cluster lists
+        self.table.show_rows({})  # its rows are of no kind that the cluster lists
 
     @property
     def keys_to(self) -> Widget:

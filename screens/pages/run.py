@@ -12,6 +12,7 @@ from console.kube.objects.meta import short_name
 from console.launch.run_record import differences, find_run, last_success
 from console.settings import YOU
 from screens import wording
+from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Choice, Pick
@@ -20,7 +21,7 @@ from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
-from screens.widgets.run_words import run_facts, run_sentence, spoken, with_jobs
+from screens.widgets.run_words import run_facts, run_sentence, spoken
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
-from console.launch.run_record import Outcome, is_of
+from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
 from screens import wording
-from screens.alarm_notices import line_of
 from screens.widgets.job_line import health_runs
 from screens.wording import Run, alarm_words, loss_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from console.launch.run_record import RunRecord
-    from screens.base import LiveApp
     from screens.widgets.facts import Fact
     from screens.wording import Cell
 
@@ -49,17 +44,6 @@ def outcome_cell(run: RunRecord) -> list[Run]:
     outcome = run.outcome if run.state == JobState.PENDING else Outcome(run.state)
     glyph = _ALARM if run.sick else _GLYPHS[outcome]
     return [glyph, Run(f" {run.state}", _INKS.get(outcome, ""))]
-
-
-def with_jobs(app: LiveApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
-    """These runs, those that are open with how their job is now, as the list of jobs says it."""
-    jobs = app.fleet.jobsets if app.connected else {}
-    return tuple(
-        replace(run, now=line_of(app, jobset, app.fleet).health)
-        if run.open and run.server == app.session.server and (jobset := jobs.get(run.key)) and is_of(run, jobset)
-        else run
-        for run in runs
-    )
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
