@@ -33,6 +33,7 @@ NEEDS = {
 }  # fmt: skip
 """Program -> the Debian package that brings it."""
 OWN_NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+RENDER = "tests/rehearsal/render.py"
 ONE_CASE_SECONDS = 150
 MAX_REPEATED = 8
 """Cases that may be played a second time; when more differ, the fault is not the machine's."""
@@ -61,10 +62,21 @@ def lacking() -> str:
 
 
 def tree_of(commit: str, folder: Path) -> Path:
-    """The files of a commit, in a folder."""
+    """The files of a commit, in a folder.
+
+    A commit is rendered by its own render.py, which fits its modules; one that is older than that file, by the first.
+    """
     folder.mkdir()
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True)
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+
+    def unpack(commit: str, *paths: str) -> None:
+        archive = subprocess.run(["git", "archive", commit, *paths], cwd=ROOT, capture_output=True, check=True)
+        subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+
+    unpack(commit)
+    if not (folder / RENDER).exists():
+        added = ["git", "log", "--diff-filter=A", "--format=%H", "--", RENDER]
+        first = subprocess.run(added, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()[-1]
+        unpack(first, RENDER)
     return folder
 
 
@@ -72,7 +84,7 @@ def rendered(tree: Path, cases: Sequence[Case]) -> list[Any]:
     """The manifests of each case, or why it is refused."""
     launches = [{"recipe": case.recipe, "values": case.values} for case in cases]
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "render.py")],
+        [sys.executable, str(tree / RENDER)],
         input=json.dumps(launches), env=os.environ | {"PYTHONPATH": str(tree)}, cwd=tree,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
