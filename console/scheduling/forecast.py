@@ -15,6 +15,7 @@ from console.kube.nested_values import look
 from console.kube.objects.matching import ALWAYS, Toleration, admits, selector_words, untolerated
 from console.kube.objects.meta import GPU
 from console.kube.snapshot import LinkState
+from console.scheduling.kueue.preemption import may_evict
 from console.scheduling.order import queue_order
 from console.scheduling.placement import Machines, level_name, machines, placed
 from console.scheduling.quota import Account, account, fewest, held_by, holders, ledger
@@ -345,15 +346,12 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
 
 def _may_evict(fleet: Fleet, queue: ClusterQueue, held: Held, ask: Ask, draft: Forecast) -> bool:
     """By the queue's own rules, and the cohort's when it asks for no more than its own quota."""
-    lower = held.priority < _priority(fleet, ask)
+    priority, rules = _priority(fleet, ask), queue.preemption
     if held.cluster_queue == queue.name:
-        return lower and queue.preemption.within_queue != "Never"
-    policy = queue.preemption.reclaim_within_cohort
-    borrower = account(fleet, held.cluster_queue, draft.flavor).borrowed > 0
-    within = (
-        draft.need + account(fleet, queue.name, draft.flavor).used <= account(fleet, queue.name, draft.flavor).nominal
-    )
-    return borrower and within and (policy == "Any" or (policy == "LowerPriority" and lower))
+        return may_evict(rules.within_queue, priority, held.priority)
+    mine, theirs = (account(fleet, name, draft.flavor) for name in (queue.name, held.cluster_queue))
+    allowed = may_evict(rules.reclaim_within_cohort, priority, held.priority)
+    return allowed and theirs.borrowed > 0 and draft.need + mine.used <= mine.nominal
 
 
 def _priority(fleet: Fleet, ask: Ask) -> int:

@@ -14,14 +14,13 @@ from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import condition
 from console.kube.objects.workload import Workload, WorkloadState
+from console.scheduling.kueue.state import BACK_OF_QUEUE, try_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.kube.snapshot import Fleet
 
-_BACK_OF_QUEUE = {"PodsReadyTimeout", "AdmissionCheck"}
-"""Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
 _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
@@ -51,13 +50,13 @@ class Order:
 def queue_timestamp(workload: Workload) -> float:
     """The moment Kueue sorts by among workloads of equal priority."""
     evicted = condition(workload.conditions, "Evicted")
-    if evicted and evicted.is_true and evicted.reason in _BACK_OF_QUEUE:
+    if evicted and evicted.is_true and evicted.reason in BACK_OF_QUEUE:
         return evicted.since
     return workload.created
 
 
 def _rank(workload: Workload) -> tuple[int, float, str]:
-    return -workload.priority, queue_timestamp(workload), workload.uid
+    return try_order(workload.priority, queue_timestamp(workload), workload.uid)
 
 
 def _held_since(workload: Workload) -> float:

@@ -1,29 +1,29 @@
-"""Quota arithmetic by Kueue's rules for cohorts, borrowing and lending: what is free or missing, and who has it.
+"""Quota of GPUs in the queues of a snapshot, by Kueue's own rules: what is free or missing, and who has it.
 
-A queue keeps for itself what its lending limit does not lend; the rest lies in its cohort, where everybody takes what
-nobody uses, up to their borrowing limit. Cohorts may have cohorts above them and quota of their own. Usage is what is
-reserved, since a reservation binds as much as an admission.
+Usage is what is reserved, since a reservation binds as much as an admission.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import GPU, condition
-from console.kube.objects.queue import Quota
 from console.scheduling.explanation import Category, Held, Why
+from console.scheduling.kueue.quota import Cohort, Quota, QuotaNode, plant
 from console.scheduling.order import cluster_queue_name, queue_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from console.kube.objects.queue import Quota as QueueQuota
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
+    from console.scheduling.kueue.quota import FlavorResource
     from console.scheduling.why import Said
 
 
@@ -62,104 +62,54 @@ class Ledger:
     """One resource of one flavor over all queues and cohorts of a picture."""
 
     def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
-        self._parent: dict[str, str] = {}
-        self._quota: dict[str, Quota] = {}
-        self._used: dict[str, int] = {}
-        self._children: dict[str, list[str]] = defaultdict(list)
-        for cohort in fleet.cohorts.values():
-            self._add(_cohort(cohort.name), _cohort(cohort.parent), cohort.quotas, flavor, resource)
+        self._at = flavor, resource
+        self._queues = {
+            each.name: QuotaNode(each.name, quotas=self._quotas(each.quotas)) for each in fleet.cluster_queues.values()
+        }
+        cohorts = (Cohort(each.name, each.parent, self._quotas(each.quotas)) for each in fleet.cohorts.values())
+        plant(cohorts, ((self._queues[each.name], each.cohort) for each in fleet.cluster_queues.values()))
         for queue in fleet.cluster_queues.values():
-            self._add(queue.name, _cohort(queue.cohort), queue.quotas, flavor, resource)
-            self._used[queue.name] = sum(
-                usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == (flavor, resource)
-            )
-        self._has: dict[str, int] = {}
+            used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self._at)
+            self._queues[queue.name].add(self._at, used)
 
-    def _add(self, name: str, parent: str, quotas: Iterable[Quota], flavor: str, resource: str) -> None:
-        mine = (each for each in quotas if (each.flavor, each.resource) == (flavor, resource))
-        self._quota[name] = next(mine, Quota(flavor, resource))
-        if parent:
-            self._parent[name] = parent
-            self._children[parent].append(name)
+    def _quotas(self, listed: Iterable[QueueQuota]) -> dict[FlavorResource, Quota]:
+        named = {(each.flavor, each.resource): each for each in listed}
+        mine = named.get(self._at)
+        return {self._at: Quota(mine.nominal, mine.borrowing_limit, mine.lending_limit)} if mine else {}
 
-    def _of(self, name: str) -> Quota:
-        return self._quota.get(name) or Quota("", "")
+    def _of(self, name: str) -> QuotaNode:
+        return self._queues.get(name) or QuotaNode(name)
 
-    def _above(self, name: str, seen: frozenset[str]) -> str:
-        """Its cohort, unless the cohorts run in a circle: Kueue refuses those, and so admits nothing by them."""
-        parent = self._parent.get(name, "")
-        return "" if parent in seen else parent
-
-    def _subtree(self, name: str, seen: frozenset[str] = frozenset()) -> int:
-        """Quota of its own and what the members below put in."""
-        if name in seen:
-            return 0
-        if name not in self._has:
-            inside, members = seen | {name}, self._children.get(name, ())
-            below = (self._subtree(each, inside) - self._kept(each, inside) for each in members)
-            self._has[name] = self._of(name).nominal + sum(below)
-        return self._has[name]
-
-    def _kept(self, name: str, seen: frozenset[str] = frozenset()) -> int:
-        """Quota that it does not lend."""
-        limit = self._of(name).lending_limit
-        return 0 if limit is None else max(0, self._subtree(name, seen) - limit)
-
-    def _usage(self, name: str, freed: Mapping[str, int], seen: frozenset[str] = frozenset()) -> int:
-        """Usage of a queue; of a cohort, what its members take beyond what they keep."""
-        if name in seen:
-            return 0
-        if name not in self._children:
-            return max(0, self._used.get(name, 0) - freed.get(name, 0))
-        below = self._children[name]
-        return sum(max(0, self._usage(each, freed, seen | {name}) - self._kept(each)) for each in below)
-
-    def available(self, name: str, freed: Mapping[str, int] | None = None, seen: frozenset[str] = frozenset()) -> int:
+    def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
         """What it could take now, or once those amounts are freed by queue; negative if more is used than there is."""
-        given = freed or {}
-        parent, used = self._above(name, seen), self._usage(name, given)
-        if not parent:
-            return self._subtree(name) - used
-        kept, limit = self._kept(name), self._of(name).borrowing_limit
-        from_above = self.available(parent, given, seen | {name})
-        if limit is not None:
-            from_above = min(from_above, self._subtree(name) - kept - max(0, used - kept) + limit)
-        return max(0, kept - used) + from_above
+        gone = [(self._of(queue), amount) for queue, amount in (freed or {}).items()]
+        gone = [(node, min(amount, node.used.get(self._at, 0))) for node, amount in gone]
+        for node, amount in gone:
+            node.take(self._at, amount)
+        try:
+            return self._of(name).available(self._at)
+        finally:
+            for node, amount in gone:
+                node.add(self._at, amount)
 
-    def potential(self, name: str, seen: frozenset[str] = frozenset()) -> int:
-        """What it could take if nothing was used."""
-        parent = self._above(name, seen)
-        if not parent:
-            return self._subtree(name)
-        limit = self._of(name).borrowing_limit
-        most = self._kept(name) + self.potential(parent, seen | {name})
-        return most if limit is None else min(most, self._subtree(name) + limit)
-
-    def root(self, name: str) -> str:
-        """The topmost cohort it belongs to, or the queue itself."""
-        seen: frozenset[str] = frozenset()
-        while parent := self._above(name, seen):
-            seen, name = seen | {name}, parent
-        return name
+    def shares(self, name: str, other: str) -> bool:
+        """Whether two queues have the same topmost cohort, or are the same."""
+        return self._of(name).root is self._of(other).root
 
     def account(self, name: str) -> Account:
-        nominal, used = self._of(name).nominal, self._used.get(name, 0)
-        free = max(0, self.available(name))
+        queue = self._of(name)
+        nominal, used = queue.nominal(self._at), queue.used.get(self._at, 0)
+        free = max(0, queue.available(self._at))
         own = max(0, nominal - used)
         return Account(
             nominal=nominal,
             used=used,
             free=free,
-            total=max(0, self.potential(name)),
+            total=max(0, queue.most(self._at)),
             borrowed=max(0, used - nominal),
             can_borrow=max(0, free - own),
             lent=own - min(own, free),
         )
-
-
-def _cohort(name: str) -> str:
-    """Cohorts and queues may share names, so cohorts get a mark that no name can hold."""
-    return f"/{name}" if name else ""
 
 
 _ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Ledger]] = WeakKeyDictionary()
@@ -246,11 +196,10 @@ def preempted_why(workload: Workload) -> str:
 def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:
     """Jobs that hold GPU quota which that queue could use, in its own and in its cohort's queues, most first."""
     book = ledger(fleet, flavor)
-    root = book.root(cluster_queue)
     found = [
         held_by(workload, fleet, flavor)
         for _, name in fleet.cluster_queues
-        if book.root(name) == root
+        if book.shares(name, cluster_queue)
         for workload in queue_order(fleet, name).running
     ]
     return tuple(sorted((each for each in found if each.gpus), key=lambda each: (-each.gpus, each.name)))
@@ -339,8 +288,7 @@ def _short(why: Why, have: Account, fleet: Fleet, queue: str) -> str:
 
 def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:
     book = ledger(fleet, why.flavor)
-    root = book.root(queue)
-    names = [name for _, name in fleet.cluster_queues if name != queue and book.root(name) == root]
+    names = [name for _, name in fleet.cluster_queues if name != queue and book.shares(name, queue)]
     return " and ".join(sorted(name for name in names if book.account(name).borrowed)) or "others"
 
 

@@ -21,7 +21,7 @@ class Requirement:
     """One demand of a label selector."""
 
     key: str
-    operator: str = "In"  # in, NotIn, Exists or DoesNotExist
+    operator: str = "In"  # or NotIn, Exists, DoesNotExist; of nodes Gt and Lt too
     values: tuple[str, ...] = ()
 
     @property
@@ -38,6 +38,11 @@ class Requirement:
         """Whether labels that are all known obey it."""
         if self.operator in {"Exists", "DoesNotExist"}:
             return (self.key in labels) is (self.operator == "Exists")
+        if self.operator in {"Gt", "Lt"}:
+            value, limit = labels.get(self.key, ""), self.values[0] if self.values else ""
+            if not (value.isdecimal() and limit.isdecimal()):
+                return False
+            return int(value) > int(limit) if self.operator == "Gt" else int(value) < int(limit)
         return (labels.get(self.key) in self.values) is (self.operator == "In")
 
 

@@ -10,7 +10,7 @@ from practice.controllers.objects import condition, is_true, set_condition
 from practice.controllers.quantity import words
 
 if TYPE_CHECKING:
-    from practice.controllers.kueue.info import WorkloadInfo
+    from console.scheduling.kueue.state import Workload
     from practice.controllers.objects import Object
 
 _LONGEST = 32768
@@ -59,7 +59,7 @@ def unreserve(workload: Object, reason: str, message: str, now: float) -> None:
     sync_admitted(workload, now)
 
 
-def keep_requests(workload: Object, info: WorkloadInfo) -> None:
+def keep_requests(workload: Object, info: Workload) -> None:
     """Write what a waiting Workload asks for into its status."""
     workload["status"]["resourceRequests"] = [
         {"name": item.name, "resources": {name: words(value) for name, value in sorted(item.requests.items())}}

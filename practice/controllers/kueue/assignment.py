@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from console.scheduling.kueue.state import Place
     from practice.controllers.objects import Object
-
-Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
 
 
 def encode(levels: Sequence[str], places: Sequence[Place]) -> Object:

@@ -1,94 +1,109 @@
-"""A Workload as the admission sees it: what each pod set asks for in all, in which flavor, at which priority."""
+"""Workloads of the API as the library of Kueue's rules takes them, and what is asked of them beside."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from console.scheduling.kueue.state import (
+    BACK_OF_QUEUE,
+    PodSet,
+    Requirement,
+    Toleration,
+    TopologyRequest,
+    Workload,
+)
+from practice.clock import seconds_of
+from practice.controllers.kueue.assignment import domains_of
 from practice.controllers.objects import condition, is_true, key_of
-from practice.controllers.quantity import Amounts, amounts, pod_requests
+from practice.controllers.quantity import amounts, pod_requests
 
 if TYPE_CHECKING:
-    from practice.controllers.objects import Key, Object
+    from collections.abc import Iterable
 
-FlavorResource = tuple[str, str]  # flavor and resource name
-Quantities = dict[FlavorResource, int]  # Milli-units by flavor and resource
-
-
-@dataclass(slots=True)
-class PodSetInfo:
-    """One pod set: what all its pods ask for together, and one of them alone."""
-
-    name: str
-    count: int
-    requests: Amounts
-    single: Amounts
-    pod_set: Object
-    flavors: dict[str, str] = field(default_factory=dict)  # resource -> flavor, once admitted
+    from practice.controllers.objects import Object
 
 
-@dataclass(slots=True)
-class WorkloadInfo:
-    """One Workload with its pod sets."""
-
-    obj: Object
-    cluster_queue: str
-    pod_sets: list[PodSetInfo]
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return key_of(self.obj)
-
-    @property
-    def priority(self) -> int:
-        """The larger goes first."""
-        return int(self.obj["spec"].get("priority") or 0)
-
-    def usage(self) -> Quantities:
-        total: Quantities = {}
-        for pod_set in self.pod_sets:
-            for resource, value in pod_set.requests.items():
-                if resource in pod_set.flavors:
-                    at = (pod_set.flavors[resource], resource)
-                    total[at] = total.get(at, 0) + value
-        return total
-
-    def order(self) -> tuple[int, str, str]:
-        """Return the place in the queue: higher priority, then older, then uid."""
-        return -self.priority, queue_time(self.obj), self.obj["metadata"]["uid"]
-
-    def shape(self) -> str:
-        """Return a hash that is equal for Workloads which fit or do not fit alike."""
-        parts = [
-            [item.name, item.count, item.requests, item.pod_set.get("topologyRequest"), _placement(item.pod_set)]
-            for item in self.pod_sets
-        ]
-        text = json.dumps([parts, self.priority], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def read_workload(obj: Object, cluster_queue: str = "") -> WorkloadInfo:
-    """Return a Workload with its totals: from its admission when it has one, else from its pod sets."""
+def read_workload(obj: Object, cluster_queue: str = "") -> Workload:
+    """A Workload with its totals: from its admission when it has one, else from its pod sets."""
     admission = obj.get("status", {}).get("admission")
+    reserved = condition(obj, "QuotaReserved")
+    return Workload(
+        key=key_of(obj),
+        uid=obj["metadata"]["uid"],
+        cluster_queue=admission["clusterQueue"] if admission else cluster_queue,
+        priority=int(obj["spec"].get("priority") or 0),
+        queued=seconds_of(_queue_time(obj)),
+        pod_sets=_pod_sets(obj, admission),
+        reserved=seconds_of(reserved["lastTransitionTime"]) if reserved else 0.0,
+        evicted=is_true(obj, "Evicted"),
+    )
+
+
+def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
     assigned = {item["name"]: item for item in admission["podSetAssignments"]} if admission else {}
     given_back = {item["name"]: item["count"] for item in obj.get("status", {}).get("reclaimablePods") or ()}
-    pod_sets = []
+    found = []
     for pod_set in obj["spec"]["podSets"]:
-        single = pod_requests(pod_set["template"]["spec"])
+        spec = pod_set["template"]["spec"]
+        single = pod_requests(spec)
         left = max(pod_set["count"] - given_back.get(pod_set["name"], 0), 0)
-        found = assigned.get(pod_set["name"])
-        if found is not None:
-            whole = found.get("count") or pod_set["count"]
-            held = amounts(found.get("resourceUsage"))
+        given = assigned.get(pod_set["name"])
+        requests = {name: value * left for name, value in single.items()}
+        if given is not None:
+            whole = given.get("count") or pod_set["count"]
+            held = amounts(given.get("resourceUsage"))
             requests = {name: value * left // whole if whole else 0 for name, value in held.items()}
-            pod_sets.append(PodSetInfo(pod_set["name"], left, requests, single, pod_set, found.get("flavors") or {}))
-        else:
-            requests = {name: value * left for name, value in single.items()}
-            pod_sets.append(PodSetInfo(pod_set["name"], left, requests, single, pod_set))
-    return WorkloadInfo(obj, admission["clusterQueue"] if admission else cluster_queue, pod_sets)
+        affinity = spec.get("affinity") or {}
+        one = PodSet(
+            pod_set["name"],
+            left,
+            requests,
+            single,
+            topology=_topology_request(pod_set),
+            selector=spec.get("nodeSelector") or {},
+            affinity=_terms(affinity),
+            has_affinity=bool(affinity),
+            tolerations=tolerations(spec.get("tolerations")),
+        )
+        if given is not None:
+            one.flavors = given.get("flavors") or {}
+            if given.get("topologyAssignment"):
+                one.places = tuple(domains_of(given["topologyAssignment"]))
+        found.append(one)
+    return found
+
+
+def _topology_request(pod_set: Object) -> TopologyRequest:
+    request = pod_set.get("topologyRequest") or {}
+    return TopologyRequest(
+        required=request.get("required") or "",
+        preferred=request.get("preferred") or "",
+        unconstrained=request.get("unconstrained"),
+        slice_level=request.get("podSetSliceRequiredTopology") or "",
+        slice_size=request.get("podSetSliceSize", 1),
+    )
+
+
+def _terms(affinity: Object) -> tuple[tuple[Requirement, ...], ...] | None:
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return None
+    return tuple(
+        requirements([*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())])
+        for term in required.get("nodeSelectorTerms") or ()
+    )
+
+
+def requirements(listed: Iterable[Object]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in listed)
+
+
+def tolerations(listed: Iterable[Object] | None) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(each.get("key") or "", each.get("operator") or "Equal", each.get("value") or "",
+                   each.get("effect") or "")
+        for each in listed or ()
+    )  # fmt: skip
 
 
 def local_queue_of(obj: Object) -> str:
@@ -104,14 +119,9 @@ def is_active(obj: Object) -> bool:
     return bool(obj["spec"].get("active", True))
 
 
-def queue_time(obj: Object) -> str:
-    """Return the time a Workload queues by: its creation, or when an admission check sent it back."""
+def _queue_time(obj: Object) -> str:
+    """Return the time a Workload queues by: its creation, or when it was evicted to the back of its queue."""
     evicted = condition(obj, "Evicted")
-    if evicted is not None and evicted["status"] == "True" and evicted["reason"] == "AdmissionCheck":
+    if evicted is not None and evicted["status"] == "True" and evicted["reason"] in BACK_OF_QUEUE:
         return str(evicted["lastTransitionTime"])
     return str(obj["metadata"]["creationTimestamp"])
-
-
-def _placement(pod_set: Object) -> list[object]:
-    spec = pod_set["template"]["spec"]
-    return [spec.get("nodeSelector"), spec.get("affinity"), spec.get("tolerations")]

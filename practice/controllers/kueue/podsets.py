@@ -196,13 +196,6 @@ def _priority(job: Object, pod_sets: list[Object], storage: Storage) -> tuple[in
     return 0, None
 
 
-def is_explicit(pod_set: Object) -> bool:
-    """Whether a pod set asks for topology itself."""
-    wish = pod_set.get("topologyRequest") or {}
-    names = ("required", "preferred", "unconstrained", "podSetSliceRequiredTopology")
-    return any(name in wish for name in names)
-
-
 def gates_of(pod: Object) -> list[str]:
     """Return the names of the scheduling gates of a pod."""
     return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
-from practice.controllers.objects import condition, deleting, is_true, key_of
-from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
+from practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
+from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, NAMESPACES, WORKLOADS
 
 if TYPE_CHECKING:
+    from console.scheduling.kueue.state import Workload
     from practice.clock import Clock
-    from practice.controllers.kueue.info import WorkloadInfo
     from practice.controllers.objects import Key, Object
     from practice.objects.storage import Storage
 
@@ -43,50 +43,53 @@ class Queues:
         queue = self._storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
         return str(queue["spec"].get("clusterQueue", "")) if queue is not None else ""
 
-    def waiting(self, name: str) -> list[WorkloadInfo]:
+    def waiting(self, name: str) -> list[Object]:
         """Return all Workloads that wait for a ClusterQueue, first to be tried first."""
-        found = [
-            read_workload(obj, name)
-            for obj in self._storage.list(WORKLOADS)
-            if self._waits(obj) and self.cluster_queue(obj) == name
-        ]
-        return sorted(found, key=lambda item: (item.key not in self._sticky, item.order()))
+        found = [obj for obj in self._storage.list(WORKLOADS) if self._waits(obj) and self.cluster_queue(obj) == name]
+        return sorted(found, key=lambda obj: (key_of(obj) not in self._sticky, read_workload(obj).order()))
 
-    def heads(self) -> list[WorkloadInfo]:
+    def heads(self) -> list[Workload]:
         """Return the Workload to try next of every active ClusterQueue."""
         found = []
         for queue in self._storage.list(CLUSTERQUEUES):
             name = queue["metadata"]["name"]
             if is_true(queue, "Active") and name not in self._blocked:
-                found += self._fresh(self.waiting(name), name)[:1]
+                head = self._first(self.waiting(name), name)
+                if head is not None:
+                    namespace = self._storage.find(NAMESPACES, "", head.key[0])
+                    head.namespace_labels = labels_of(namespace) if namespace is not None else {}
+                    found.append(head)
         return found
 
-    def rest(self, workload: WorkloadInfo, *, strict: bool, hopeless: bool, preempting: bool) -> None:
-        """Put a Workload aside that was tried in vain."""
-        if preempting:
-            self._sticky.add(workload.key)
-        if preempting or strict:
-            self._blocked.add(workload.cluster_queue)
+    def rest(self, obj: Object, name: str, *, strict: bool, hopeless: bool) -> None:
+        """Put a Workload of a ClusterQueue aside that was tried in vain."""
+        if strict:
+            self._blocked.add(name)
             return
-        self._resting[workload.key] = _look(workload.obj)
+        self._resting[key_of(obj)] = _look(obj)
         if hopeless:
-            self._hopeless.setdefault(workload.cluster_queue, set()).add(workload.shape())
+            self._hopeless.setdefault(name, set()).add(read_workload(obj, name).shape())
+
+    def stay_first(self, key: Key, name: str) -> None:
+        """A Workload waits for those it preempts, and its ClusterQueue with it."""
+        self._sticky.add(key)
+        self._blocked.add(name)
 
     def unblock(self, name: str) -> None:
         """Something new waits in a ClusterQueue: look at its head again."""
         self._blocked.discard(name)
 
-    def _fresh(self, waiting: list[WorkloadInfo], name: str) -> list[WorkloadInfo]:
+    def _first(self, waiting: list[Object], name: str) -> Workload | None:
+        """Return the first that is worth a try."""
         hopeless = self._hopeless.get(name, set())
-        found = []
-        for item in waiting:
-            if self._resting.get(item.key) == _look(item.obj):
+        for obj in waiting:
+            if self._resting.get(key_of(obj)) == _look(obj):
                 continue
-            if hopeless and item.shape() in hopeless:
-                self._resting[item.key] = _look(item.obj)
-                continue
-            found.append(item)
-        return found
+            found = read_workload(obj, name)
+            if found.shape() not in hopeless:
+                return found
+            self._resting[found.key] = _look(obj)
+        return None
 
     def _waits(self, obj: Object) -> bool:
         if has_quota(obj) or not is_active(obj) or is_true(obj, "Finished") or deleting(obj):

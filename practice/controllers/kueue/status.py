@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from practice.controllers.base import Controller
-from practice.controllers.kueue.info import local_queue_of, read_workload
-from practice.controllers.kueue.snapshot import Snapshot
+from practice.controllers.kueue.info import local_queue_of
+from practice.controllers.kueue.snapshot import read_snapshot
 from practice.controllers.objects import deleting, is_true, key_of, set_condition
 from practice.controllers.quantity import milli, words
 from practice.objects.resources import (
@@ -21,11 +21,13 @@ from practice.objects.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from console.scheduling.kueue.state import Quantities, Workload
     from practice.controllers.base import ControlPlane
-    from practice.controllers.kueue.info import Quantities, WorkloadInfo
     from practice.controllers.kueue.queues import Queues
     from practice.controllers.objects import Key, Object
     from practice.objects.resources import Resource
+
+    _Held = tuple[Object, Workload]  # a Workload that holds quota, and as the rules see it
 
 _ALL: Key = ("", "queues")
 
@@ -43,20 +45,21 @@ class QueueStatus(Controller):
         return {resource: lambda _: [_ALL] for resource in followed}
 
     def reconcile(self, key: Key) -> None:
-        snapshot = Snapshot(self.storage, None)
+        snapshot = read_snapshot(self.storage, places=False)
         for name, node in snapshot.queues.items():
-            holding = list(node.workloads.values())
+            obj = self.storage.get(CLUSTERQUEUES, "", name)
+            holding = [(self.storage.get(WORKLOADS, *each.key), each) for each in node.workloads.values()]
             waiting = self._queues.waiting(name)
-            self._cluster_queue(node.obj, node.used, holding, len(waiting))
+            self._cluster_queue(obj, node.used, holding, len(waiting))
             for queue in self.storage.list(LOCALQUEUES):
                 if queue["spec"].get("clusterQueue") == name:
-                    self._local_queue(queue, node.obj, holding, waiting)
+                    self._local_queue(queue, obj, holding, waiting)
         for queue in self.storage.list(LOCALQUEUES):
             if queue["spec"].get("clusterQueue") not in snapshot.queues:
                 self._local_queue(queue, None, [], [])
 
-    def _cluster_queue(self, queue: Object, used: Quantities, holding: list[WorkloadInfo], waiting: int) -> None:
-        admitted = [item for item in holding if is_true(item.obj, "Admitted")]
+    def _cluster_queue(self, queue: Object, used: Quantities, holding: list[_Held], waiting: int) -> None:
+        admitted = [item for item in holding if is_true(item[0], "Admitted")]
         active, reason, text = self._activity(queue)
         now = self.clock.now()
 
@@ -72,12 +75,10 @@ class QueueStatus(Controller):
 
         self.storage.modify(CLUSTERQUEUES, *key_of(queue), change, subresource="status")
 
-    def _local_queue(
-        self, queue: Object, cluster: Object | None, holding: list[WorkloadInfo], waiting: list[WorkloadInfo]
-    ) -> None:
+    def _local_queue(self, queue: Object, cluster: Object | None, holding: list[_Held], waiting: list[Object]) -> None:
         namespace, name = key_of(queue)
-        mine = [item for item in holding if _in(item, namespace, name)]
-        admitted = [item for item in mine if is_true(item.obj, "Admitted")]
+        mine = [item for item in holding if _in(item[0], namespace, name)]
+        admitted = [item for item in mine if is_true(item[0], "Admitted")]
         stopped = queue["spec"].get("stopPolicy", "None") != "None"
         now = self.clock.now()
         active, reason, text = True, "Ready", "Can submit new workloads to localQueue"
@@ -132,14 +133,14 @@ class QueueStatus(Controller):
         return True, "Ready", "Can admit new workloads"
 
 
-def _in(workload: WorkloadInfo, namespace: str, queue: str) -> bool:
-    return workload.key[0] == namespace and local_queue_of(workload.obj) == queue
+def _in(workload: Object, namespace: str, queue: str) -> bool:
+    return key_of(workload)[0] == namespace and local_queue_of(workload) == queue
 
 
-def _total(workloads: list[WorkloadInfo]) -> Quantities:
+def _total(holding: list[_Held]) -> Quantities:
     total: Quantities = {}
-    for workload in workloads:
-        for at, value in read_workload(workload.obj).usage().items():
+    for _, workload in holding:
+        for at, value in workload.usage().items():
             total[at] = total.get(at, 0) + value
     return total
 

@@ -20,6 +20,5 @@ SLICE_REQUIRED = PREFIX + "podset-slice-required-topology"
 SLICE_SIZE = PREFIX + "podset-slice-size"
 GROUP = PREFIX + "podset-group-name"
 
-HOSTNAME = "kubernetes.io/hostname"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"

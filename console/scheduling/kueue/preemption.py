@@ -1,22 +1,19 @@
-"""Which Workloads would have to go so that another fits: classical preemption, in the queue and within the cohort."""
+"""Which workloads would have to go so that another fits: classical preemption, in the queue and within the cohort."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from practice.controllers.kueue.choice import Mode
-from practice.controllers.kueue.flavors import borrowing_height
-from practice.controllers.kueue.info import queue_time
-from practice.controllers.kueue.placement import place
-from practice.controllers.objects import condition, is_true
+from console.scheduling.kueue.flavors import Mode
+from console.scheduling.kueue.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from practice.controllers.kueue.choice import Choice
-    from practice.controllers.kueue.info import FlavorResource, Quantities, WorkloadInfo
-    from practice.controllers.kueue.snapshot import QueueNode, QuotaNode, Snapshot
+    from console.scheduling.kueue.flavors import Choice
+    from console.scheduling.kueue.quota import FlavorResource, Quantities, QuotaNode
+    from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
 
 HUMAN_REASONS = {
     "InClusterQueue": "prioritization in the ClusterQueue",
@@ -29,13 +26,13 @@ HUMAN_REASONS = {
 class Target:
     """A Workload that would be evicted, and as what."""
 
-    workload: WorkloadInfo
+    workload: Workload
     reason: str
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    workload: WorkloadInfo
+    workload: Workload
     top: QuotaNode | None  # the lowest cohort that holds both queues; None in the same queue
     hierarchical: bool
     while_borrowing: bool  # may be evicted even when the preemptor then borrows
@@ -52,13 +49,13 @@ class _Candidate:
 class Preemption:
     """Searches targets for one Workload on one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, workload: WorkloadInfo) -> None:
+    def __init__(self, snapshot: Snapshot, workload: Workload) -> None:
         self._snapshot = snapshot
         self._workload = workload
         self._queue = snapshot.queues[workload.cluster_queue]
 
     def targets(self, choice: Choice) -> list[Target]:
-        """Return the Workloads to evict for a choice of flavors; none when that would not help."""
+        """The Workloads to evict for a choice of flavors; none when that would not help."""
         needed = {
             (flavor, resource)
             for one in choice.pod_sets
@@ -68,20 +65,20 @@ class Preemption:
         return self._search(needed, choice.usage(), choice)
 
     def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
-        """Return whether preemption could free an amount, and how high it would borrow then."""
+        """Whether preemption could free an amount, and how high it would borrow then."""
         found = self._search({at}, {at: value}, None)
         if not found:
-            return Mode.NO_CANDIDATES, borrowing_height(self._queue, at, value)[0]
+            return Mode.NO_CANDIDATES, self._queue.borrowing_height(at, value)[0]
         with self._snapshot.without([target.workload for target in found]):
-            height = borrowing_height(self._queue, at, value)[0]
+            height = self._queue.borrowing_height(at, value)[0]
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
     def _search(self, needed: set[FlavorResource], usage: Quantities, choice: Choice | None) -> list[Target]:
         own, hierarchy, priority = self._candidates(needed, usage)
         candidates = _evicted_first(hierarchy, priority, own)
-        forbidden = self._borrowing_policy() is None
-        under = all(self._nominal(at) > self._queue.used.get(at, 0) for at in needed)
+        forbidden = self._queue.borrow_within is None
+        under = all(self._queue.nominal(at) > self._queue.used.get(at, 0) for at in needed)
         attempts = [True, False]
         if (not hierarchy and not priority) or (forbidden and not under):
             attempts = [True]
@@ -133,9 +130,9 @@ class Preemption:
                 return False
             if value > self._queue.available(at):
                 return False
-        if choice is None or self._snapshot.topology is None:
+        if choice is None:
             return True
-        trees = self._snapshot.topology.trees
+        trees = self._snapshot.trees
         return not any(place(trees[one.tree], one.pod_set)[1] for one in choice.pod_sets if one.tree)
 
     def _valid(self, candidate: _Candidate, needed: set[FlavorResource], *, borrow: bool) -> bool:
@@ -156,19 +153,19 @@ class Preemption:
     def _candidates(
         self, needed: set[FlavorResource], usage: Quantities
     ) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
-        """Return candidates of the same queue, those over which it has a right by hierarchy, and by priority."""
+        """Candidates of the same queue, those over which it has a right by hierarchy, and by priority."""
         own = list(self._of_queue(self._queue, None, needed, hierarchical=False))
         hierarchy: list[_Candidate] = []
         priority: list[_Candidate] = []
-        if self._queue.parent is not None and self._queue.policy("reclaimWithinCohort") != "Never":
+        if self._queue.parent is not None and self._queue.reclaim != "Never":
             left = dict(usage)
-            advantage = _fits_in(self._queue, left)
+            advantage = self._queue.has_room(left)
             below: QuotaNode = self._queue
             for top in self._queue.above():
                 left = {at: max(0, value - below.local_free(at)) for at, value in left.items()}
                 into = hierarchy if advantage else priority
                 into += self._of_subtree(top, top, below, needed, hierarchical=advantage)
-                advantage = advantage or _fits_in(top, left)
+                advantage = advantage or top.has_room(left)
                 below = top
         for found in (own, hierarchy, priority):
             found.sort(key=self._order)
@@ -189,58 +186,38 @@ class Preemption:
     def _of_queue(
         self, queue: QueueNode, top: QuotaNode | None, needed: set[FlavorResource], *, hierarchical: bool
     ) -> Iterator[_Candidate]:
-        name = "withinClusterQueue" if top is None else "reclaimWithinCohort"
-        policy = self._queue.policy(name)
+        policy = self._queue.within_queue if top is None else self._queue.reclaim
         for workload in queue.workloads.values():
-            if needed & set(workload.usage()) and self._may_go(workload, policy):
+            if needed & set(workload.usage()) and self._may_evict(policy, workload):
                 borrowing = self._while_borrowing(workload)
                 yield _Candidate(workload, top, hierarchical, borrowing)
 
-    def _may_go(self, candidate: WorkloadInfo, policy: str) -> bool:
-        if policy == "Any":
-            return True
-        if candidate.priority < self._workload.priority:
-            return policy != "Never"
-        newer = queue_time(candidate.obj) > queue_time(self._workload.obj)
-        return policy == "LowerOrNewerEqualPriority" and candidate.priority == self._workload.priority and newer
+    def _may_evict(self, policy: str, victim: Workload) -> bool:
+        newer = victim.queued > self._workload.queued
+        return may_evict(policy, self._workload.priority, victim.priority, newer=newer)
 
-    def _while_borrowing(self, candidate: WorkloadInfo) -> bool:
-        policy = self._borrowing_policy()
+    def _while_borrowing(self, candidate: Workload) -> bool:
+        policy = self._queue.borrow_within
         if policy is None or candidate.priority >= self._workload.priority:
             return False
         return policy < 0 or candidate.priority <= policy
 
-    def _borrowing_policy(self) -> int | None:
-        """Return the highest priority that may go while borrowing, -1 for any lower one, None for none."""
-        rule = (self._queue.obj["spec"].get("preemption") or {}).get("borrowWithinCohort") or {}
-        if rule.get("policy", "Never") == "Never":
-            return None
-        return int(rule.get("maxPriorityThreshold", -1))
-
-    def _nominal(self, at: FlavorResource) -> int:
-        quota = self._queue.quotas.get(at)
-        return quota.nominal if quota is not None else 0
-
-    def _order(self, candidate: _Candidate) -> tuple[bool, bool, int, list[int], str]:
+    def _order(self, candidate: _Candidate) -> tuple[bool, bool, int, float, str]:
         """Other queues first, then lower priority, then what was admitted last."""
         workload = candidate.workload
-        reserved = condition(workload.obj, "QuotaReserved")
-        since = reserved["lastTransitionTime"] if reserved else ""
-        newest_first = [-ord(letter) for letter in since]
         own = workload.cluster_queue == self._queue.name
-        return (
-            not is_true(workload.obj, "Evicted"),
-            own,
-            workload.priority,
-            newest_first,
-            workload.obj["metadata"]["uid"],
-        )
+        return not workload.evicted, own, workload.priority, -workload.reserved, workload.uid
 
 
 def _evicted_first(*lists: Iterable[_Candidate]) -> list[_Candidate]:
     every = [candidate for found in lists for candidate in found]
-    return sorted(every, key=lambda candidate: not is_true(candidate.workload.obj, "Evicted"))
+    return sorted(every, key=lambda candidate: not candidate.workload.evicted)
 
 
-def _fits_in(node: QuotaNode, usage: Quantities) -> bool:
-    return all(node.subtree.get(at, 0) >= node.used.get(at, 0) + value for at, value in usage.items())
+def may_evict(policy: str, priority: int, victim: int, *, newer: bool = False) -> bool:
+    """Whether a preemption policy lets a workload of that priority evict one of another; `newer`: that queued later."""
+    if policy == "Any":
+        return True
+    if victim < priority:
+        return policy != "Never"
+    return policy == "LowerOrNewerEqualPriority" and victim == priority and newer

@@ -1,0 +1,136 @@
+"""One admission cycle: the head of every queue is tried on one snapshot; it is admitted, preempts others, or waits.
+
+Ports the scheduler of Kueue 0.18, without fair sharing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from console.scheduling.kueue.flavors import Choice, FlavorAssigner, Mode
+from console.scheduling.kueue.preemption import Preemption, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.scheduling.kueue.state import Snapshot, Workload
+
+
+class Verdict(Enum):
+    """What a cycle decides for one head."""
+
+    ADMIT = "admit"
+    PREEMPT = "preempt"  # its targets are evicted; it is tried again once they are gone
+    WAIT = "wait"
+    HOPELESS = "hopeless"  # it waits, and none of its shape fits until something changes
+    SKIP = "skip"  # another head came first; it is tried again in the next cycle
+
+
+@dataclass(eq=False)
+class Decision:
+    """What comes of one head of a queue, and Kueue's sentence for it."""
+
+    workload: Workload
+    verdict: Verdict = Verdict.SKIP
+    choice: Choice = field(default_factory=Choice)
+    targets: list[Target] = field(default_factory=list)
+    message: str = ""
+
+
+def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decision]:
+    """What comes of the heads of all queues, in the order of deciding, those that are skipped last.
+
+    The snapshot holds what is admitted afterwards.
+    """
+    cycle = _Cycle(snapshot)
+    refused, entries = [], []
+    for head in heads:
+        if snapshot.queues[head.cluster_queue].accepts(head.namespace_labels):
+            entries.append(cycle.assign(Decision(head)))
+        else:
+            message = "Workload namespace doesn't match ClusterQueue selector"
+            refused.append(Decision(head, Verdict.WAIT, message=message))
+    entries.sort(key=lambda each: (each.choice.borrowing, -each.workload.priority, each.workload.queued))
+    for each in entries:
+        cycle.decide(each)
+    return refused + sorted(entries, key=lambda each: each.verdict is Verdict.SKIP)
+
+
+class _Cycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._preempted: list[Workload] = []
+
+    def assign(self, entry: Decision) -> Decision:
+        preemption = Preemption(self._snapshot, entry.workload)
+        queue = self._snapshot.queues[entry.workload.cluster_queue]
+        entry.choice = FlavorAssigner(entry.workload, queue, self._snapshot, preemption.simulate).assign()
+        entry.message = entry.choice.message()
+        entry.targets = []
+        if Mode.NO_FIT < entry.choice.mode < Mode.FIT:
+            entry.targets = preemption.targets(entry.choice)
+        return entry
+
+    def decide(self, entry: Decision) -> None:
+        with self._snapshot.without(self._gone(entry)):
+            fits = self._places_free(entry)
+        if not fits:
+            self.assign(entry)
+        queue = self._snapshot.queues[entry.workload.cluster_queue]
+        if entry.choice.mode is Mode.NO_FIT:
+            entry.verdict = Verdict.HOPELESS
+            return
+        if entry.choice.mode is not Mode.FIT and not entry.targets:
+            self._hold_back(entry)
+            entry.verdict = Verdict.HOPELESS
+            return
+        if any(target.workload in self._preempted for target in entry.targets):
+            entry.message = "Workload has overlapping preemption targets with another workload"
+            return
+        with self._snapshot.without(self._gone(entry)):
+            fits = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
+        if not fits:
+            entry.message = "Workload no longer fits after processing another workload"
+            return
+        if entry.choice.mode is Mode.FIT:
+            entry.verdict = Verdict.ADMIT
+            self._snapshot.hold(_admitted(entry))
+            return
+        self._preempted += [target.workload for target in entry.targets]
+        for at, value in entry.choice.usage().items():
+            queue.add(at, value)
+        entry.verdict = Verdict.PREEMPT
+        entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
+
+    def _gone(self, entry: Decision) -> list[Workload]:
+        return [*self._preempted, *(target.workload for target in entry.targets)]
+
+    def _places_free(self, entry: Decision) -> bool:
+        """Whether the places chosen at the nomination are still free."""
+        return entry.choice.mode is not Mode.FIT or all(
+            self._snapshot.trees[one.tree].has_room(values, one.pod_set.single, pods)
+            for one in entry.choice.pod_sets
+            for values, pods in one.places
+        )
+
+    def _hold_back(self, entry: Decision) -> None:
+        """Keep quota for a workload that waits and could not get it back by reclaiming."""
+        queue = self._snapshot.queues[entry.workload.cluster_queue]
+        if queue.reclaim == "Any":
+            return
+        for at, value in entry.choice.usage().items():
+            nominal, used, limit = queue.nominal(at), queue.used.get(at, 0), queue.borrowing_limit(at)
+            kept = max(0, min(value, nominal - used))
+            if entry.choice.borrowing:
+                kept = value if limit is None else max(0, min(value, nominal + limit - used))
+            queue.add(at, kept)
+
+
+def _admitted(entry: Decision) -> Workload:
+    """The workload as it holds its quota and its places."""
+    pod_sets = [
+        replace(one.pod_set, flavors=dict(one.flavors), places=tuple(one.places)) for one in entry.choice.pod_sets
+    ]
+    return replace(entry.workload, pod_sets=pod_sets)

@@ -1,0 +1,294 @@
+"""Which flavor a workload would get, whether it fits there, and Kueue's sentence that says what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from console.kube.objects.matching import untolerated
+from console.scheduling.kueue.placement import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.scheduling.kueue.quota import FlavorResource, Quantities
+    from console.scheduling.kueue.state import Flavor, Place, PodSet, QueueNode, ResourceGroup, Snapshot, Workload
+
+_BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+class Mode(IntEnum):
+    """How well a request fits, worst first; Kueue's `preemptionMode`."""
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+@dataclass
+class Attempt:
+    """What trying one flavor gave, as the QuotaReserved event lists it."""
+
+    flavor: str
+    mode: Mode
+    borrow: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def words(self) -> str:
+        """It for the event; empty for a plain fit."""
+        if self.mode is Mode.FIT and not self.borrow:
+            return ""
+        names = {Mode.NO_CANDIDATES: "NoCandidates", Mode.PREEMPT: "Preempt", Mode.RECLAIM: "Reclaim"}
+        mode = f"preemptionMode={names[self.mode]}" if self.mode in names else ("Fit" if self.mode else "NoFit")
+        borrow = f";borrow={self.borrow}" if self.borrow else ""
+        return f"{self.flavor}({mode}{borrow}{''.join(f';{reason}' for reason in self.reasons)})"
+
+
+@dataclass
+class PodSetChoice:
+    """The flavors of one pod set, and where its pods would go."""
+
+    pod_set: PodSet
+    flavors: dict[str, str] = field(default_factory=dict)
+    mode: Mode = Mode.NO_FIT
+    reasons: list[str] = field(default_factory=list)
+    error: str = ""
+    attempts: list[Attempt] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    tree: str = ""  # the flavor whose topology places the pods, empty when none does
+
+
+@dataclass
+class Choice:
+    """The outcome for a whole Workload."""
+
+    pod_sets: list[PodSetChoice] = field(default_factory=list)
+    borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow
+
+    @property
+    def mode(self) -> Mode:
+        """The worst of the pod sets: FIT, one of the preemption modes, or NO_FIT."""
+        return min((choice.mode for choice in self.pod_sets), default=Mode.NO_FIT)
+
+    def message(self) -> str:
+        """Why it does not fit."""
+        parts = []
+        for choice in self.pod_sets:
+            if choice.error:
+                return f"failed to assign flavors to pod set {choice.pod_set.name}: {choice.error}"
+            if choice.reasons:
+                listed = ", ".join(sorted(choice.reasons))
+                parts.append(f"couldn't assign flavors to pod set {choice.pod_set.name}: {listed}")
+        return "; ".join(parts)
+
+    def considered(self) -> str:
+        """The flavors that were tried and not a plain fit, for an event."""
+        parts = []
+        for choice in self.pod_sets:
+            listed = ", ".join(filter(None, (attempt.words() for attempt in choice.attempts)))
+            if listed:
+                parts.append(f"{choice.pod_set.name}: {listed}")
+        return " | ".join(parts)
+
+    def usage(self) -> Quantities:
+        total: Quantities = {}
+        for choice in self.pod_sets:
+            for resource, flavor in choice.flavors.items():
+                at = (flavor, resource)
+                total[at] = total.get(at, 0) + choice.pod_set.requests.get(resource, 0)
+        return total
+
+
+class FlavorAssigner:
+    """Tries the flavors of a ClusterQueue for one Workload, in order, by its fungibility rules."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        queue: QueueNode,
+        snapshot: Snapshot,
+        simulate: Callable[[FlavorResource, int], tuple[Mode, int]],
+    ) -> None:
+        self._workload = workload
+        self._queue = queue
+        self._snapshot = snapshot
+        self._simulate = simulate
+        self._assumed: Quantities = {}
+        self._borrowing = 0
+
+    def assign(self) -> Choice:
+        """Flavors and places for every pod set, as far as they can be had."""
+        choice = Choice()
+        for pod_set in self._workload.pod_sets:
+            one = self._assign_pod_set(pod_set)
+            choice.pod_sets.append(one)
+            if one.mode is Mode.NO_FIT or one.error:
+                one.mode = Mode.NO_FIT
+                return choice
+            for resource, flavor in one.flavors.items():
+                at = (flavor, resource)
+                self._assumed[at] = self._assumed.get(at, 0) + pod_set.requests[resource]
+        choice.borrowing = self._borrowing
+        self.place(choice)
+        return choice
+
+    def place(self, choice: Choice) -> None:
+        """Find places by topology for what fits; without, it is a case for preemption or none at all."""
+        for one in choice.pod_sets:
+            if not one.tree:
+                continue
+            tree = self._snapshot.trees[one.tree]
+            if one.mode is Mode.FIT:
+                one.places, why = place(tree, one.pod_set)
+                if not why:
+                    continue
+                one.reasons.append(why)
+                one.mode = Mode.PREEMPT
+            if place(tree, one.pod_set, empty=True)[1]:
+                one.mode = Mode.NO_FIT
+
+    def _assign_pod_set(self, pod_set: PodSet) -> PodSetChoice:
+        one = PodSetChoice(pod_set, mode=Mode.FIT)
+        for resource, value in sorted(pod_set.requests.items()):
+            if resource in one.flavors:
+                continue
+            group = next((item for item in self._queue.groups if resource in item.resources), None)
+            if group is None:
+                if value:
+                    one.reasons = [f"resource {resource} unavailable in ClusterQueue"]
+                    one.flavors, one.mode = {}, Mode.NO_FIT
+                    return one
+                continue
+            self._search(one, group)
+            if one.mode is Mode.NO_FIT:
+                return one
+        trees = self._snapshot.trees
+        placed = {flavor for flavor in one.flavors.values() if flavor in trees}
+        if self._wants_topology(pod_set) and not placed:
+            one.error = (
+                "no TAS flavor assigned"
+                if trees
+                else ("workload requires Topology, but there is no TAS cache information")
+            )
+        one.tree = next(iter(placed), "") if self._wants_topology(pod_set) else ""
+        return one
+
+    def _search(self, one: PodSetChoice, group: ResourceGroup) -> None:
+        """Try the flavors of one resource group for the resources it covers."""
+        wanted = {name: value for name, value in one.pod_set.requests.items() if name in group.resources}
+        best: tuple[Mode, int] = (Mode.NO_FIT, 0)
+        reasons: list[str] = []
+        chosen = ""
+        for flavor in group.flavors:
+            mode, borrow, why = self._try(flavor, wanted, one.pod_set, group)
+            one.attempts.append(Attempt(flavor, mode, borrow, sorted(why)))
+            reasons += why
+            if mode > Mode.NO_FIT and (not chosen or (mode, -borrow) > (best[0], -best[1])):
+                best, chosen = (mode, borrow), flavor
+            if not self._try_next(mode, borrow):
+                best, chosen = (mode, borrow), flavor
+                break
+        if best[0] is not Mode.FIT:
+            one.reasons += reasons
+        one.mode = min(one.mode, best[0])
+        if chosen:
+            one.flavors |= dict.fromkeys(wanted, chosen)
+            self._borrowing = max(self._borrowing, best[1])
+
+    def _try(
+        self, flavor: str, wanted: dict[str, int], pod_set: PodSet, group: ResourceGroup
+    ) -> tuple[Mode, int, list[str]]:
+        why = self._unsuitable(flavor, pod_set, group)
+        if why:
+            return Mode.NO_FIT, 0, [why]
+        mode, borrow, reasons = Mode.FIT, 0, []
+        for resource, value in sorted(wanted.items()):
+            one, height, text = self._fits((flavor, resource), value)
+            mode, borrow = min(mode, one), max(borrow, height)
+            reasons += [text] if text else []
+            if mode is Mode.NO_FIT:
+                break
+        return mode, borrow, reasons
+
+    def _fits(self, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
+        """Compare one amount with the quota."""
+        flavor, resource = at
+        assumed = self._assumed.get(at, 0)
+        total, most = assumed + value, self._queue.most(at)
+        if total > most:
+            text = (
+                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
+                f"({quantity_words(resource, assumed)}) + current podset request ({quantity_words(resource, value)}) "
+                f"> maximum capacity ({quantity_words(resource, most)})"
+            )
+            return Mode.NO_FIT, 0, text
+        borrow, hierarchy = self._queue.borrowing_height(at, total)
+        free = self._queue.available(at)
+        if total <= free:
+            return Mode.FIT, borrow, ""
+        needed = quantity_words(resource, total - free)
+        text = f"insufficient unused quota for {resource} in flavor {flavor}, {needed} more needed"
+        may_borrow = self._queue.borrow_within is not None
+        if (at in self._queue.quotas and self._queue.nominal(at) >= total) or hierarchy or may_borrow:
+            mode, height = self._simulate(at, total)
+            return mode, height, text
+        return Mode.NO_FIT, borrow, text
+
+    def _unsuitable(self, name: str, pod_set: PodSet, group: ResourceGroup) -> str:
+        flavor = self._snapshot.flavors.get(name)
+        if flavor is None:
+            return f"flavor {name} not found"
+        if why := self._topology_mismatch(flavor, pod_set, group):
+            return why
+        if taint := untolerated(flavor.taints, (*pod_set.tolerations, *flavor.tolerations)):
+            return f"untolerated taint {taint} in flavor {name}"
+        if any(flavor.labels.get(key, value) != value for key, value in pod_set.selector.items()):
+            return f"flavor {name} doesn't match node affinity"
+        return ""
+
+    def _topology_mismatch(self, flavor: Flavor, pod_set: PodSet, group: ResourceGroup) -> str:
+        name, asked = flavor.name, pod_set.topology
+        if not self._wants_topology(pod_set):
+            return f'Flavor "{name}" supports only TopologyAwareScheduling' if flavor.topology else ""
+        if not asked.explicit:
+            return ""
+        if not flavor.topology:
+            overlaps = any(resource in group.resources for resource in pod_set.requests)
+            return f'Flavor "{name}" does not support TopologyAwareScheduling' if overlaps else ""
+        tree = self._snapshot.trees.get(name)
+        if tree is None:
+            return f'Flavor "{name}" information missing in TAS cache'
+        wanted = filter(None, (asked.required, asked.preferred, asked.slice_level))
+        if any(tree.level_of(key) is None for key in wanted):
+            return f'Flavor "{name}" does not contain the requested level'
+        return ""
+
+    def _wants_topology(self, pod_set: PodSet) -> bool:
+        return pod_set.topology.explicit or self._topology_only()
+
+    def _topology_only(self) -> bool:
+        names = [name for group in self._queue.groups for name in group.flavors]
+        known = self._snapshot.flavors
+        return bool(names) and all(name in known and known[name].topology for name in names)
+
+    def _try_next(self, mode: Mode, borrow: int) -> bool:
+        if mode <= Mode.NO_CANDIDATES:
+            return True
+        if mode in (Mode.PREEMPT, Mode.RECLAIM) and self._queue.next_if_preempting:
+            return True
+        return borrow > 0 and self._queue.next_if_borrowing
+
+
+def quantity_words(resource: str, value: int) -> str:
+    """An amount as Kueue prints it: binary units for memory and storage, plain numbers for the rest."""
+    if value % 1000:
+        return f"{value}m"
+    whole = value // 1000
+    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    for suffix, factor in _BINARY if binary else (("k", 1000),):
+        if whole and whole % factor == 0:
+            return f"{whole // factor}{suffix}"
+    return str(whole)

@@ -1,0 +1,290 @@
+"""Where the pods of a pod set go: the narrowest place that holds them, then as few places as possible below it.
+
+The nodes of a flavor are a tree by the levels of its Topology: block > subblock > host > node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console.kube.objects.matching import untolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from console.scheduling.kueue.state import Amounts, Flavor, Node, Place, PodSet
+
+HOSTNAME = "kubernetes.io/hostname"
+_ONE_POD = {"pods": 1000}
+
+
+@dataclass(eq=False, slots=True)
+class Domain:
+    """One place of the tree; a leaf is a node or, when the levels end above nodes, all nodes with the same labels."""
+
+    values: tuple[str, ...]
+    children: list[Domain] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    free: Amounts = field(default_factory=dict)  # what pods placed by topology may use in all (leaves only)
+    used: Amounts = field(default_factory=dict)
+    state: int = 0  # pods that fit, then pods that are placed
+    slices: int = 0
+
+
+class Tree:
+    """The nodes of one flavor, by the levels of its Topology."""
+
+    def __init__(
+        self, name: str, levels: Sequence[str], flavor: Flavor, nodes: Iterable[Node], others: Mapping[str, Amounts]
+    ) -> None:
+        """`others`: what pods that topology does not place use of each node."""
+        self.name, self.flavor, self.levels = name, flavor, list(levels)
+        self.of_nodes = self.levels[-1] == HOSTNAME
+        self.by_level: list[dict[tuple[str, ...], Domain]] = [{} for _ in self.levels]
+        self._leaves: dict[tuple[str, ...], Domain] = {}
+        for node in nodes:
+            if all(node.labels.get(key) == value for key, value in flavor.labels.items()):
+                self._add(node, others.get(node.name, {}))
+
+    @property
+    def leaves(self) -> list[Domain]:
+        """The places of the lowest level, in order."""
+        return list(self.by_level[-1].values())
+
+    def level_of(self, key: str) -> int | None:
+        """The number of a level, 0 the widest; None when there is none of that name."""
+        return self.levels.index(key) if key in self.levels else None
+
+    @property
+    def assigned_levels(self) -> list[str]:
+        """The levels an assignment lists: all of them, or the last alone when that is the node."""
+        return self.levels[-1:] if self.of_nodes else self.levels
+
+    def assigned(self, domain: Domain) -> tuple[str, ...]:
+        return domain.values[-1:] if self.of_nodes else domain.values
+
+    def use(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
+        """Count pods at a place of an assignment in, or out if they are fewer than 0."""
+        leaf = self._leaves.get(values)
+        if leaf is not None:
+            add(leaf.used, {**single, **_ONE_POD}, pods)
+
+    def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
+        """Whether a place of an assignment has room for so many pods."""
+        leaf = self._leaves.get(values)
+        return leaf is not None and all(
+            value * pods <= leaf.free.get(name, 0) - leaf.used.get(name, 0)
+            for name, value in {**single, **_ONE_POD}.items()
+        )
+
+    def _add(self, node: Node, other: Amounts) -> None:
+        values = tuple(node.labels.get(level, "") for level in self.levels)
+        if not all(values):
+            return
+        parent: Domain | None = None
+        for depth, known in enumerate(self.by_level):
+            domain = known.get(values[: depth + 1])
+            if domain is None:
+                domain = known[values[: depth + 1]] = Domain(values[: depth + 1])
+                if parent is not None:
+                    parent.children.append(domain)
+            parent = domain
+        if parent is not None:
+            parent.nodes.append(node)
+            add(parent.free, node.allocatable)
+            add(parent.free, other, -1)
+            self._leaves[self.assigned(parent)] = parent
+
+
+def add(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
+    """Add amounts to others, so many times over."""
+    for name, value in more.items():
+        into[name] = into.get(name, 0) + value * times
+
+
+@dataclass
+class _Request:
+    """What a pod set asks of the topology."""
+
+    count: int
+    level: int
+    slice_level: int
+    slice_size: int = 1
+    required: bool = False
+    unconstrained: bool = False
+
+
+@dataclass
+class _Exclusions:
+    """Why nodes were left out."""
+
+    total: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def words(self) -> str:
+        """Return them as Kueue appends them to its sentence."""
+        if not self.reasons:
+            return ""
+        listed = ", ".join(sorted(f"{reason}: {count}" for reason, count in self.reasons.items()))
+        return f". Total nodes: {self.total}; excluded: {listed}"
+
+
+def place(tree: Tree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Place], str]:
+    """The places of all pods of a pod set, or no place and why not; `empty` ignores what is used."""
+    request, why = _request(tree, pod_set)
+    if request is None:
+        return [], why
+    excluded = _fill(tree, pod_set, request, empty=empty)
+    level, domains, why = _find_level(tree, request, request.level, excluded)
+    if why:
+        return [], why
+    chosen = _least(domains, request, request.slice_size, by_slices=True)
+    last = len(tree.levels) - 1
+    while level < min(last, request.slice_level):
+        below = [child for domain in chosen for child in domain.children]
+        chosen = _least(_sorted(below, request), request, request.slice_size, by_slices=True)
+        level += 1
+    while level < last:
+        parents, chosen = chosen, []
+        for parent in parents:
+            part = _Request(parent.state, request.level, request.slice_level, 1, unconstrained=request.unconstrained)
+            chosen += _least(_sorted(parent.children, request), part, 1, by_slices=False)
+        level += 1
+    chosen.sort(key=lambda domain: domain.values)
+    return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
+
+
+def _request(tree: Tree, pod_set: PodSet) -> tuple[_Request | None, str]:
+    asked, last = pod_set.topology, len(tree.levels) - 1
+    key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else "")
+    level = tree.level_of(key) if key else last
+    if level is None:
+        return None, f"no requested topology level: {key}"
+    slice_key = asked.slice_level or tree.levels[last]
+    slice_level = tree.level_of(slice_key)
+    if slice_level is None:
+        return None, f"no requested topology level for slices: {slice_key}"
+    if slice_level < level:
+        return None, f"podset slice topology {slice_key} is above the podset topology {key}"
+    free = bool(asked.unconstrained) or not asked.explicit
+    return _Request(pod_set.count, level, slice_level, asked.slice_size, bool(asked.required), free), ""
+
+
+def _fill(tree: Tree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Exclusions:
+    """Write into every place how many pods fit there."""
+    excluded = _Exclusions()
+    tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
+    single = {**pod_set.single, **_ONE_POD}
+    for leaf in tree.leaves:
+        leaf.state = leaf.slices = 0
+        excluded.total += 1
+        if tree.of_nodes:
+            node = leaf.nodes[0]
+            if taint := untolerated(node.taints, tolerations):
+                excluded.reasons[f'taint "{taint}"'] += 1
+                continue
+            if not pod_set.selects(node.name, node.labels):
+                excluded.reasons["affinity" if pod_set.has_affinity else "nodeSelector"] += 1
+                continue
+        fits = {
+            name: max(leaf.free.get(name, 0) - (0 if empty else leaf.used.get(name, 0)), 0) // value
+            for name, value in sorted(single.items())
+            if value > 0
+        }
+        scarce = min(fits, key=lambda name: fits[name])
+        leaf.state = fits[scarce]
+        if not leaf.state:
+            excluded.reasons[f'resource "{scarce}"'] += 1
+    for root in tree.by_level[0].values():
+        _sum_up(root, 0, request)
+    return excluded
+
+
+def _sum_up(domain: Domain, level: int, request: _Request) -> None:
+    for child in domain.children:
+        _sum_up(child, level + 1, request)
+    if domain.children:
+        domain.state = sum(child.state for child in domain.children)
+        domain.slices = sum(child.slices for child in domain.children)
+    if level == request.slice_level:
+        domain.slices = domain.state // request.slice_size
+
+
+def _find_level(tree: Tree, request: _Request, level: int, excluded: _Exclusions) -> tuple[int, list[Domain], str]:
+    """Return the level and places to begin with: one place that holds all, at this level or a wider one."""
+    domains = _sorted(list(tree.by_level[level].values()), request)
+    if not domains:
+        return 0, [], f"no topology domains at level: {tree.levels[level]}"
+    slices = request.count // request.slice_size
+    if request.unconstrained:
+        fitting = [domain for domain in domains if domain.slices >= slices]
+        if fitting:
+            return level, [fitting[0]], ""
+    elif domains[0].slices >= slices:
+        return level, [_best_fit(domains, slices)], ""
+    if request.required:
+        return 0, [], _not_fitting(tree, domains[0].slices, request, excluded)
+    if level > 0 and not request.unconstrained:
+        return _find_level(tree, request, level - 1, excluded)
+    chosen, left = _spread(domains, slices, request)
+    if left > 0:
+        return 0, [], _not_fitting(tree, slices - left, request, excluded)
+    return level, chosen, ""
+
+
+def _spread(domains: list[Domain], slices: int, request: _Request) -> tuple[list[Domain], int]:
+    """Return the places that together hold all, and what is left over when there are too few."""
+    chosen, left = [], slices
+    while left > 0 and domains:
+        domain = domains[0]
+        if not request.unconstrained and domain.slices >= left:
+            domain = _best_fit(domains, left)
+        domains.remove(domain)
+        if domain.slices:
+            chosen.append(domain)
+            left -= domain.slices
+    return chosen, left
+
+
+def _least(domains: list[Domain], request: _Request, size: int, *, by_slices: bool) -> list[Domain]:
+    """Take from places in order until all pods have one; write the pods taken into each place."""
+    left = request.count // size if by_slices else request.count
+    chosen, rest = [], list(domains)
+    while left > 0 and rest:
+        domain = rest[0]
+        if not request.unconstrained and _room(domain, by_slices) >= left:
+            domain = _best_fit(rest, left, by_slices=by_slices)
+        rest.remove(domain)
+        taken = min(_room(domain, by_slices), left)
+        left -= taken
+        domain.slices, domain.state = (taken, taken * size) if by_slices else (domain.slices, taken)
+        chosen.append(domain)
+    return chosen
+
+
+def _room(domain: Domain, by_slices: bool) -> int:
+    return domain.slices if by_slices else domain.state
+
+
+def _best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> Domain:
+    best = domains[0]
+    for domain in domains:
+        if needed <= _room(domain, by_slices) < _room(best, by_slices):
+            best = domain
+    return best
+
+
+def _sorted(domains: list[Domain], request: _Request) -> list[Domain]:
+    sign = 1 if request.unconstrained else -1
+    return sorted(domains, key=lambda domain: (sign * domain.slices, domain.state, domain.values))
+
+
+def _not_fitting(tree: Tree, fit: int, request: _Request, excluded: _Exclusions) -> str:
+    unit = "pod" if request.slice_size == 1 else "slice"
+    total = request.count // request.slice_size
+    text = f'topology "{tree.name}" allows to fit only {fit} out of {total} {unit}(s)'
+    if not fit:
+        text = f'topology "{tree.name}" doesn\'t allow to fit any of {total} {unit}(s)'
+    return text + excluded.words()

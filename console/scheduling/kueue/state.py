@@ -1,0 +1,232 @@
+"""What an admission cycle decides on: workloads, queues, flavors, nodes, and a snapshot on which things are tried."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console.kube.objects.matching import Requirement, Toleration
+from console.scheduling.kueue.quota import Cohort, FlavorResource, Quantities, Quota, QuotaNode, plant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from console.scheduling.kueue.placement import Tree
+
+__all__ = [
+    "BACK_OF_QUEUE",
+    "Amounts",
+    "Cohort",
+    "Flavor",
+    "FlavorResource",
+    "Node",
+    "Place",
+    "PodSet",
+    "Quantities",
+    "QueueNode",
+    "Quota",
+    "Requirement",
+    "ResourceGroup",
+    "Snapshot",
+    "Toleration",
+    "TopologyRequest",
+    "Workload",
+    "try_order",
+]  # fmt: skip
+
+Amounts = dict[str, int]  # by name of the resource
+Key = tuple[str, str]  # namespace and name
+Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
+
+BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
+"""Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
+
+
+def try_order(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
+    """Sorts workloads of a queue in the order in which they are tried."""
+    return -priority, queued, uid
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRequest:
+    """What a pod set asks of the topology; levels are labels of nodes."""
+
+    required: str = ""
+    preferred: str = ""
+    unconstrained: bool | None = None  # None: nothing is said of it
+    slice_level: str = ""
+    slice_size: int = 1
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the pod set asks for topology itself."""
+        return bool(self.required or self.preferred or self.slice_level) or self.unconstrained is not None
+
+
+@dataclass(slots=True, eq=False)
+class PodSet:
+    """One pod set: what all its pods ask for together, one of them alone, and which nodes they may be on."""
+
+    name: str
+    count: int
+    requests: Amounts
+    single: Amounts
+    topology: TopologyRequest = TopologyRequest()
+    selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] | None = None
+    """Terms of the required node affinity, of which one has to hold; None: there is none."""
+    has_affinity: bool = False  # of any kind
+    tolerations: tuple[Toleration, ...] = ()
+    flavors: Mapping[str, str] = field(default_factory=dict)  # resource -> flavor, once it holds quota
+    places: tuple[Place, ...] = ()  # once it holds quota, if topology places it
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether node selector and node affinity allow a node."""
+        if any(labels.get(key) != value for key, value in self.selector.items()):
+            return False
+        marks = {**labels, "metadata.name": name}
+        return self.affinity is None or any(all(each.holds(marks) for each in term) for term in self.affinity)
+
+
+@dataclass(slots=True, eq=False)
+class Workload:
+    """One Workload with its pod sets."""
+
+    key: Key
+    uid: str
+    cluster_queue: str
+    priority: int
+    queued: float  # the moment it queues by
+    pod_sets: list[PodSet]
+    reserved: float = 0.0  # since when it holds quota
+    evicted: bool = False  # whether it holds its quota only until its pods are gone
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+
+    def usage(self) -> Quantities:
+        total: Quantities = {}
+        for pod_set in self.pod_sets:
+            for resource, flavor in pod_set.flavors.items():
+                if resource in pod_set.requests:
+                    at = (flavor, resource)
+                    total[at] = total.get(at, 0) + pod_set.requests[resource]
+        return total
+
+    def order(self) -> tuple[int, float, str]:
+        return try_order(self.priority, self.queued, self.uid)
+
+    def shape(self) -> str:
+        """Equal for workloads which fit or do not fit alike: of those, one is tried."""
+        parts = [
+            (each.name, each.count, sorted(each.requests.items()), each.topology, sorted(each.selector.items()),
+             each.affinity, each.tolerations)
+            for each in self.pod_sets
+        ]  # fmt: skip
+        return repr((parts, self.priority))
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A ResourceFlavor: which nodes it means."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is ready and takes pods."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[str, ...]
+    allocatable: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """Resources of a ClusterQueue that a pod set takes from one flavor, and the flavors in the order of trying."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class QueueNode(QuotaNode):
+    """A ClusterQueue: its rules, and the workloads that hold its quota."""
+
+    cohort: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    within_queue: str = "Never"  # or LowerPriority, LowerOrNewerEqualPriority
+    reclaim: str = "Never"  # within the cohort; or LowerPriority, Any
+    borrow_within: int | None = None  # the highest priority that may go while borrowing, -1: any lower; None: none
+    next_if_preempting: bool = True  # whether the next flavor is tried where this one would need preemption
+    next_if_borrowing: bool = False
+    namespaces: tuple[Requirement, ...] | None = ()  # None: of no namespace
+    workloads: dict[Key, Workload] = field(default_factory=dict)
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Whether it takes workloads of a namespace with these labels."""
+        return self.namespaces is not None and all(each.holds(labels) for each in self.namespaces)
+
+    def hold(self, workload: Workload) -> None:
+        self.workloads[workload.key] = workload
+        for at, value in workload.usage().items():
+            self.add(at, value)
+
+    def release(self, workload: Workload) -> None:
+        self.workloads.pop(workload.key, None)
+        for at, value in workload.usage().items():
+            self.take(at, value)
+
+
+class Snapshot:
+    """Everything admission decides on, at one moment; what is tried on it is taken back."""
+
+    def __init__(
+        self,
+        queues: Iterable[QueueNode],
+        cohorts: Iterable[Cohort] = (),
+        flavors: Iterable[Flavor] = (),
+        trees: Mapping[str, Tree] | None = None,
+        holding: Iterable[Workload] = (),
+    ) -> None:
+        self.queues = {each.name: each for each in queues}
+        self.flavors = {each.name: each for each in flavors}
+        self.trees = trees or {}  # by flavor, of those that have a topology
+        plant(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
+        for workload in holding:
+            self.hold(workload)
+
+    def hold(self, workload: Workload) -> None:
+        """Count a workload in, quota and topology."""
+        if workload.cluster_queue in self.queues:
+            self.queues[workload.cluster_queue].hold(workload)
+        self._place(workload, 1)
+
+    def release(self, workload: Workload) -> None:
+        if workload.cluster_queue in self.queues:
+            self.queues[workload.cluster_queue].release(workload)
+        self._place(workload, -1)
+
+    def _place(self, workload: Workload, sign: int) -> None:
+        for pod_set in workload.pod_sets:
+            tree = next((self.trees[name] for name in pod_set.flavors.values() if name in self.trees), None)
+            if tree is not None:
+                for values, pods in pod_set.places:
+                    tree.use(values, pod_set.single, sign * pods)
+
+    @contextmanager
+    def without(self, workloads: Iterable[Workload]) -> Iterator[None]:
+        """See the world as if some workloads were gone."""
+        gone = [item for item in workloads if item.key in self.queues[item.cluster_queue].workloads]
+        for item in gone:
+            self.release(item)
+        try:
+            yield
+        finally:
+            for item in gone:
+                self.hold(item)
