@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
-import aiohttp
 import msgspec
+import pycurl
 
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.google.builds import ImageFacts, Reference
+from console.kube.http import AGENT, trust_usual_authorities
 from console.kube.objects.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ _KINDS = ", ".join(
     )
 )
 _PART = re.compile(r'(\w+)="([^"]*)"')
+_REDIRECTS = 10
 _LARGEST = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
@@ -66,23 +71,25 @@ class _Config(Wire):
     history: list[_Step] | None = None
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """What a request got."""
+
+    status: int
+    headers: Mapping[str, str]  # by name in lower case
+    body: bytes = b""
+
+
 class Registry:
     """The registries of the world; `token` opens Google's, and `stand_in`, an address that plays all of them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in
-        self._session: aiohttp.ClientSession | None = None
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        self._curl = pycurl.Curl()  # used again, for its connection
 
     async def image(self, text: str) -> ImageFacts:
         """An image's facts; NotFound, NotAllowed, Unreachable."""
         wanted = Reference.of(text)
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=PATIENCE)
-            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=not self._stand_in)
         bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
         manifest = _read(raw, _Manifest)
@@ -108,38 +115,81 @@ class Registry:
         return f"{root}/v2/{wanted.path}/{rest}"
 
     async def _get(self, wanted: Reference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
-        assert self._session is not None
-        try:
-            for attempt in (1, 2):
-                headers = {"Accept": _KINDS, **bearer}
-                async with self._session.get(self._address(wanted, rest), headers=headers) as answer:
-                    asked = answer.headers.get("WWW-Authenticate", "")
-                    if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
-                        bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))
-                        continue
-                    if not 200 <= answer.status < 300:
-                        raise _refused(wanted, answer.status)
-                    return await _body(wanted, answer), answer.headers.get("Docker-Content-Digest", "")
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
+        for attempt in (1, 2):
+            answer = await self._ask(wanted, self._address(wanted, rest), {"Accept": _KINDS, **bearer})
+            asked = answer.headers.get("www-authenticate", "")
+            if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
+                bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))
+                continue
+            if not 200 <= answer.status < 300:
+                raise _refused(wanted, answer.status)
+            return answer.body, answer.headers.get("docker-content-digest", "")
         raise AssertionError("the second attempt returns or raises")
 
     async def _bearer(self, wanted: Reference, parts: Mapping[str, str]) -> str:
         """What the registry's own token service gives: to Google's own with our login, to others without any."""
-        assert self._session is not None
         realm = parts.get("realm", "")
         place = _split(realm)
         if place is None:
             raise NotAllowed(f"The registry {wanted.host} requires an unsupported kind of login.", status=401)
-        params = {key: parts[key] for key in ("service", "scope") if key in parts}
+        params = [(key, parts[key]) for key in ("service", "scope") if key in parts]
         mine = wanted.google and place.netloc == wanted.host
-        own = mine and self._token
-        login = {"Authorization": aiohttp.encode_basic_auth("oauth2accesstoken", self._token)} if own else {}
-        async with self._session.get(realm, params=params, headers=login, allow_redirects=False) as answer:
-            if answer.status != 200:
-                raise _refused(wanted, answer.status)
-            told: _Token = _read(await _body(wanted, answer), _Token)
+        login = {}
+        if mine and self._token:
+            pair = base64.b64encode(f"oauth2accesstoken:{self._token}".encode()).decode()
+            login["Authorization"] = f"Basic {pair}"
+        address = urlunsplit(place._replace(query=urlencode([*parse_qsl(place.query), *params]), fragment=""))
+        answer = await self._ask(wanted, address, login, follows=False)
+        if answer.status != 200:
+            raise _refused(wanted, answer.status)
+        told: _Token = _read(answer.body, _Token)
         return f"Bearer {told.token or told.access_token or ''}"
+
+    async def _ask(
+        self, wanted: Reference, address: str, headers: Mapping[str, str], *, follows: bool = True
+    ) -> Answer:
+        """`follows`: redirects too, such as to where the bytes lie; a login goes to the host it is for only."""
+        return await asyncio.to_thread(self._perform, wanted, address, headers, follows=follows)
+
+    def _perform(self, wanted: Reference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
+        curl, body, found = self._curl, bytearray(), dict[str, str]()
+
+        def header(line: bytes) -> None:
+            name, colon, value = line.decode("latin-1").partition(":")
+            if colon:
+                found[name.strip().lower()] = value.strip()
+            elif name.startswith("HTTP/"):  # the answer to a redirect, too, begins so
+                found.clear()
+
+        def piece(data: bytes) -> int | None:
+            body.extend(data)
+            return None if len(body) <= _LARGEST else 0
+
+        schemes = pycurl.PROTO_HTTPS | (pycurl.PROTO_HTTP if self._stand_in else 0)
+        try:
+            curl.reset()
+            curl.setopt(pycurl.URL, address)
+            curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
+            curl.setopt(pycurl.USERAGENT, AGENT)
+            curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
+            curl.setopt(pycurl.PROTOCOLS, schemes)
+            curl.setopt(pycurl.REDIR_PROTOCOLS, schemes)
+            curl.setopt(pycurl.FOLLOWLOCATION, int(follows))
+            curl.setopt(pycurl.MAXREDIRS, _REDIRECTS)
+            curl.setopt(pycurl.TIMEOUT_MS, int(1000 * PATIENCE))
+            curl.setopt(pycurl.NOSIGNAL, 1)
+            curl.setopt(pycurl.HEADERFUNCTION, header)
+            curl.setopt(pycurl.WRITEFUNCTION, piece)
+            trust_usual_authorities(curl)
+            if self._stand_in:  # it is on this machine
+                curl.setopt(pycurl.PROXY, "")
+                curl.setopt(pycurl.NOPROXY, "*")
+            curl.perform()
+        except pycurl.error as error:
+            if len(body) > _LARGEST:
+                raise Unreadable(f"The registry {wanted.host} answers with more than {_LARGEST >> 20} MiB.") from error
+            raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
+        return Answer(int(curl.getinfo(pycurl.RESPONSE_CODE)), found, bytes(body))
 
 
 def _split(realm: str) -> SplitResult | None:
@@ -149,16 +199,6 @@ def _split(realm: str) -> SplitResult | None:
         return parts if parts.scheme == "https" and parts.hostname and "@" not in parts.netloc else None
     except ValueError:
         return None
-
-
-async def _body(wanted: Reference, answer: aiohttp.ClientResponse) -> bytes:
-    """A whole answer, unpacked; Unreadable if it is longer than any manifest."""
-    body = bytearray()
-    async for piece in answer.content.iter_any():
-        body += piece
-        if len(body) > _LARGEST:
-            raise Unreadable(f"The registry {wanted.host} answers with more than {_LARGEST >> 20} MiB.")
-    return bytes(body)
 
 
 def _refused(wanted: Reference, status: int) -> Refused:

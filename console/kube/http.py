@@ -472,17 +472,22 @@ class HttpConnections:
         if given.authority:
             curl.setopt(pycurl.CAINFO_BLOB, given.authority.encode())
         else:
-            usual = ssl.get_default_verify_paths()
-            if usual.cafile:
-                curl.setopt(pycurl.CAINFO, usual.cafile)
-            if usual.capath:
-                curl.setopt(pycurl.CAPATH, usual.capath)
+            trust_usual_authorities(curl)
         if given.client:
             curl.setopt(pycurl.SSLCERT_BLOB, given.client.encode())
             curl.setopt(pycurl.SSLKEY_BLOB, given.client.encode())
         if given.insecure:
             curl.setopt(pycurl.SSL_VERIFYPEER, 0)
             curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+
+
+def trust_usual_authorities(curl: pycurl.Curl) -> None:
+    """Those of this machine, as Python's own TLS does; libcurl was built to look for them elsewhere."""
+    usual = ssl.get_default_verify_paths()
+    if usual.cafile:
+        curl.setopt(pycurl.CAINFO, usual.cafile)
+    if usual.capath:
+        curl.setopt(pycurl.CAPATH, usual.capath)
 
 
 def _host(netloc: str) -> str:

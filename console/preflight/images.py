@@ -50,11 +50,7 @@ async def _facts(look: Looking, image: str) -> ImageFacts:
     async def question() -> ImageFacts:
         from console.google.image_registry import Registry
 
-        registry = Registry(*await _login(look, Reference.of(image)))
-        try:
-            return await registry.image(image)
-        finally:
-            await registry.close()
+        return await Registry(*await _login(look, Reference.of(image))).image(image)
 
     return await look.ask(REGISTRY, f"manifest of {image}", question)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import encode_basic_auth
+from aiohttp import encode_basic_auth, web
 
-from console.errors import NotAllowed, Refused, Unreadable
+from console.errors import NotAllowed, Refused, Unreachable, Unreadable
 from console.google.builds import Reference
-from console.google.image_registry import Registry
+from console.google.image_registry import Answer, Registry
+from tests.apiserver import ApiServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Awaitable, Callable, Mapping
 
 TOKEN = "ya29.PLANTED"
 GOOGLE = ("gcr.io/p/i", "us.gcr.io/p/i:1", "us-docker.pkg.dev/p/r/i", "europe-west4-docker.pkg.dev/p/r/i@sha256:0")
@@ -46,38 +46,22 @@ CHALLENGES = {
 
 
 class Service:
-    """In place of the library's session: writes down what is asked, and answers."""
+    """In place of the network: writes down what is asked, and answers."""
 
     def __init__(self, challenge: str, *, status: int = 200, body: bytes = b"{}") -> None:
         self.challenge, self.status, self.body = challenge, status, body
         self.asked: list[tuple[str, str, bool]] = []
 
-    @asynccontextmanager
-    async def get(
-        self, address: str, *, headers: dict[str, str], allow_redirects: bool = True, **_: Any
-    ) -> AsyncIterator[Any]:
+    async def ask(self, _: Reference, address: str, headers: Mapping[str, str], *, follows: bool = True) -> Answer:
         if "/manifests/" in address:
-            yield Answer(401, {"WWW-Authenticate": self.challenge})
-        else:
-            self.asked.append((address, headers.get("Authorization", ""), allow_redirects))
-            yield Answer(self.status, {"Location": "https://evil.example/"}, self.body)
-
-
-class Answer:
-    """An answer of the library's."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-        self.status, self.headers, self.content = status, headers, self
-        self._body = body
-
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        for start in range(0, len(self._body), 1 << 16):
-            yield self._body[start : start + (1 << 16)]
+            return Answer(401, {"www-authenticate": self.challenge})
+        self.asked.append((address, headers.get("Authorization", ""), follows))
+        return Answer(self.status, {"location": "https://evil.example/"}, self.body)
 
 
 async def asked(image: str, service: Service) -> None:
     registry = Registry(TOKEN)
-    registry._session = service  # type: ignore[assignment]
+    registry._ask = service.ask  # type: ignore[method-assign, assignment]
     await registry.image(image)
 
 
@@ -109,3 +93,39 @@ async def test_googles_own_service_gets_it_and_is_not_followed_elsewhere() -> No
 async def test_a_token_that_is_none_is_said(body: bytes) -> None:
     with pytest.raises(Unreadable):
         await asked("gcr.io/p/i", Service('Bearer realm="https://gcr.io/v2/token"', body=body))
+
+
+def manifests(*answers: web.Response) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Answers to requests for manifests, one after the other."""
+    left = iter(answers)
+
+    async def answer(_: web.Request) -> web.Response:
+        return next(left)
+
+    return answer
+
+
+PATH = "/registry/gcr.io/v2/p/i/manifests/latest"
+
+
+async def test_a_login_does_not_go_with_a_redirect_to_another_host() -> None:
+    async with ApiServer() as near, ApiServer() as far:
+        there = f"http://localhost:{far.port}/blob"
+        near.handlers[PATH] = manifests(web.Response(status=307, headers={"Location": there}))
+        far.handlers["/blob"] = manifests(web.Response(body=b"{}", headers={"Docker-Content-Digest": "sha256:1"}))
+        found = await Registry(TOKEN, near.url).image("gcr.io/p/i")
+        assert found.digest == "sha256:1"
+        assert [each.headers.get("Authorization") for each in near.requests] == [f"Bearer {TOKEN}"]
+        assert [each.headers.get("Authorization") for each in far.requests] == [None]
+
+
+async def test_a_manifest_without_end_is_given_up() -> None:
+    async with ApiServer() as server:
+        server.handlers[PATH] = manifests(web.Response(body=b"x" * (5 << 20)))
+        with pytest.raises(Unreadable, match="more than 4 MiB"):
+            await Registry(TOKEN, server.url).image("gcr.io/p/i")
+
+
+async def test_a_registry_that_is_not_there_does_not_answer() -> None:
+    with pytest.raises(Unreachable, match="does not answer"):
+        await Registry(TOKEN, "http://127.0.0.1:1").image("gcr.io/p/i")
