@@ -54,6 +54,11 @@ def _turn_after(worked: float) -> float:
     return _free_at - now
 
 
+async def rest_after_slice() -> None:
+    """Let others go on after what took about a slice."""
+    await asyncio.sleep(_turn_after(SLICE))
+
+
 class Slices:
     """The work of one task or thread on something that may have no end."""
 

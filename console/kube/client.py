@@ -197,6 +197,7 @@ class Client:
             except TimeoutError as error:
                 raise translate(self.login, doing, error) from error
             if len(found) > MOST:
+                found.clear()  # whoever keeps the error keeps this frame
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
             return bytes(found)
 

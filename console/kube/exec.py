@@ -18,6 +18,7 @@ import msgspec
 from console.errors import ProgramFailed, Unreachable, Unreadable
 from console.kube.actions import pod_path
 from console.kube.objects.meta import UNREADABLE, Wire
+from console.pace import rest_after_slice
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -29,6 +30,7 @@ STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
 LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short may print
 ANSWER_LIMIT = 9.0  # seconds that such a command may be silent
+TOGETHER = 50  # pieces of an output that are passed on before others get their turn
 BEGUN = "echo >&2; "
 """The first words of a script of ours: an empty line on standard error tells that a shell has begun, however long the
 rest takes."""
@@ -36,7 +38,8 @@ BEGINS = 8.0  # seconds until that line has come
 FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
 MAX_OF_MESSAGE = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
-HELD = 1 << 18  # bytes of output that wait for who takes them, beyond which the command is kept waiting
+HELD, MAX_PIECES = 1 << 18, 1 << 12
+"""Bytes, and pieces, of output that wait for who takes them, beyond which the command is kept waiting."""
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
 
@@ -95,6 +98,7 @@ class Process:
         Who takes them slowly slows the command down. Raises ProgramFailed if it could not run, Unreachable if the
         connection broke off.
         """
+        pieces = 0
         while self._parts or not self._over:
             if self._parts:
                 channel, data = self._parts.popleft()
@@ -102,6 +106,9 @@ class Process:
                 if not self._parts:
                     self._socket.resume()
                 yield channel, data
+                pieces += 1
+                if not pieces % TOGETHER:  # those that are there already come without a turn of the event loop
+                    await rest_after_slice()
             else:
                 self._more.clear()
                 await self._more.wait()
@@ -130,7 +137,7 @@ class Process:
             self._held += len(data)
 
     def flushed(self) -> None:
-        if self._held > HELD:
+        if self._held > HELD or len(self._parts) > MAX_PIECES:
             self._socket.pause()
         self._more.set()
 

@@ -136,6 +136,10 @@ class Store:
     def link(self, kind: str) -> Link:
         return self._links[kind]
 
+    def number(self, kind: str) -> int:
+        """How many objects are known."""
+        return len(self._objects[kind])
+
     @property
     def fleet(self) -> Fleet:
         """The picture now; the same one until something changes."""

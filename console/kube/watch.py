@@ -125,7 +125,7 @@ class _EndedAtOnce(Unreachable):
     """A watch ended as it should, but without a word: asking again is right, without a pause is not."""
 
 
-MAX_OBJECTS = 250_000
+MAX_OBJECTS = 200_000
 MAX_OF_LIST = 4 << 30
 """Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB

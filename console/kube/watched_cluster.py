@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, in_read_only_mode
+from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
 from console.kube.snapshot import LinkState
 from console.kube.store import FIELDS, Store
 
@@ -191,11 +191,15 @@ class WatchedCluster:
 
     async def _keep(self, kind: str) -> None:
         """Put what the watch of one kind tells into the store, for ever."""
-        from console.kube.watch import Listed
+        from console.kube.watch import MAX_OBJECTS, Listed, Lost
 
         async with aclosing(self.connected.feed(kind, self.namespace)) as changes:
             async for change in changes:
                 self._take(kind, change)
+                if self._store.number(kind) > MAX_OBJECTS:
+                    said = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."
+                    self._take(kind, Lost(Unreadable(said, "ctrl+r lists them anew.")))
+                    return
                 if self._brief and isinstance(change, Listed):
                     await self._goes_on.wait()
 
@@ -220,7 +224,7 @@ class WatchedCluster:
                 store.served(kind, version, note)
                 (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
             case watch.Lost(error, state):
-                self._errors[kind] = error
+                self._errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
                 hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
                 store.lost(kind, state, error.message, hint)
 

@@ -17,7 +17,7 @@ Listing: which rows a table shows and in which order; sorting and filtering with
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, islice
 from operator import is_not
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -40,8 +40,16 @@ if TYPE_CHECKING:
 RowKey = tuple[str, ...]  # what a row stays itself by, whatever is shown: usually namespace and name
 
 
+MANY = 2000
+"""Rows from which on values to sort by are kept of those that have not changed; of fewer all are asked for anew, as
+some change with time."""
+
+
 class Listing(Generic[RowT]):
-    """Rows by key, those that match the filter, in order."""
+    """Rows by key, those that match the filter, in order.
+
+    A table that grows without an end is arranged by what is new in it: nothing is called for each row there is.
+    """
 
     def __init__(self, text: Callable[[RowT], str]) -> None:
         self.rows: Mapping[RowKey, RowT] = {}
@@ -49,12 +57,11 @@ class Listing(Generic[RowT]):
         self.changes: list[tuple[RowT | None, RowT | None]] = []
         """Rows before and after the last update, where they are not the same object; None: there was or is none."""
         self._text = text
-        self._given: list[RowKey] = []
         self._sort: Callable[[RowT], Any] | None = None
+        self._values: dict[RowKey, Any] = {}  # what rows are sorted by
         self._descending = False
         self._wanted: list[str] = []
         self._unwanted: list[str] = []
-        self._index: dict[RowKey, int] | None = None
 
     def update(self, rows: Mapping[RowKey, RowT]) -> bool:
         """Take new rows; whether anything moved. Rows that are the same objects cost next to nothing."""
@@ -62,17 +69,23 @@ class Listing(Generic[RowT]):
         self.changes = []
         if rows is before:
             return False
-        given = list(rows)
-        if given == self._given:
-            pairs = zip(before.values(), rows.values(), strict=True)
-            self.changes = list(compress(pairs, map(is_not, before.values(), rows.values())))
-            if not any(self._moves(old, new) for old, new in self.changes if old is not None and new is not None):
-                return False
+        known, gone = len(before), set[RowKey]()
+        in_place = len(rows) >= known and list(islice(rows, known)) == list(before)
+        if in_place:  # nothing has gone or moved: no key has to be looked up
+            differ = map(is_not, before.values(), rows.values())
+            pairs = zip(rows, before.values(), rows.values(), strict=False)
+            touched: list[tuple[RowKey, RowT | None, RowT]] = list(compress(pairs, differ))
+            touched += [(key, None, row) for key, row in islice(rows.items(), known, None)]
         else:
-            self.changes = [(before.get(key), row) for key, row in rows.items() if before.get(key) is not row]
-            self.changes += [(row, None) for key, row in before.items() if key not in rows]
-        self._given = given
-        return self._arrange()
+            touched = [(key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row]
+            gone = before.keys() - rows.keys()
+        self.changes = [(old, row) for _, old, row in touched] + [(before[key], None) for key in gone]
+        moves = (
+            not in_place
+            or len(rows) > known
+            or any(self._moves(key, old, row) for key, old, row in touched if old is not None)
+        )
+        return moves and self._arrange_anew(touched, gone)
 
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
         """Order by that value of a row; None keeps the order in which rows are given."""
@@ -88,9 +101,10 @@ class Listing(Generic[RowT]):
 
     def index(self, key: RowKey) -> int | None:
         """Where that row is, None if it is not shown."""
-        if self._index is None:
-            self._index = {each: number for number, each in enumerate(self.keys)}
-        return self._index.get(key)
+        try:
+            return self.keys.index(key)
+        except ValueError:
+            return None
 
     def matches(self, row: RowT) -> bool:
         """Whether the filter lets that row through."""
@@ -99,20 +113,42 @@ class Listing(Generic[RowT]):
         text = self._text(row).casefold()
         return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
 
-    def _moves(self, old: RowT, new: RowT) -> bool:
-        if self._sort is not None and self._sort(old) != self._sort(new):
+    def _moves(self, key: RowKey, old: RowT, new: RowT) -> bool:
+        if self._sort is not None and self._values.get(key) != self._sort(new):
             return True
-        return self.matches(old) != self.matches(new)
+        return self._filters and self.matches(old) != self.matches(new)
 
     def _arrange(self) -> bool:
-        rows = self.rows
-        keys = [key for key in self._given if self.matches(rows[key])] if self._filters else list(self._given)
-        sort = self._sort
-        if sort is not None:
-            keys.sort(key=lambda key: sort(rows[key]), reverse=self._descending)
+        """All of them, as after another sort or filter."""
+        rows, sort = self.rows, self._sort
+        keys = [key for key, row in rows.items() if self.matches(row)] if self._filters else list(rows)
+        self._values = {key: sort(row) for key, row in rows.items()} if sort is not None else {}
+        return self._ordered(keys)
+
+    def _arrange_anew(self, touched: Sequence[tuple[RowKey, RowT | None, RowT]], gone: set[RowKey]) -> bool:
+        """As before, but for these rows."""
+        if len(self.rows) < MANY or len(touched) > len(self.rows) // 2:
+            return self._arrange()
+        if self._sort is not None:
+            self._values.update((key, self._sort(row)) for key, _, row in touched)
+            for key in gone:
+                self._values.pop(key, None)
+        elif not self._filters:
+            return self._ordered(list(self.rows))
+        hidden = gone.union(key for key, _, _ in touched) if gone or self._filters else gone
+        keys = [key for key in self.keys if key not in hidden] if hidden else list(self.keys)
+        keys += [key for key, old, row in touched if (hidden or old is None) and self.matches(row)]
+        if self._sort is None:
+            shown = set(keys)
+            keys = [key for key in self.rows if key in shown]
+        return self._ordered(keys)
+
+    def _ordered(self, keys: list[RowKey]) -> bool:
+        if self._sort is not None:
+            keys.sort(key=self._values.__getitem__, reverse=self._descending)
         if keys == self.keys:
             return False
-        self.keys, self._index = keys, None
+        self.keys = keys
         return True
 
     @property

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,7 +11,7 @@ from textual.app import App
 
 from console.kube.snapshot import Link, LinkState
 from screens.widgets.table.column import Column, Notice, share
-from screens.widgets.table.table import ResourceTable
+from screens.widgets.table.table import Listing, ResourceTable
 from screens.wording import Run
 from tests.screens.press import focus, text_of, until
 
@@ -255,3 +257,34 @@ def test_columns_share_the_line_by_their_worth() -> None:
     assert [(column.title, width) for column, width in extra_gone] == [("A", 10), ("B", 10), ("D", 8)]
     short = share(columns, [10, 10, 10, 20], 11)
     assert [column.title for column, _ in short] == ["A", "D"]
+
+
+def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("screens.widgets.table.table.MANY", 0)
+    chance = random.Random(1)
+    for number in range(300):
+        grown: Listing[Thing] = Listing(lambda thing: thing.name)
+        sort = chance.choice([None, lambda thing: (thing.size, thing.name)])
+        grown.filter_by(chance.choice(["", "1", "!2"]))
+        grown.sort_by(sort, descending=number % 2 == 0)
+        rows: dict[tuple[str, ...], Thing] = {}
+        for _ in range(12):
+            before = rows
+            rows = {key: row for key, row in rows.items() if chance.random() > number % 3 / 9}
+            if number % 5 == 0:
+                rows = dict(chance.sample(list(rows.items()), len(rows)))
+            for name in map(str, chance.sample(range(60), chance.randrange(1, 9))):
+                rows["ns", name] = Thing(name, chance.randrange(20))
+            anew: Listing[Thing] = Listing(lambda thing: thing.name)
+            anew.filter_by(" ".join(grown._wanted + [f"!{word}" for word in grown._unwanted]))
+            anew.sort_by(sort, descending=number % 2 == 0)
+            anew.update(rows)
+            shown = grown.keys
+            assert grown.update(rows) == (shown != anew.keys)
+            assert grown.keys == anew.keys
+            left = Counter({id(row): 1 for row in rows.values()})
+            left.subtract(id(row) for row in before.values())
+            told = Counter(id(new) for _, new in grown.changes if new is not None)
+            told.subtract(id(old) for old, _ in grown.changes if old is not None)
+            assert +told == +left
+            assert +(Counter() - told) == +(Counter() - left)
