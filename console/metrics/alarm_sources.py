@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Thresholds
     from console.metrics.gpu import GpuBoard
     from console.metrics.gpus import Gpus
+    from console.metrics.job_progress import Beginnings
 
 
 TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells of all its steps
@@ -82,7 +83,7 @@ def seen(
         rhythm=track.rhythm() if track else None,
         blamed=f"X-ray: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
-        nan=where.nan_words,
+        nan="" if measures.seeking else where.nan_words,
         nan_at=max((mark.time for mark in marks if mark.kind is MarkKind.NAN), default=0.0) if where.nan else 0.0,
         failed_at=jobset.finished_at if jobset else 0.0,
         saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
@@ -127,12 +128,13 @@ class JobWatcher:
         thresholds: Thresholds,
         gpus: Callable[[], Gpus],
         open_log: Open,
+        beginnings: Callable[[], Beginnings],
         watch: AlarmWatch | None = None,
     ) -> None:
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.refused = ""  # why its log cannot be followed
         self._cluster, self._key, self._thresholds = cluster, key, thresholds
-        self._gpus, self._open = gpus, open_log
+        self._gpus, self._open, self._beginnings = gpus, open_log, beginnings
         self._measures = JobMeasures(key)
         self._number = 0
         self._reader = LogReader(self._measures, 0)
@@ -145,6 +147,11 @@ class JobWatcher:
         self._faults: tuple[str, ...] = ()
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
+
+    @property
+    def seeking(self) -> bool:
+        """Whether it is being looked for since when its loss is no number: a moment, and then it is an alarm."""
+        return self._measures.seeking
 
     @property
     def streams(self) -> int:
@@ -226,6 +233,8 @@ class JobWatcher:
                     ]
                     self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
                     await self._take(rank, lines)
+                    if self._seen is not None and rank == self._teller:
+                        await self._measures.find_beginning(self._beginnings(), self._seen.uid, [pod])
         except ConsoleError as error:
             self.refused = error.message
         finally:

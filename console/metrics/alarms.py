@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_sources import Open
     from console.metrics.gpus import Gpus
     from console.metrics.job_monitor import Measures
-    from console.metrics.job_progress import JobMeasures
+    from console.metrics.job_progress import Beginnings, JobMeasures
     from console.metrics.rank_progress import RankProgress
 
 
@@ -53,10 +53,11 @@ class AlarmMonitor:
         thresholds: Thresholds,
         pass_line: Callable[[], float],
         open_log: Open,
+        beginnings: Callable[[], Beginnings],
         xray: Callable[[Key], HangReport | None] = lambda _: None,
     ) -> None:
         self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
-        self._pass_line, self._open, self._xray = pass_line, open_log, xray
+        self._pass_line, self._open, self._xray, self._beginnings = pass_line, open_log, xray, beginnings
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
         self.jobs: dict[Key, JobWatcher] = {}
         self.past: list[Alarm] = []
@@ -82,7 +83,9 @@ class AlarmMonitor:
         new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
         for jobset in new[:AT_ONCE]:
             if jobset.key not in self.jobs:
-                self.jobs[jobset.key] = JobWatcher(self._cluster, jobset.key, self._thresholds, self._gpus, self._open)
+                self.jobs[jobset.key] = JobWatcher(
+                    self._cluster, jobset.key, self._thresholds, self._gpus, self._open, self._beginnings
+                )
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
             line = self._thresholds.busbw or self._pass_line()
@@ -266,7 +269,7 @@ class Alarms:
         if self._patrol is None:
             self._patrol = AlarmMonitor(
                 self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log,
-                self._xray,
+                self._beginnings, self._xray,
             )  # fmt: skip
             self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace
@@ -282,6 +285,9 @@ class Alarms:
         while True:
             patrol.round([key for key, (_, task) in self._kept.items() if not task.done()])
             await asyncio.sleep(EVERY)
+
+    def _beginnings(self) -> Beginnings:
+        return self._measures().glancing.beginnings
 
     def _open_log(self, pod: Pod) -> LogStream:
         """The log of its main container, secrets redacted."""
@@ -338,11 +344,11 @@ class Alarms:
         from console.metrics.alarm_sources import JobWatcher
 
         key, until = (namespace, name), time.monotonic() + seconds
-        heard = JobWatcher(self._cluster, key, self.thresholds, self._gpus, self._open_log)
+        heard = JobWatcher(self._cluster, key, self.thresholds, self._gpus, self._open_log, self._beginnings)
         try:
             while True:
                 goes_on = heard.look(2, self._pass_line())
-                proving = heard.watch.unproved and time.monotonic() < until + PROVES
+                proving = (heard.watch.unproved or heard.seeking) and time.monotonic() < until + PROVES
                 if heard.watch.now or not goes_on or (time.monotonic() > until and not proving):
                     return Heard(heard.watch.now, heard.watch.late or heard.late_by_log, heard.refused)
                 await asyncio.sleep(HEARS_EVERY)

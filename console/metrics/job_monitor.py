@@ -15,6 +15,7 @@ from console.metrics.nccl.history import KeptTests, usual_place
 from console.metrics.nccl.reference import PASS_LINE
 from console.pace import Slices
 from console.scheduling.failure import endings
+from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -176,6 +177,7 @@ class Measures:
                         reader, uid = LogReader(measures, log.ranks), log.uid
                     changed = await asyncio.to_thread(_take, reader, batch)
                     changed |= await self._tell_endings(measures, log)
+                    await self._find_beginning(measures)
                     read += len(batch)
                     if once and log.errors and read > LINES_OF_BROKEN:
                         break
@@ -190,6 +192,13 @@ class Measures:
             await self._tell_endings(measures, log)
             await self._told(measures, log)
             await self._note(measures)
+
+    async def _find_beginning(self, measures: JobMeasures) -> None:
+        """Since when its loss is no number, where only the end of its log was read."""
+        jobset = self._cluster.fleet.jobsets.get(measures.key)
+        if jobset is not None and measures.track is not None and measures.track.nan:
+            pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+            await measures.find_beginning(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _told(self, measures: JobMeasures, log: JobLog) -> None:
         """What changed is for all to see, and tests that ended are kept."""

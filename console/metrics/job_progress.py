@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import defaultdict
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.history import KeptTests
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import Track
-    from console.metrics.training.steps import TrainingRun
+    from console.metrics.training.steps import Step, TrainingRun
     from console.scheduling.failure import Ending
 
 
@@ -113,12 +114,6 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     if before is None or before.passing is Passing.RUNNING or now.passing is not Passing.RUNNING or now.busbw is None:
         return now
     return replace(now, passing=before.passing, average=before.average)
-
-
-def with_beginning(found: JobProgress, earlier: Standing) -> JobProgress:
-    """The same, with what an earlier or longer look knows of the beginning of a row of alarms."""
-    where = found.where.begun(earlier)
-    return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
 
 
 def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> JobProgress | None:
@@ -221,6 +216,14 @@ class JobMeasures:
         """The latest training run."""
         return self.tracks[-1] if self.tracks else None
 
+    @property
+    def seeking(self) -> bool:
+        """Whether its loss is no number, and `find_beginning` has not looked yet since when."""
+        track = self.track
+        if track is None or not track.nan or track.earlier is not None:
+            return False
+        return track.standing().nan_from is None
+
     # who looks
 
     def wake(self) -> None:
@@ -251,6 +254,11 @@ class JobMeasures:
         """Another job of the same name begins."""
         self.tests, self.tracks, self.unreadable = (), (), {}
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
+
+    async def find_beginning(self, beginnings: Beginnings, uid: str, pods: Sequence[Pod]) -> None:
+        """Of a run that has diverged, since when: before what was read of its log, if that does not say."""
+        if self.seeking and self.track is not None:
+            self.track.earlier = await beginnings.find(uid, pods, self.track.standing())
 
     def place(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
         self.recipe, self._server = jobset.recipe, server
@@ -289,6 +297,7 @@ class JobMeasures:
 
 if TYPE_CHECKING:
     Key = tuple[str, str]
+    ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
 
 AGAIN = 8.0  # seconds after which a running job is looked at again
 AT_ONCE = 4  # logs that are read at once
@@ -299,6 +308,42 @@ TAIL, TABLE = 60, 600
 BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
+class Beginnings:
+    """Since when losses are no numbers: the log of a run that has diverged is read back, once for all who look."""
+
+    def __init__(self, read_tail: ReadTail) -> None:
+        self._read_tail = read_tail
+        self._known: dict[str, Standing] = {}  # by the uid of the JobSet
+        self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def forget(self) -> None:
+        self._known, self._searched = {}, set()
+
+    async def find(self, uid: str, pods: Sequence[Pod], where: Standing) -> Standing:
+        """The same, with since when its loss is no number, where the log of one of these pods still says so."""
+        async with self._locks[uid]:
+            if uid in self._known:
+                where = where.begun(self._known[uid])
+            if where.nan and where.nan_from is None and uid not in self._searched:
+                for pod in pods:
+                    if steps := await self._read_back(uid, pod):
+                        where = where.begun(standing(steps))
+                        break
+            self._known[uid] = where
+        return where
+
+    async def _read_back(self, uid: str, pod: Pod) -> Sequence[Step]:
+        reading = MeasuredLog()
+        with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
+            async with asyncio.timeout(PATIENCE):
+                lines = await self._read_tail(pod, BACK)
+            await asyncio.to_thread(reading.feed, "".join(f"{line.text}\n" for line in lines).encode())
+            if reading.training:
+                self._searched.add(uid)
+        return reading.training[-1].steps if reading.training else ()
+
+
 class JobProgressReader:
     """The last look at each job."""
 
@@ -307,19 +352,20 @@ class JobProgressReader:
         cluster: WatchedCluster,
         kept: Callable[[], KeptTests],
         pass_line: Callable[[], float],
-        read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
+        read_tail: ReadTail | None = None,
     ) -> None:
         self._cluster, self._kept, self._pass_line = cluster, kept, pass_line
         self._read_tail = read_tail or self._tail
+        self.beginnings = Beginnings(self._read_tail)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
-        self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
 
     def forget(self) -> None:
         """The cluster is another one."""
-        self.known, self._asked, self._printing, self._over, self._searched = {}, {}, {}, set(), set()
+        self.known, self._asked, self._printing, self._over = {}, {}, {}, set()
+        self.beginnings.forget()
 
     def of(self, uid: str) -> JobProgress | None:
         """What the last look at a job said."""
@@ -370,18 +416,8 @@ class JobProgressReader:
 
     async def _begun(self, uid: str, pod: Pod, found: JobProgress) -> JobProgress:
         """The same, with since when its loss is no number, where its log still says so."""
-        before = self.known.get(uid)
-        found = with_beginning(found, before.where) if before is not None else found
-        if not found.nan or found.where.nan_from is not None or uid in self._searched:
-            return found
-        reading = MeasuredLog()
-        with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
-            async with asyncio.timeout(PATIENCE):
-                lines = await self._read_tail(pod, BACK)
-            await asyncio.to_thread(reading.feed, "".join(f"{line.text}\n" for line in lines).encode())
-            self._searched.add(uid)
-        steps = reading.training[-1].steps if reading.training else ()
-        return with_beginning(found, standing(steps)) if steps else found
+        where = await self.beginnings.find(uid, [pod], found.where)
+        return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
 
     async def _read(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
         now = time.time()

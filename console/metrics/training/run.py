@@ -161,10 +161,12 @@ class Track:
         self.goes_on = True  # whether its job runs
         self.checkpoints: list[Mark] = []
         self.restarts: list[Mark] = []
+        self.earlier: Standing | None = None  # what lines from before those that were read say of a lost loss
         self.endings: tuple[Mark, ...] = ()  # evictions, preemptions and failures, by their time
         self._finder = MarkFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
+        self._standing: tuple[int, Step | None, Standing] | None = None  # of so many steps, the last of them this one
         self._pauses = Pauses()
         self._paced_from = ENOUGH
         """Place of the first step before which a pause counts: none do after a start."""
@@ -320,7 +322,11 @@ class Track:
     def standing(self) -> Standing:
         """Its last step, and the last loss with its step."""
         with self.series.lock:
-            return standing(self.series.steps)
+            steps = self.series.steps
+            if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
+                self._standing = len(steps), steps[-1] if steps else None, standing(steps)
+            where = self._standing[2]
+        return where.begun(self.earlier) if self.earlier is not None else where
 
     def _broke_off(self) -> bool:
         """Whether a rank ended badly after the last step."""

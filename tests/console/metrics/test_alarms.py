@@ -12,10 +12,12 @@ import pytest
 
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
+from console.logs.line import LogLine
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
 from console.metrics.alarm_sources import QUIET
 from console.metrics.alarm_watch import SETTLES
 from console.metrics.alarms import AlarmMonitor
+from console.metrics.job_progress import Beginnings
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -56,6 +58,8 @@ class Cluster:
         self.refused: set[str] = set()
         self.lines: dict[str, list[str]] = {}
         self.bars: list[bytes] = []
+        self.whole: dict[str, list[str]] = {}
+        self.read_back: list[str] = []
         self.show()
 
     def show(self) -> None:
@@ -66,7 +70,11 @@ class Cluster:
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
         limits = replace(Thresholds(), **thresholds)
         return AlarmMonitor(cast("Any", self), cast("Any", lambda: gpus), limits, lambda: 250.0,
-                      lambda pod: cast("Any", Log(self, pod)))  # fmt: skip
+                      lambda pod: cast("Any", Log(self, pod)), lambda: Beginnings(self.read_tail))  # fmt: skip
+
+    async def read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
+        self.read_back.append(pod.name)
+        return [LogLine(1000.0 + at, text) for at, text in enumerate(self.whole.get(pod.name, ())[-lines:])]
 
 
 def pod(job: str, number: int) -> str:
@@ -101,6 +109,24 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     assert job.watch.quiet == "neither pod 0 nor pod 1 has"
     await patrol.close()
     assert cluster.open == []
+
+
+async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_its_log_is_followed() -> None:
+    """The words of the list of jobs, which reads back as far; the log is read back once, and by nobody twice."""
+    cluster = Cluster("a")
+    steps = [f"step {at}/900 | loss {'nan' if at >= 118 else '2.5'} | lr 1e-4" for at in range(1, 732)]
+    cluster.whole[pod("a", 1)], cluster.lines[pod("a", 1)] = steps, steps[-400:]
+    patrol = cluster.patrol()
+    for _ in range(100):
+        patrol.round(())
+        await asyncio.sleep(0.01)
+        if patrol.alarms():
+            break
+    (alarm,) = patrol.alarms()
+    assert alarm.words == "loss is NaN since step 118 (last good 2.5 at 117)"
+    await rounds(patrol)
+    assert cluster.read_back == [pod("a", 1)]
+    await patrol.close()
 
 
 @pytest.mark.parametrize("bars", [[], [b" 10%|# | 1/9"]])
