@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from console.launch.run_record import RunRecord
     from console.metrics.alarm_rules import Alarm
-    from console.scheduling.explanation import Why
+    from console.scheduling.why_answer import Why
 
 MINUTE = 60
 HOUR = 60 * MINUTE

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from console.launch.stop import Stopping
     from console.logs.follow import Follow
     from console.metrics.alarm_rules import Alarm
-    from console.scheduling.explanation import Why
+    from console.scheduling.why_answer import Why
     from console.settings import Settings
 
 REFUSED_WITHIN = 3.0  # seconds after a launch in which the first refusal of its pods is waited for

@@ -1,7 +1,7 @@
 """Alarms of all running jobs in the chosen namespaces: each job is followed until it ends.
 
 A job whose page was opened is followed wholly, of every other one a log or two; what is not watched is said. Thresholds
-are in `console.metrics.thresholds`.
+are in `console.metrics.alarm_rules`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import Coverage
+from console.metrics.alarm_rules import Coverage, read_thresholds
 from console.metrics.alarm_sources import TELLS_STEPS, JobWatcher, faults, seen
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.gpu import DCGM
-from console.metrics.thresholds import read_thresholds
 from console.pace import Slices
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import AlarmKind
-from console.scheduling.explanation import Category
+from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
-from console.scheduling.quota import preempted_by, preempted_why
+from console.scheduling.kueue_messages import preempted_by, preempted_why
 from console.scheduling.ranks import places
 
 if TYPE_CHECKING:

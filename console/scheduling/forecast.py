@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.queue import ClusterQueue
     from console.kube.snapshot import Fleet
-    from console.scheduling.explanation import Held
+    from console.scheduling.quota import Held
 
 
 CHECK = "an estimate"  # to stand beside every forecast

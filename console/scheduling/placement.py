@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 from console.kube.objects.matching import untolerated
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Provisioning
-from console.scheduling.explanation import Category, Held, Slots, Why
-from console.scheduling.quota import fewest
+from console.scheduling.quota import Held, fewest
 from console.scheduling.topology import Area, host
+from console.scheduling.why_answer import Category
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from console.kube.objects.workload import PodSet, Workload
     from console.kube.snapshot import Fleet
+    from console.scheduling.kueue_messages import KueueMessage
     from console.scheduling.topology import Holder, Host
-    from console.scheduling.why import Said
+    from console.scheduling.why_answer import Why
 
 
 _LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
@@ -48,6 +49,15 @@ _FACTS: dict[str, Callable[[Node], str]] = {
     "cloud.google.com/gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
 _NAMED = 4  # places named in the sentence; the rest is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A place of the network, and how many pods of the size in question it has room for."""
+
+    name: str
+    free: int
+    total: int  # if nothing else ran there
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ def slots_of(wish: Wish, areas: Iterable[Area]) -> tuple[Slots, ...]:
     return tuple(sorted(found, key=lambda each: (-each.free, each.name)))
 
 
-def explain_topology(wish: Wish, fleet: Fleet, said: Said, draft: Why) -> Why:
+def explain_topology(wish: Wish, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """No place has room for all its pods together; `draft` says which flavor and holds the account."""
     areas = domains_of(wish, draft.flavor, fleet)
     slots = slots_of(wish, areas)
@@ -130,7 +140,7 @@ def explain_topology(wish: Wish, fleet: Fleet, said: Said, draft: Why) -> Why:
     )
 
 
-def refused_flavor(wish: Wish, flavors: Iterable[str], said: Said, fleet: Fleet) -> str:
+def refused_flavor(wish: Wish, flavors: Iterable[str], said: KueueMessage, fleet: Fleet) -> str:
     """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
     speaks of, else any without room; empty if all have room.
     """
@@ -163,7 +173,7 @@ def _count(number: int, wish: Wish, *, free: bool = True) -> str:
     return f"{number} {unit if number == 1 else plural}"
 
 
-def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> str:
+def _sentence(wish: Wish, slots: tuple[Slots, ...], said: KueueMessage, draft: Why) -> str:
     free = f"quota is there ({draft.account.words})" if draft.account else "quota is there"
     if not slots:
         room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"

@@ -5,17 +5,16 @@ Usage is what is reserved, since a reservation binds as much as an admission.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from console.kube.objects.meta import GPU, condition
-from console.scheduling.explanation import Category, Held, Why
+from console.kube.objects.meta import GPU
 from console.scheduling.kueue.quota import Cohort, Quota, QuotaNode, plant
 from console.scheduling.order import cluster_queue_name, queue_order
+from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
     from console.scheduling.kueue.quota import FlavorResource
-    from console.scheduling.why import Said
+    from console.scheduling.kueue_messages import KueueMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,19 @@ class Account:
 
     def __add__(self, other: Account) -> Account:
         return Account(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that holds quota."""
+
+    namespace: str
+    name: str
+    owner: str = ""  # who launched it; empty if it does not say
+    queue: str = ""  # LocalQueue it came by
+    cluster_queue: str = ""
+    gpus: int = 0
+    priority: int = 0
 
 
 class Ledger:
@@ -162,37 +174,6 @@ def held_by(workload: Workload, fleet: Fleet, flavor: str = "") -> Held:
     )
 
 
-_PREEMPTOR = re.compile(
-    r"\(UID: ([^\s,)]+)(?:, JobUID: ([^\s,)]+))?\)(?: due to ([^;]+))?(?:; preemptor path: (\S+?)(?:;|$))?"
-)
-
-
-def preempted_by(workload: Workload, fleet: Fleet) -> str:
-    """For whom Kueue preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)"; empty if it does not say."""
-    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
-    found = _PREEMPTOR.search(told.message) if told else None
-    if found is None:
-        return ""
-    uid, job_uid, _, path = found.groups(default="")
-    other = next((each for each in fleet.workloads.values() if each.uid == uid), None)
-    queue = path.rpartition("/")[2] or (cluster_queue_name(other, fleet) if other else "")
-    where = f"ClusterQueue {queue}" if queue else ""
-    if other is not None:
-        name = job_name(other) if other.namespace == workload.namespace else f"{other.namespace}/{job_name(other)}"
-        return f"{name} ({', '.join(filter(None, (where, f'priority {other.priority}')))})"
-    jobset = fleet.jobset_by_uid.get(job_uid)
-    if jobset is not None:
-        return f"{jobset.name} ({where})" if where else jobset.name
-    return f"a job of {where} that is not listed (any more)" if where else ""
-
-
-def preempted_why(workload: Workload) -> str:
-    """Kueue's reason for the preemption, such as "reclamation within the cohort"; empty if it gives none."""
-    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
-    found = _PREEMPTOR.search(told.message) if told else None
-    return (found[3] or "").strip() if found else ""
-
-
 def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:
     """Jobs that hold GPU quota which that queue could use, in its own and in its cohort's queues, most first."""
     book = ledger(fleet, flavor)
@@ -231,7 +212,7 @@ def fewest(
     return tuple(chosen)
 
 
-def best_flavor(fleet: Fleet, cluster_queue: str, said: Said) -> str:
+def best_flavor(fleet: Fleet, cluster_queue: str, said: KueueMessage) -> str:
     """The flavor to reckon with: the one Kueue speaks of, else the one with most GPUs free."""
     queue = fleet.cluster_queues.get(("", cluster_queue))
     names = [quota.flavor for quota in queue.quotas if quota.resource == GPU] if queue else []
@@ -240,7 +221,7 @@ def best_flavor(fleet: Fleet, cluster_queue: str, said: Said) -> str:
     return max(names, key=lambda each: ledger(fleet, each).available(cluster_queue))
 
 
-def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """Quota is short, or can never be enough; `draft` says which flavor and holds the account."""
     have = draft.account
     if said.resource not in {"", GPU} or have is None or not draft.need:
@@ -298,7 +279,7 @@ def _never(why: Why, have: Account) -> str:
     return f"needs {_gpus(why)}, but its queue can have at most {have.total}{own}"
 
 
-def _unreckoned(said: Said) -> str:
+def _unreckoned(said: KueueMessage) -> str:
     """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
     flavor = f" of {said.flavor}" if said.flavor else ""
     if said.category is Category.EXCEEDS:

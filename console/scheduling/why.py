@@ -2,100 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import GPU, condition, holds
 from console.kube.objects.workload import WorkloadState
-from console.scheduling.explanation import Category, Held, Slots, Why
+from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.order import cluster_queue_name, queue_order, standing
 from console.scheduling.placement import Wish, explain_topology, never_together, refused_flavor, too_scattered, wish_of
-from console.scheduling.quota import account, best_flavor, explain_quota, job_name, preempted_by
+from console.scheduling.quota import account, best_flavor, explain_quota, job_name
+from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
     from console.kube.objects.queue import ClusterQueue, LocalQueue
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
 
-
-_TOKENS = {
-    "Deactivated": Category.DEACTIVATED,
-    "OnHold": Category.GATED,
-    "Misconfigured": Category.MISSING_QUEUE,
-    "NoMatchingFlavor": Category.NO_FLAVOR,
-    "Suspended": Category.STOPPED,
-    "AdmissionGated": Category.GATED,
-    "WaitingForPodsReady": Category.PODS_NOT_READY,
-    "Waiting": Category.PODS_NOT_READY,
-    "ExceedsMaxQuota": Category.EXCEEDS,
-    "WaitingForQuota": Category.QUOTA,
-    "TopologyPlacementFailed": Category.TOPOLOGY,
-    "WaitingForPreemptedWorkloads": Category.PREEMPTING,
-    "PendingEvaluation": Category.NOT_EVALUATED,
-}
-_TEXTS = (
-    (re.compile(r"pending the preemption of \d+"), Category.PREEMPTING),
-    (re.compile(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
-    (re.compile(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
-    (re.compile(r"queue \S+ is inactive"), Category.INACTIVE_QUEUE),
-    (re.compile(r"in podsready condition"), Category.PODS_NOT_READY),
-    (re.compile(r"failed admission checks"), Category.CHECKS),
-    (re.compile(r"insufficient unused quota|no longer fits after processing|overlapping preemption"), Category.QUOTA),
-    (re.compile(r"allows to fit only|allow to fit|requires topology"), Category.TOPOLOGY),
-    (re.compile(r"maximum capacity|insufficient quota"), Category.EXCEEDS),
-    (
-        re.compile(r"node affinity|untolerated taint|flavor \S+ not found|unavailable in clusterqueue"),
-        Category.NO_FLAVOR,
-    ),
-    (re.compile(r"does not provide resource"), Category.NO_FLAVOR),
-    (re.compile(r"doesn't match clusterqueue selector"), Category.MISSING_QUEUE),
-    (re.compile(r"preemption.* gated|admission is gated"), Category.GATED),
-)
-"""Over several flavors the message has several clauses; the one that may still come true comes first here."""
-_MORE = re.compile(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
-_OVER = re.compile(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
-_FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What could be read out of it; empty where it says nothing."""
-
-    category: Category | None = None  # None: nothing known was said
-    text: str = ""
-    resource: str = ""  # the resource that is short
-    flavor: str = ""
-    more: str = ""  # how much more of it would be needed, in Kueue's spelling
-    fits: int = -1  # pods that the best place has room for; -1 if not said
-
-    @property
-    def more_gpus(self) -> int:
-        """How many more GPUs, 0 if it is not said or something else is short."""
-        return int(self.more) if self.resource == GPU and self.more.isdecimal() else 0
-
-
-def said_of(workload: Workload) -> Said:
-    """Reads the condition by type and status; a token counts before the text, "Pending" and unknown tokens do not."""
-    reserved = condition(workload.conditions, "QuotaReserved")
-    if reserved is None or reserved.is_true:
-        return Said()
-    text = reserved.message
-    category = _TOKENS.get(reserved.reason) or _category_of(text)
-    clauses = [*_MORE.findall(text), *((resource, flavor, "") for resource, flavor, _ in _OVER.findall(text))]
-    resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
-    fits = _FITS.search(text)
-    room = int(fits.group(1) or 0) if fits else -1
-    return Said(category, text, resource, flavor, more, room)
-
-
-def _category_of(text: str) -> Category | None:
-    words = text.lower()
-    return next((category for pattern, category in _TEXTS if pattern.search(words)), None)
-
-
-__all__ = ["Category", "Held", "Slots", "Why", "why"]
 
 _LOST = {
     "Preempted": "was preempted",
@@ -126,12 +49,12 @@ def why(workload: Workload, fleet: Fleet) -> Why:
 def _why(workload: Workload, fleet: Fleet) -> Why:
     draft = _draft(workload, fleet)
     answer = _settled(workload, fleet, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
-    return answer or _pending(workload, fleet, said_of(workload), draft)
+    return answer or _pending(workload, fleet, read_message(workload), draft)
 
 
 def _draft(workload: Workload, fleet: Fleet) -> Why:
     """What is known whatever the category: need, flavor, account, position."""
-    queue, place, said = cluster_queue_name(workload, fleet), standing(workload, fleet), said_of(workload)
+    queue, place, said = cluster_queue_name(workload, fleet), standing(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
     if not flavor and workload.total(GPU):
@@ -148,7 +71,7 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
     )
 
 
-def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: Said) -> str:
+def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMessage) -> str:
     """The flavor to reckon with while Kueue has given none."""
     wish, found = wish_of(workload), fleet.cluster_queues.get(("", queue))
     if said.category is Category.TOPOLOGY and not said.flavor and wish and found:
@@ -261,7 +184,7 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_text(evicted))
 
 
-def _pending(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """It stands in a working queue: quota, topology, others, or something Kueue has to say."""
     answer = (
         _strictly_behind(workload, fleet, said, draft)
@@ -274,7 +197,7 @@ def _pending(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
     return _beside(answer, said, workload, fleet)
 
 
-def _beside(answer: Why, said: Said, workload: Workload, fleet: Fleet) -> Why:
+def _beside(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
     """The answer held against Kueue's message, which stays as it was when Kueue looked last."""
     if said.category is None or not said.text or answer.category is Category.UNKNOWN:
         return answer
@@ -288,14 +211,14 @@ def _beside(answer: Why, said: Said, workload: Workload, fleet: Fleet) -> Why:
     return replace(answer, differs=True, said_at=max(told, default=reserved.since if reserved else 0.0))
 
 
-def _strictly_behind(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:
+def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
     """In a strict queue only the first is looked at, so what Kueue said of the others is of another day."""
     queue = fleet.cluster_queue_of(workload)
     if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or said.category not in _OF_ITS_DAY:
         return None
     answer = draft
     if draft.account and draft.need > draft.account.free:
-        answer = explain_quota(workload, fleet, Said(), draft)
+        answer = explain_quota(workload, fleet, KueueMessage(), draft)
     then = f"; then {answer.sentence}" if answer.sentence else ""
     words = f"behind {_names(draft.ahead)}, and {queue.name} is StrictFIFO: nothing passes{then}"
     return replace(
@@ -303,7 +226,7 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: Said, draft: Why) -
     )
 
 
-def _named(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:
+def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
     """What Kueue says, put into words; None where only arithmetic can tell."""
     wish = wish_of(workload)
     if said.category in {Category.QUOTA, Category.EXCEEDS} and not _overtaken(draft, said):
@@ -329,13 +252,13 @@ def _named(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | No
     return replace(draft, sentence=plain[said.category] + text, category=said.category)
 
 
-def _overtaken(draft: Why, said: Said) -> bool:
+def _overtaken(draft: Why, said: KueueMessage) -> bool:
     """Whether Kueue gave no number and the arithmetic says that quota is no longer what is missing."""
     fits = draft.account is not None and draft.need and draft.need <= draft.account.free
     return bool(fits) and not said.more and not said.resource
 
 
-def _reckoned(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+def _reckoned(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """Kueue says nothing known: arithmetic, and its own words last."""
     have, wish = draft.account, wish_of(workload)
     if have and draft.need > have.free:
@@ -359,7 +282,7 @@ def _never_too(answer: Why, wish: Wish | None, fleet: Fleet) -> Why:
     return replace(answer, sentence=f"{answer.sentence}; and it {never}") if never else answer
 
 
-def _preempting(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+def _preempting(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     leaving = [
         job_name(each)
         for each in fleet.workloads.values()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import LinkState
-from console.scheduling.explanation import Category, Why
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.why import why
+from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.metrics.health import Health
     from console.metrics.job_progress import JobProgress
-    from console.scheduling.explanation import Held, Why
     from console.scheduling.pools import Pool
-    from console.scheduling.quota import Account
+    from console.scheduling.quota import Account, Held
+    from console.scheduling.why_answer import Why
 
 Row = dict[str, Any]
 """One object of a list, by column key."""

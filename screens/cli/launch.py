@@ -18,9 +18,9 @@ from console.launch.releases import Change, unified
 from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
 from console.scheduling import queue_choice
-from console.scheduling.explanation import Category
 from console.scheduling.forecast import CHECK, Forecast, forecast
 from console.scheduling.queue_choice import PAST, choose_queue
+from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE

@@ -18,7 +18,7 @@ import msgspec
 from console.errors import BadInput
 from console.kube.find_job import find_job, in_namespace, require_jobs
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import LEAST, Thresholds
+from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import Command, add_json, seconds_of_an_hour
@@ -108,8 +108,6 @@ async def wait(options: Options) -> int:
 
 
 def _thresholds(session: Session, options: Options) -> Thresholds:
-    from console.metrics.thresholds import with_thresholds
-
     given = {
         name: value for name in ("silent", "stall", "behind", "busbw") if (value := getattr(options, name)) is not None
     }

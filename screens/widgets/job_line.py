@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
     from console.metrics.job_progress import JobProgress
-    from console.scheduling.explanation import Why
+    from console.scheduling.why_answer import Why
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell
 

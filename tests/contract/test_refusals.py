@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.launch.recipes import LaunchPlan
-from console.scheduling.explanation import Category
+from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 from tests.contract.cluster import BATCH, CORE, JOBSETS, eventually
 from tests.contract.space import GPU, container

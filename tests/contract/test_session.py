@@ -13,9 +13,9 @@ from console.errors import NotAllowed, NotFound
 from console.kube.objects.jobset import JobState
 from console.kube.rank_address import Address
 from console.launch.recipes import LaunchPlan
-from console.scheduling.explanation import Category
 from console.scheduling.pools import pools
 from console.scheduling.why import why
+from console.scheduling.why_answer import Category
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually

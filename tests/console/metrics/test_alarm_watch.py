@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput
-from console.metrics.alarm_rules import AlarmKind, StepCadence, Thresholds, late_words
+from console.metrics.alarm_rules import (
+    AlarmKind,
+    StepCadence,
+    Thresholds,
+    late_words,
+    read_thresholds,
+    with_thresholds,
+)
 from console.metrics.alarm_watch import AlarmWatch, Look
-from console.metrics.thresholds import read_thresholds, with_thresholds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import Job
 from console.metrics.health import Level, job_health
-from console.scheduling.explanation import Category
+from console.scheduling.why_answer import Category
 from console.scheduling.why_job import latest_refusal, why_jobset
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank

@@ -14,9 +14,11 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
-from console.scheduling.explanation import Category, Held, Slots, Why
 from console.scheduling.failure import endings
+from console.scheduling.placement import Slots
+from console.scheduling.quota import Held
 from console.scheduling.why import why
+from console.scheduling.why_answer import Category, Why
 from tests.fakes import fleet_of
 
 BLOCK = "cloud.google.com/gce-topology-block"

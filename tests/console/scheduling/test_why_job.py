@@ -11,7 +11,7 @@ from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import Link, LinkState
-from console.scheduling.explanation import Category
+from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 from tests.fakes import fleet_of
 

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.scheduling.quota import Account
+    from console.scheduling.placement import Slots
+    from console.scheduling.quota import Account, Held
 
 
 class Category(StrEnum):
@@ -42,28 +43,6 @@ class Category(StrEnum):
     RESTARTING = "restarting"
     FAILED = "failed"
     STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A job that holds quota."""
-
-    namespace: str
-    name: str
-    owner: str = ""  # who launched it; empty if it does not say
-    queue: str = ""  # LocalQueue it came by
-    cluster_queue: str = ""
-    gpus: int = 0
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """A place of the network, and how many pods of the size in question it has room for."""
-
-    name: str
-    free: int
-    total: int  # if nothing else ran there
 
 
 @dataclass(frozen=True, slots=True)

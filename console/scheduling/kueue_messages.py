@@ -1,0 +1,121 @@
+"""What Kueue writes of a Workload, read: why it has no quota yet, and for whom it was preempted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.kube.objects.meta import GPU, condition
+from console.scheduling.order import cluster_queue_name
+from console.scheduling.quota import job_name
+from console.scheduling.why_answer import Category
+
+if TYPE_CHECKING:
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+
+_TOKENS = {
+    "Deactivated": Category.DEACTIVATED,
+    "OnHold": Category.GATED,
+    "Misconfigured": Category.MISSING_QUEUE,
+    "NoMatchingFlavor": Category.NO_FLAVOR,
+    "Suspended": Category.STOPPED,
+    "AdmissionGated": Category.GATED,
+    "WaitingForPodsReady": Category.PODS_NOT_READY,
+    "Waiting": Category.PODS_NOT_READY,
+    "ExceedsMaxQuota": Category.EXCEEDS,
+    "WaitingForQuota": Category.QUOTA,
+    "TopologyPlacementFailed": Category.TOPOLOGY,
+    "WaitingForPreemptedWorkloads": Category.PREEMPTING,
+    "PendingEvaluation": Category.NOT_EVALUATED,
+}
+_TEXTS = (
+    (re.compile(r"pending the preemption of \d+"), Category.PREEMPTING),
+    (re.compile(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
+    (re.compile(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
+    (re.compile(r"queue \S+ is inactive"), Category.INACTIVE_QUEUE),
+    (re.compile(r"in podsready condition"), Category.PODS_NOT_READY),
+    (re.compile(r"failed admission checks"), Category.CHECKS),
+    (re.compile(r"insufficient unused quota|no longer fits after processing|overlapping preemption"), Category.QUOTA),
+    (re.compile(r"allows to fit only|allow to fit|requires topology"), Category.TOPOLOGY),
+    (re.compile(r"maximum capacity|insufficient quota"), Category.EXCEEDS),
+    (
+        re.compile(r"node affinity|untolerated taint|flavor \S+ not found|unavailable in clusterqueue"),
+        Category.NO_FLAVOR,
+    ),
+    (re.compile(r"does not provide resource"), Category.NO_FLAVOR),
+    (re.compile(r"doesn't match clusterqueue selector"), Category.MISSING_QUEUE),
+    (re.compile(r"preemption.* gated|admission is gated"), Category.GATED),
+)
+"""Over several flavors the message has several clauses; the one that may still come true comes first here."""
+_MORE = re.compile(r"insufficient unused quota (?:in cohort )?for (\S+) in flavor ([^\s,]+), (\S+) more needed")
+_OVER = re.compile(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maximum capacity \(([^)]*)\)")
+_FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
+
+
+@dataclass(frozen=True, slots=True)
+class KueueMessage:
+    """What could be read out of it; empty where it says nothing."""
+
+    category: Category | None = None  # None: nothing known was said
+    text: str = ""
+    resource: str = ""  # the resource that is short
+    flavor: str = ""
+    more: str = ""  # how much more of it would be needed, in Kueue's spelling
+    fits: int = -1  # pods that the best place has room for; -1 if not said
+
+    @property
+    def more_gpus(self) -> int:
+        """How many more GPUs, 0 if it is not said or something else is short."""
+        return int(self.more) if self.resource == GPU and self.more.isdecimal() else 0
+
+
+def read_message(workload: Workload) -> KueueMessage:
+    """Why it has no quota: a known token as the reason counts before the text; "Pending" and other tokens do not."""
+    reserved = condition(workload.conditions, "QuotaReserved")
+    if reserved is None or reserved.is_true:
+        return KueueMessage()
+    text = reserved.message
+    category = _TOKENS.get(reserved.reason) or _category_of(text)
+    clauses = [*_MORE.findall(text), *((resource, flavor, "") for resource, flavor, _ in _OVER.findall(text))]
+    resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
+    fits = _FITS.search(text)
+    room = int(fits.group(1) or 0) if fits else -1
+    return KueueMessage(category, text, resource, flavor, more, room)
+
+
+def _category_of(text: str) -> Category | None:
+    words = text.lower()
+    return next((category for pattern, category in _TEXTS if pattern.search(words)), None)
+
+
+_PREEMPTOR = re.compile(
+    r"\(UID: ([^\s,)]+)(?:, JobUID: ([^\s,)]+))?\)(?: due to ([^;]+))?(?:; preemptor path: (\S+?)(?:;|$))?"
+)
+
+
+def preempted_by(workload: Workload, fleet: Fleet) -> str:
+    """For whom Kueue preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)"; empty if it does not say."""
+    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
+    found = _PREEMPTOR.search(told.message) if told else None
+    if found is None:
+        return ""
+    uid, job_uid, _, path = found.groups(default="")
+    other = next((each for each in fleet.workloads.values() if each.uid == uid), None)
+    queue = path.rpartition("/")[2] or (cluster_queue_name(other, fleet) if other else "")
+    where = f"ClusterQueue {queue}" if queue else ""
+    if other is not None:
+        name = job_name(other) if other.namespace == workload.namespace else f"{other.namespace}/{job_name(other)}"
+        return f"{name} ({', '.join(filter(None, (where, f'priority {other.priority}')))})"
+    jobset = fleet.jobset_by_uid.get(job_uid)
+    if jobset is not None:
+        return f"{jobset.name} ({where})" if where else jobset.name
+    return f"a job of {where} that is not listed (any more)" if where else ""
+
+
+def preempted_why(workload: Workload) -> str:
+    """Kueue's reason for the preemption, such as "reclamation within the cohort"; empty if it gives none."""
+    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
+    found = _PREEMPTOR.search(told.message) if told else None
+    return (found[3] or "").strip() if found else ""
