@@ -40,59 +40,6 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 
-class ClusterInCloud(LaunchingCluster):
-    """What Google's own services know and do for it."""
-
-    async def close(self) -> None:
-        if "storage" in vars(self):
-            await self.storage.close()
-        if "cloud" in vars(self):
-            await self.cloud.close()
-        await super().close()
-
-    @cached_property
-    def cloud(self) -> Cloud:
-        """Google Cloud around this cluster; its libraries are loaded by the first question."""
-        from console.google.account import Cloud
-
-        return Cloud(self)
-
-    @property
-    def node_pools(self) -> NodePools:
-        """The node pools of this cluster as Google has them."""
-        from console.google.pool_changes import NodePools
-
-        return NodePools(self, self.cloud)
-
-    @cached_property
-    def images(self) -> Images:
-        from console.google.images import Images
-
-        return Images(self.cloud)
-
-    @cached_property
-    def storage(self) -> StoredThings:
-        """Buckets, and the file systems that pods can mount."""
-        from console.google.storage import StoredThings
-
-        return StoredThings(self.cloud, lambda: self.follow)
-
-    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
-        """As of any cluster, the images with those that were built from here; what only Google knows waits for it."""
-        found = dict(await super().choices(namespace))
-        if "images" in found:
-            found["images"] = await self.images.offered(found["images"])
-        from console.launch.choices import unasked
-
-        return {**found, **unasked()}
-
-    async def google_offer(self, kind: str) -> Offer:
-        """What Google has to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
-        from console.google.field_choices import offer_of
-
-        return await offer_of(self, kind)
-
-
 class GoogleAlone:
     """Images and storage for whoever is connected to no cluster, and has nothing but Google credentials."""
 
@@ -176,7 +123,7 @@ def values_file(recipe: str) -> str:
     return Catalogue.load().values_file(recipe)
 
 
-class Session(ClusterInCloud):
+class Session(LaunchingCluster):
     """A cluster: its latest picture, and what can be done to it."""
 
     @classmethod
@@ -204,7 +151,7 @@ class Session(ClusterInCloud):
             vars(self)[name].left()
 
     async def close(self) -> None:
-        for name in ("alarms", "tunnels"):
+        for name in ("alarms", "tunnels", "storage", "cloud"):
             if name in vars(self):
                 await vars(self)[name].close()
         await super().close()
@@ -215,6 +162,50 @@ class Session(ClusterInCloud):
         from console.preflight.run import Preflight
 
         return Preflight(self)
+
+    # Google
+
+    @cached_property
+    def cloud(self) -> Cloud:
+        """Google Cloud around this cluster; its libraries are loaded by the first question."""
+        from console.google.account import Cloud
+
+        return Cloud(self)
+
+    @property
+    def node_pools(self) -> NodePools:
+        """The node pools of this cluster as Google has them."""
+        from console.google.pool_changes import NodePools
+
+        return NodePools(self, self.cloud)
+
+    @cached_property
+    def images(self) -> Images:
+        from console.google.images import Images
+
+        return Images(self.cloud)
+
+    @cached_property
+    def storage(self) -> StoredThings:
+        """Buckets, and the file systems that pods can mount."""
+        from console.google.storage import StoredThings
+
+        return StoredThings(self.cloud, lambda: self.follow)
+
+    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
+        """As of any cluster, the images with those that were built from here; what only Google knows waits for it."""
+        found = dict(await super().choices(namespace))
+        if "images" in found:
+            found["images"] = await self.images.offered(found["images"])
+        from console.launch.choices import unasked
+
+        return {**found, **unasked()}
+
+    async def google_offer(self, kind: str) -> Offer:
+        """What Google has to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
+        from console.google.field_choices import offer_of
+
+        return await offer_of(self, kind)
 
     # things done
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.session import GoogleAlone, Session
     from console.settings import Settings
     from practice.child import PracticeProcess
-    from screens.widgets.form.launch_draft import LaunchRequest
+    from screens.widgets.form.model import LaunchRequest
 
 Connect = Callable[[], Awaitable["Session"]]
 TICK = 1.0  # seconds between repaints of what ages by itself

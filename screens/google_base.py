@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ApiDisabled, BadInput
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
-from screens.widgets.bars import SummaryLine
+from screens.widgets.sentence_line import SummaryLine
 from screens.wording import Run
 
 if TYPE_CHECKING:

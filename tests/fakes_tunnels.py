@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from console.attach.tunnel.model import Listener, Tunnel
+from console.attach.tunnel.published import Listener, Tunnel
 from console.kube.rank_address import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.attach.tunnel.model import Profile
+    from console.attach.tunnel.published import Profile
     from console.kube.rank_address import Address
     from tests.fakes import FakeSession
 

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from console.google.account import Cloud
     from console.google.api.artifact_registry import Registries
-    from console.google.api.build import Builds
+    from console.google.api.build import BuildLog, Builds
     from console.google.api.cloud_storage import Buckets
-    from console.google.build_log import BuildLog
     from console.google.builds import Build, BuildContext, BuildLine, Image, Repository
     from console.launch.choices import Offer
 
@@ -256,7 +255,7 @@ class Images:
         await self._know([build])
 
     async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
-        module = await loaded("console.google.build_log")
+        module = await loaded("console.google.api.build")
         stored = await self._buckets(build.project) if build.log_bucket else None
         found: BuildLog = module.BuildLog(await self._cloud.reach(), build, stored)
         return found.more

@@ -338,8 +338,6 @@ class Launcher:
 
     async def check(self, plan: LaunchPlan) -> None:
         """Let the API server and its webhooks judge every object, and Helm the release's name; nothing is made."""
-        from console.launch.install import server_dry_run
-
         rendered = await self._rendered(plan)
         await self.helm.require_free(name=plan.name, namespace=plan.namespace)
         await self._require_queue(plan)
@@ -347,8 +345,6 @@ class Launcher:
 
     async def _require_queue(self, plan: LaunchPlan) -> None:
         """The server takes a job for a queue that is not there, and it would wait for ever."""
-        from console.launch.install import local_queues
-
         values = self.catalogue.values(plan)
         queue = values.get("queue")
         if not queue or not values.get("gpus"):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
     from console.kube.snapshot import Fleet
     from console.preflight.check import Wish
-    from console.session import ClusterInCloud
+    from console.session import Session
 
 
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ PATIENCE = 8.0  # seconds for which a kind that is still being listed is waited 
 class Questions:
     """What was asked in one round of checks, and the answers: nothing is asked twice."""
 
-    def __init__(self, cluster: ClusterInCloud) -> None:
+    def __init__(self, cluster: Session) -> None:
         self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
@@ -77,7 +77,7 @@ class Looking:
         return self.questions.cluster.fleet
 
     @property
-    def cluster(self) -> ClusterInCloud:
+    def cluster(self) -> Session:
         return self.questions.cluster
 
     async def ask(self, at: str, what: str, question: Callable[[], Awaitable[_T]]) -> _T:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.launch.recipes import LaunchPlan
     from console.preflight.check import Repair
-    from console.session import ClusterInCloud
+    from console.session import Session
 
 
 Function = Callable[["Looking"], Awaitable["Verdict"]]
@@ -194,7 +194,7 @@ ADDON_TAKES = 900.0  # seconds that GKE may take for an add-on
 _AGAIN = 2.0  # seconds between two looks at an operation
 
 
-async def mend(cluster: ClusterInCloud, repair: Repair) -> str:
+async def mend(cluster: Session, repair: Repair) -> str:
     """Do it, wait until it is done, and say so."""
     cluster.changing(repair.words[0].lower() + repair.words[1:])
     done = await {
@@ -206,7 +206,7 @@ async def mend(cluster: ClusterInCloud, repair: Repair) -> str:
     return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
 
-async def _addon(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
     """Nothing to add: the words of the repair name the driver as people do."""
     project, location, name, addon = target
     gke = await cluster.cloud.gke()
@@ -225,21 +225,21 @@ async def _addon(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     return ""
 
 
-async def _services(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+async def _services(cluster: Session, target: tuple[str, ...]) -> str:
     project, *services = target
     for service in services:
         await cluster.cloud.enable_service(project, service)
     return f"Enabled {', '.join(services)} in project {project}."
 
 
-async def _repository(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
     project, location, name = target
     module = await loaded("console.google.api.artifact_registry")
     await module.Registries(await cluster.cloud.reach()).create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
 
-async def _queue(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
+async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
     namespace, name, above = target
     connection = cluster.changing(f"create LocalQueue {name}")
     kind = next(each for each in REPAIRS_KINDS if each.plural == "localqueues")
@@ -272,7 +272,7 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 class Preflight:
     """The checks over one cluster."""
 
-    def __init__(self, cluster: ClusterInCloud, *, limit: float = LIMIT) -> None:
+    def __init__(self, cluster: Session, *, limit: float = LIMIT) -> None:
         self._cluster = cluster
         self._limit = limit
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.attach.tunnel.background import Order
-    from console.attach.tunnel.model import Tunnel
+    from console.attach.tunnel.published import Tunnel
     from screens.cli.options import Options
 
 
@@ -42,7 +42,7 @@ async def _order(options: Options, kubeconfig: Path | None) -> Order:
     """What the words or the profile ask for; saved under a name if that was asked for."""
     from console.attach.tunnel import published
     from console.attach.tunnel.background import Order
-    from console.attach.tunnel.model import Profile
+    from console.attach.tunnel.published import Profile
     from console.attach.tunnel.relay import login
     from console.kube.rank_address import Address, Ports
 

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from console.errors import BadInput
 from console.google.builds import MACHINES, BuildPlan
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
-from screens.widgets.form.launch_draft import LaunchRequest
+from screens.widgets.form.model import LaunchRequest
 from screens.wording import BAD, IDLE, OK
 
 if TYPE_CHECKING:

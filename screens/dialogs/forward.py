@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
-from console.attach.tunnel.model import USUAL_PORTS
+from console.attach.tunnel.published import USUAL_PORTS
 from console.errors import BadInput
 from console.kube.rank_address import Address, Ports
 from screens.dialogs.question import Question

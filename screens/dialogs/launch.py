@@ -18,8 +18,8 @@ from console.launch.run_record import flat
 from console.preflight.check import tally, unseen
 from screens import wording
 from screens.dialogs.question import Choice, Confirm, Pick, Question
-from screens.widgets.form.launch_draft import NAME, LaunchRequest
 from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
+from screens.widgets.form.model import NAME, LaunchRequest
 from screens.widgets.job_line import tab_of
 from screens.widgets.run_words import spoken
 from screens.widgets.sentence_line import SentenceLine
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from console.session import Session
     from screens.base import LiveScreen
     from screens.pages.launch import LaunchScreen
-    from screens.widgets.form.launch_draft import LaunchDraft
+    from screens.widgets.form.model import LaunchDraft
 
 
 def joined(manifests: Sequence[Manifest]) -> str:

@@ -13,8 +13,7 @@ from console.google.storage import GcsPlace, gcs_place
 from screens import wording
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import InGoogleScreen
-from screens.widgets.bars import SummaryLine
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, sentence

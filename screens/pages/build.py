@@ -15,8 +15,8 @@ from screens import wording
 from screens.dialogs.build import GLYPHS, cancel_one, launch_with
 from screens.dialogs.save import save_log
 from screens.google_base import InGoogleScreen
-from screens.widgets.bars import SummaryLine
 from screens.widgets.log.view import WAITING, LogView
+from screens.widgets.sentence_line import SummaryLine
 from screens.wording import WAITS, Run, sentence
 
 if TYPE_CHECKING:

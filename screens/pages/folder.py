@@ -13,7 +13,7 @@ from console.errors import ConsoleError
 from screens import wording
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm
-from screens.widgets.bars import SummaryLine
+from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, bar, sentence

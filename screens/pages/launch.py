@@ -14,7 +14,6 @@ from screens.base import LiveScreen
 from screens.dialogs.launch import GoogleOffers, Paste, begin_from, launch_it, lay_default, paste_it, pick_profile
 from screens.widgets.form.editors import Pasted
 from screens.widgets.form.form import Form
-from screens.widgets.form.launch_draft import NAME, LaunchDraft
 from screens.widgets.form.launch_pane import VIEWS, LaunchPane, PreflightLine
 from screens.widgets.form.launch_words import (
     LIST_HELP,
@@ -26,6 +25,7 @@ from screens.widgets.form.launch_words import (
     help_words,
     sum_words,
 )
+from screens.widgets.form.model import NAME, LaunchDraft
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.table import ResourceTable
 from screens.wording import count

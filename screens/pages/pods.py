@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual import getters, on
 
 from screens.dialogs.pod_actions import PodActions
-from screens.widgets.bars import SummaryLine
+from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.pods import PodTable
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run, count, pod_glyph

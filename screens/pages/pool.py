@@ -12,9 +12,8 @@ from console.errors import ConsoleError, NotFound
 from console.scheduling.pools import pools
 from console.scheduling.topology import Host, PipState, host, sum_words
 from screens.dialogs.pool_actions import PoolActions
-from screens.widgets.bars import SummaryLine
 from screens.widgets.node_words import busbw_cell, facts_runs, failed_row, node_state, rows_of
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Column, Notice, since
 from screens.widgets.table.progress_rows import ProgressRows
 from screens.widgets.table.table import ResourceTable

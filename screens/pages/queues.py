@@ -18,9 +18,8 @@ from console.scheduling.why import why
 from screens import wording
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
-from screens.widgets.bars import quota_bar, share_of
 from screens.widgets.job_line import health_runs
-from screens.widgets.sentence_line import SentenceLine, show_whole
+from screens.widgets.sentence_line import SentenceLine, quota_bar, share_of, show_whole
 from screens.widgets.table.column import Column, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.attach.tunnel.model import Profile
+from console.attach.tunnel.published import Profile
 from console.kube.rank_address import Address
 from screens import wording
 from screens.base import LiveScreen
@@ -21,7 +21,7 @@ from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.attach.tunnel.model import Tunnel
+    from console.attach.tunnel.published import Tunnel
     from console.kube.snapshot import Fleet
     from screens.widgets.table.table import RowKey
 

@@ -22,8 +22,8 @@ from screens.dialogs.question import Confirm
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
-from screens.widgets.form.launch_draft import LaunchRequest
 from screens.widgets.form.launch_words import fit_words, free_name
+from screens.widgets.form.model import LaunchRequest
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene

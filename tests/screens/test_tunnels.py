@@ -5,7 +5,7 @@ from typing import Any
 
 from textual.widgets import Input
 
-from console.attach.tunnel.model import Listener, Profile, Tunnel
+from console.attach.tunnel.published import Listener, Profile, Tunnel
 from console.errors import BadInput
 from console.kube.rank_address import Address
 from screens.dialogs.forward import AskPorts

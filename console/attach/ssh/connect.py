@@ -64,7 +64,7 @@ async def prepare(
     import msgspec
 
     from console.attach.ssh import config, pod_facts
-    from console.attach.ssh.host_keys import Told, judge
+    from console.attach.ssh.identities import Told, judge
     from console.attach.ssh.paths import Places
 
     rank = target.number

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_facts
 from console.attach.ssh.editors import STEPS, Step, StepState
-from console.attach.ssh.host_keys import Told, judge
-from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.identities import Told, fingerprint, judge
 from console.attach.ssh.paths import Places
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions

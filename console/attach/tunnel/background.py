@@ -25,7 +25,7 @@ from console.kube.rank_address import Address, Ports
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.attach.tunnel.model import Profile, Tunnel
+    from console.attach.tunnel.published import Profile, Tunnel
     from console.kube.login import Login
     from console.kube.watched_cluster import WatchedCluster
 

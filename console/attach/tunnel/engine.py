@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from console.attach.tunnel import published
-from console.attach.tunnel.model import Listener, Tunnel
+from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.locate_rank import Ended, Outdated, PodPending, locate

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.launch.recipes import Draft
     from console.scheduling.forecast import Forecast
-    from screens.widgets.form.launch_draft import LaunchDraft
+    from screens.widgets.form.model import LaunchDraft
 
 
 A_NODE = 8  # GPUs of one machine

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from console.attach.tunnel.model import Tunnel
+    from console.attach.tunnel.published import Tunnel
 
 P = LivePod("default", "p", "uid-p")
 POD = "/api/v1/namespaces/default/pods/p"

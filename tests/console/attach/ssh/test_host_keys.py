@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.attach.ssh.config import Entry, PodKeys
-from console.attach.ssh.host_keys import Told, judge
-from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.identities import Told, fingerprint, judge
 from console.attach.ssh.pod_facts import PodFacts
 from console.errors import HostKeyChanged, NotFound
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from console.attach.tunnel import published
 from console.attach.tunnel import published as memory
 from console.attach.tunnel.background import Order, detach, start
-from console.attach.tunnel.model import Profile
+from console.attach.tunnel.published import Profile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, eventually
 from tests.console.kube.kubelet import FORWARD, echo_port
