@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,10 @@ async def gpus(options: Options) -> int:
         if not options.follow:
             board = await session.gpus.once(session.namespace, options.job, source=options.source)
             return _show(board, options)
-        async for board in session.gpus.watch(session.namespace, options.job, source=options.source):
-            if board.every:
-                say(f"{board.words}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
+        async with aclosing(session.gpus.watch(session.namespace, options.job, source=options.source)) as boards:
+            async for board in boards:
+                if board.every:
+                    say(f"{board.words}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
     return 0
 
 

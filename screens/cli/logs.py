@@ -363,17 +363,18 @@ async def one_rank(session: Session, pod: Pod, options: Options) -> int:
     drawn = options.follow and sys.stdout.isatty()
     lines = session.follow_log(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
     was_open = False
-    async for line in lines:
-        if line.open:
-            shown = one_line(line.text)[: get_terminal_size().columns - 1]
-            write_to_terminal(sys.stdout, f"{CLEAR}{shown}\r")
-        else:
-            if was_open:
-                write_to_terminal(sys.stdout, CLEAR)
-            say(line.text)
-        was_open = line.open
-        if options.follow:
-            sys.stdout.flush()
+    async with aclosing(lines):  # nobody may read on (`| head`): what it is made of ends one after the other
+        async for line in lines:
+            if line.open:
+                shown = one_line(line.text)[: get_terminal_size().columns - 1]
+                write_to_terminal(sys.stdout, f"{CLEAR}{shown}\r")
+            else:
+                if was_open:
+                    write_to_terminal(sys.stdout, CLEAR)
+                say(line.text)
+            was_open = line.open
+            if options.follow:
+                sys.stdout.flush()
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -199,10 +200,12 @@ async def doctor(options: Options) -> int:
     """Every step from the token to an editor in the pod; the exit code of the one that failed."""
     found: list[Step] = []
     async with connected(options, ()) as session:
-        async for step in session.attach.diagnose(session.namespace, options.job, options.rank_text or "0"):
-            found.append(step)
-            if not options.json:
-                show_step(step)
+        diagnosis = session.attach.diagnose(session.namespace, options.job, options.rank_text or "0")
+        async with aclosing(diagnosis):
+            async for step in diagnosis:
+                found.append(step)
+                if not options.json:
+                    show_step(step)
     if options.json:
         steps = [{"title": each.title, **{name: getattr(each, name) for name in STEP_KEYS}} for each in found]
         pod = options.rank_text or "0"

@@ -392,3 +392,26 @@ def test_times_and_patterns_that_are_none() -> None:
         moment("yesterday")
     with pytest.raises(BadInput):
         logs.Picks(parse(["logs", "x", "--grep", "("]))
+
+
+async def test_nobody_reads_on_and_the_log_is_closed_at_once(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = False
+
+    async def endless(*_: object, **__: object) -> AsyncGenerator[LogLine, None]:
+        nonlocal closed
+        try:
+            while True:
+                yield LogLine(time.time(), "line")
+        finally:
+            closed = True
+
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(session, "follow_log", endless)
+    monkeypatch.setattr(logs, "say", gone)
+    with pytest.raises(BrokenPipeError):
+        await logs.logs(parse(["logs", "llama"]))
+    assert closed
