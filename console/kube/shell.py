@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 
 ASKED = 1.0  # seconds that the tmux around this terminal has to tell its prefix
 _BEGIN = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
-_TMUX = 'command -v tmux >/dev/null && [ -z "$TMUX" ] && {} && exit; '
+_TMUX = (
+    'command -v tmux >/dev/null && [ -z "$TMUX" ] && {'
+    ' code=${TMUX_TMPDIR:-/tmp}/tmux-$(id -u)/default.a4; rm -f "$code"; ',
+    "; } && {"
+    ' tmux has-session -t a4 2>/dev/null && exit; ended=0; [ -r "$code" ] && read -r ended <"$code"; exit "$ended"; }; ',
+)
+_IN_TMUX = 'if command -v bash >/dev/null; then bash -l; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
+"""The shell of each window. tmux itself ends with 0, so the shell's exit code is written down beside tmux's socket."""
 _SESSION = "a4"
 _PREFIX = "C-b"
 _SHELL = "command -v bash >/dev/null && exec bash; exec sh"
@@ -39,15 +46,15 @@ def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str
 
     Its status line tells where it is and how to leave it; `nested`: the keys go through another tmux with its prefix.
     """
-    return "/bin/sh", "-c", _BEGIN + (_TMUX.format(shlex.join(_tmux(name, nested=nested))) if tmux else "") + _SHELL
+    return "/bin/sh", "-c", _BEGIN + (shlex.join(_tmux(name, nested=nested)).join(_TMUX) if tmux else "") + _SHELL
 
 
 def _tmux(name: str, *, nested: bool) -> Iterator[str]:
-    yield from ("tmux", "-u", "new-session", "-A", "-s", _SESSION)
+    yield from ("tmux", "-u", "new-session", "-A", "-s", _SESSION, _IN_TMUX)
     leave = f"{'ctrl-b ctrl-b d' if nested else 'ctrl-b d'} leaves it running, exit ends it"
     left, right = f" {_literal(name)}  ", f" {leave} "
     options = {"status": "on", "status-left-length": "60", "status-right-length": "60", "status-left": left,
-               "status-right": right}  # fmt: skip
+               "status-right": right, "default-command": _IN_TMUX}  # fmt: skip
     for option, value in options.items():
         yield from (";", "set-option", "-t", _SESSION, option, value)
 

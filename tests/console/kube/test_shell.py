@@ -118,7 +118,9 @@ def fake_tmux(folder: Path, prints: str = "") -> None:
     """A tmux that writes down what it is asked."""
     folder.mkdir()
     tmux = folder / "tmux"
-    tmux.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{folder}/asked"\nprintf "%s\\n" "{prints}"\n')
+    tmux.write_text(
+        f'#!/bin/sh\n[ "$1" = has-session ] || printf "%s\\n" "$@" > "{folder}/asked"\nprintf "%s\\n" "{prints}"\n'
+    )
     tmux.chmod(0o755)
 
 
@@ -134,6 +136,24 @@ def test_the_status_line_of_tmux_tells_where_it_is_and_how_to_leave(tmp_path: Pa
     assert left == " pod 1 of x'; touch hurt ##(touch hurt) 100%%  "
     assert right == f" {keys} leaves it running, exit ends it "
     assert not (tmp_path / "hurt").exists()
+
+
+@pytest.mark.parametrize(("said", "goes_on", "code"), [("exit 3", False, 3), ("exit", False, 0), ("exit 3", True, 0)])
+def test_the_exit_code_of_the_shell_in_tmux_is_passed_on(tmp_path: Path, said: str, goes_on: bool, code: int) -> None:
+    """tmux itself ends with 0; where its session goes on, it was only left."""
+    sockets = tmp_path / f"tmux-{os.getuid()}"
+    sockets.mkdir()
+    (sockets / "default.a4").write_text("9\n", encoding="utf-8")  # of a session of before
+    tmux = tmp_path / "tmux"
+    tmux.write_text(
+        f'#!/bin/sh\n[ "$1" = has-session ] && exit {int(not goes_on)}\n'
+        f'TMUX={sockets}/default,1,0 sh -c "$6"\nexit 0\n',
+        encoding="utf-8",
+    )
+    tmux.chmod(0o755)
+    around = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMUX_TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    ended = subprocess.run(best_shell(tmux=True), input=f"{said}\n".encode(), env=around, check=False, timeout=60)
+    assert ended.returncode == code
 
 
 @pytest.mark.parametrize(
