@@ -29,7 +29,7 @@ _TMUX = (
     'command -v tmux >/dev/null && [ -z "$TMUX" ] && {'
     ' code=${TMUX_TMPDIR:-/tmp}/tmux-$(id -u)/default.a4; rm -f "$code"; ',
     "; } && {"
-    ' tmux has-session -t a4 2>/dev/null && exit; ended=0; [ -r "$code" ] && read -r ended <"$code"; exit "$ended"; }; ',
+    ' tmux has-session -t a4 2>/dev/null && exit; end=0; [ -r "$code" ] && read -r end <"$code"; exit "$end"; }; ',
 )
 _IN_TMUX = 'if command -v bash >/dev/null; then bash -l; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
 """The shell of each window. tmux itself ends with 0, so the shell's exit code is written down beside tmux's socket."""
