@@ -135,9 +135,9 @@ class JobWatcher:
         self.refused = ""  # why its log cannot be followed
         self._cluster, self._key, self._thresholds = cluster, key, thresholds
         self._gpus, self._open, self._beginnings = gpus, open_log, beginnings
-        self._measures = JobMeasures(key)
+        self.measures = JobMeasures(key)
         self._number = 0
-        self._reader = LogReader(self._measures, 0)
+        self._reader = LogReader(self.measures, 0)
         self._teller: int | None = None  # the rank that tells of steps or tests
         self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}
         """By the uid of the pod, its rank, and how often its container was restarted."""
@@ -151,7 +151,7 @@ class JobWatcher:
     @property
     def seeking(self) -> bool:
         """Whether it is being looked for since when its loss is no number: a moment, and then it is an alarm."""
-        return self._measures.seeking
+        return self.measures.seeking
 
     @property
     def streams(self) -> int:
@@ -165,7 +165,7 @@ class JobWatcher:
     @property
     def late_by_log(self) -> str:
         """That its next step is late by the times in its log, in words; empty: it is not, or that cannot be said."""
-        track = self._measures.track
+        track = self.measures.track
         return track.late(time.time(), self._thresholds) if track is not None and self.heard else ""
 
     def wants(self, number: int) -> int:
@@ -180,12 +180,12 @@ class JobWatcher:
             return True  # of a job that is not heard only the picture tells
         self._seen = jobset
         if jobset is not None:
-            self._measures.place(jobset, fleet, "")
+            self.measures.place(jobset, fleet, "")
             self._follow(streams)
             self._ask_gpus(now)
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
-        found = seen(jobset, fleet, self._measures, {}, self._faults, pass_line, report)
+        found = seen(jobset, fleet, self.measures, {}, self._faults, pass_line, report)
         if not self.heard:
             found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
         self.watch.look(now, found)
@@ -197,7 +197,7 @@ class JobWatcher:
         if self._teller is not None and time.time() - self.watch.line_at > QUIET:
             self._teller = None
         if len(every) != self._number:
-            self._number, self._reader = len(every), LogReader(self._measures, len(every))
+            self._number, self._reader = len(every), LogReader(self.measures, len(every))
         chosen = [0, len(every) - 1] if self._teller is None else [self._teller]
         wanted: dict[tuple[str, int, int], Pod] = {}
         for number in dict.fromkeys(chosen[:streams]):
@@ -234,7 +234,7 @@ class JobWatcher:
                     self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
                     await self._take(rank, lines)
                     if self._seen is not None and rank == self._teller:
-                        await self._measures.find_beginning(self._beginnings(), self._seen.uid, [pod])
+                        await self.measures.find_beginning(self._beginnings(), self._seen.uid, [pod])
         except ConsoleError as error:
             self.refused = error.message
         finally:
@@ -250,10 +250,10 @@ class JobWatcher:
             if self._reader.take(some) and self._teller is None:
                 self._teller = rank
             await slices.pause()
-        track = self._measures.track
+        track = self.measures.track
         if track is not None and len(track.series) > MAX_STEPS:
-            self._measures.forget()
-            self._reader = LogReader(self._measures, self._number)
+            self.measures.forget()
+            self._reader = LogReader(self.measures, self._number)
         await asyncio.sleep(0)
 
     def _ask_gpus(self, now: float) -> None:

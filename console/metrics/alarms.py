@@ -54,11 +54,13 @@ class AlarmMonitor:
         open_log: Open,
         beginnings: Callable[[], Beginnings],
         xray: Callable[[Key], HangReport | None] = lambda _: None,
+        jobs: dict[Key, JobWatcher] | None = None,
     ) -> None:
+        """`jobs`: where whoever else looks finds those that are followed."""
         self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
         self._pass_line, self._open, self._xray, self._beginnings = pass_line, open_log, xray, beginnings
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
-        self.jobs: dict[Key, JobWatcher] = {}
+        self.jobs: dict[Key, JobWatcher] = {} if jobs is None else jobs
         self.past: list[Alarm] = []
         self.coverage = Coverage()
         self._ending: set[asyncio.Task[None]] = set()
@@ -125,10 +127,14 @@ class AlarmMonitor:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """Follow nothing any more."""
         for job in self.jobs.values():
             self._end(job)
-        self.jobs = {}
+        self.jobs.clear()
+
+    async def close(self) -> None:
+        self.stop()
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 
@@ -193,7 +199,6 @@ class Alarms:
         self._told = 0.0
         self._patrol: AlarmMonitor | None = None
         self._rounds: asyncio.Task[None] | None = None
-        self._leaving: asyncio.Task[None] | None = None
 
     @property
     def thresholds(self) -> Thresholds:
@@ -268,7 +273,7 @@ class Alarms:
         if self._patrol is None:
             self._patrol = AlarmMonitor(
                 self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log,
-                self._beginnings, self._xray,
+                self._beginnings, self._xray, self._measures().light,
             )  # fmt: skip
             self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace
@@ -305,7 +310,7 @@ class Alarms:
         if self._rounds is not None:
             self._rounds.cancel()
         if self._patrol is not None:
-            self._leaving = asyncio.create_task(self._patrol.close())
+            self._patrol.stop()
         self._patrol = self._rounds = None
 
     async def close(self) -> None:

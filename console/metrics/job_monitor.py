@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog
     from console.logs.line import LogLine, RankLine
     from console.logs.segment import Part
+    from console.metrics.alarm_sources import JobWatcher
     from console.metrics.log_reader import LogReader
     from console.metrics.nccl.history import NodeBandwidth
     from console.metrics.training.run import Track
@@ -87,7 +88,9 @@ class Measures:
         self._kept: dict[Path, KeptTests] = {}
         self._reading: asyncio.Task[None] | None = None
         self._read_again = 0.0
-        self.glancing = JobProgressReader(cluster, lambda: self.kept, lambda: self.pass_line, read_tail)
+        self.light: dict[Key, JobWatcher] = {}
+        """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
+        self.glancing = JobProgressReader(cluster, lambda: self.kept, lambda: self.pass_line, read_tail, self._live)
 
     @property
     def pass_line(self) -> float:
@@ -118,6 +121,13 @@ class Measures:
             self._read_again = now + READ_AGAIN
             self._reading = asyncio.create_task(self._read_kept(kept), name="measures:kept")
         return kept.nodes
+
+    def _live(self, key: Key) -> JobMeasures | None:
+        """What is read of a job whose log is followed; None of any other."""
+        if key in self._shared:
+            return self._shared[key].measures
+        watcher = self.light.get(key)
+        return watcher.measures if watcher is not None and watcher.heard else None
 
     async def _read_kept(self, kept: KeptTests) -> None:
         await kept.read()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.history import KeptTests
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import Track
-    from console.metrics.training.steps import Step, TrainingRun
+    from console.metrics.training.steps import Step
     from console.scheduling.failure import Ending
 
 
@@ -116,16 +116,16 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     return replace(now, passing=before.passing, average=before.average)
 
 
-def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> JobProgress | None:
-    """What the last of these runs says, of each of which there is the track; None if none has a step."""
-    run, track = next(((run, track) for run, track in zip(runs[::-1], tracks[::-1], strict=True) if run.steps),
-                      (None, None))  # fmt: skip
-    if run is None or track is None:
+def of_tracks(tracks: Sequence[Track], at: float) -> JobProgress | None:
+    """What the last of these runs says that has a step; None if none has."""
+    track = next((each for each in reversed(tracks) if each.last is not None), None)
+    if track is None or track.last is None:
         return None
-    last, where = run.steps[-1], standing(run.steps)
+    last, where = track.last, track.standing()
 
     def latest(name: str) -> float | None:
-        return next((value for step in reversed(run.steps[-20:]) if (value := getattr(step, name)) is not None), None)
+        steps = reversed(track.series.steps[-20:])
+        return next((value for step in steps if (value := getattr(step, name)) is not None), None)
 
     return JobProgress(
         step=last.step,
@@ -139,10 +139,17 @@ def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> 
         step_time=latest("step_time_s"),
         pace=track.lasting(),
         rhythm=track.rhythm(),
-        finished=run.finished,
+        finished=track.finished,
         stepped=track.series.times[-1],
         at=at,
     )
+
+
+def of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:
+    """How far a job is by what was read of its log; None if that says nothing."""
+    tests = [each.test for each in measures.tests]
+    found = of_tests(tests, at, pass_line, measures.accelerator) or of_tracks(measures.tracks, at)
+    return None if found is None or found.empty else found
 
 
 class StepState(Enum):
@@ -353,8 +360,10 @@ class JobProgressReader:
         kept: Callable[[], KeptTests],
         pass_line: Callable[[], float],
         read_tail: ReadTail | None = None,
+        live: Callable[[Key], JobMeasures | None] = lambda _: None,
     ) -> None:
-        self._cluster, self._kept, self._pass_line = cluster, kept, pass_line
+        """`live`: what is read of a job whose log is followed anyway, so that nobody has to ask for its end."""
+        self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
         self._read_tail = read_tail or self._tail
         self.beginnings = Beginnings(self._read_tail)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
@@ -372,17 +381,32 @@ class JobProgressReader:
         return self.known.get(uid)
 
     async def look(self, keys: Sequence[Key]) -> bool:
-        """Look at those of these jobs for which it is time; whether anything is new."""
+        """Look at those of these jobs for which it is time; whether anything is new.
+
+        What is followed anyway is taken as it is; of the others the ends of logs are asked for.
+        """
         now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
-        due = [
-            jobset for key in keys[:MOST] if (jobset := self._cluster.fleet.jobsets.get(key)) and self._due(jobset, now)
-        ]
+        jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
+        followed = {each.uid: found for each in jobsets if (found := self._followed(each)) is not None}
+        changed = [self._keep_known(uid, found) for uid, found in followed.items()]
+        due = [each for each in jobsets[:MOST] if each.uid not in followed and self._due(each, now)]
 
         async def one(jobset: JobSet) -> bool:
             async with gate:
                 return await self._look(jobset)
 
-        return any(await asyncio.gather(*(one(jobset) for jobset in due)))
+        return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
+
+    def _followed(self, jobset: JobSet) -> JobProgress | None:
+        """How far a job is whose log is followed and has said so."""
+        measures = self._live(jobset.key)
+        return of_measures(measures, time.time(), self._pass_line()) if measures is not None else None
+
+    def _keep_known(self, uid: str, found: JobProgress) -> bool:
+        """This is known of it from here on; whether it is another thing than before."""
+        before = self.known.get(uid)
+        self.known[uid] = found = with_verdict(before, found)
+        return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
 
     def _due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
@@ -429,20 +453,17 @@ class JobProgressReader:
             MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=printed.get(at, last))
             for at, test in enumerate(reading.nccl)
         )
+        about.tracks = tuple(tracks)
         about.place(jobset, self._cluster.fleet, "")
-        found = of_tests(reading.nccl, now, self._pass_line(), about.accelerator) or of_runs(
-            reading.training, tracks, now
-        )
-        if found is None or found.empty:
+        found = of_measures(about, now, self._pass_line())
+        if found is None:
             return False
         self._printing[jobset.uid] = rank
         ended = [each for each in about.tests if each.test.finished and each.test.rows]
         if ended:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().keep(each for each in ended if each.name not in names)
-        before = self.known.get(jobset.uid)
-        self.known[jobset.uid] = found = await self._begun(jobset.uid, pod, with_verdict(before, found))
-        return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
+        return self._keep_known(jobset.uid, await self._begun(jobset.uid, pod, found))
 
     async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs import container_log

@@ -116,4 +116,5 @@ def _advance(tracks: list[Track], reading: MeasuredLog, time: float) -> None:
     runs = reading.growing_runs  # `training` would copy all steps at each line
     tracks += [Track(run.format) for run in runs[len(tracks) :]]
     for track, run in zip(tracks, runs, strict=True):
+        track.finished = run.finished
         track.sync(run.steps, time)

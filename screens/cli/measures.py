@@ -14,13 +14,12 @@ from console.attach.exec_many import QuickTest
 from console.errors import BadInput, NotFound, Unreadable
 from console.kube.find_job import find_job
 from console.metrics.health import job_health
-from console.metrics.job_progress import of_runs
+from console.metrics.job_progress import of_tracks
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.history import comparable, compare, faster, usual
 from console.metrics.nccl.reference import Passing, expected_busbw, is_comparable, judge
 from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
 from console.metrics.training.export import track_csv, track_json, track_svg
-from console.metrics.training.steps import TrainingRun
 from screens import wording
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, add_container, add_pod, seconds_of_a_day
 from screens.cli.columns import health_json
@@ -306,8 +305,7 @@ def _health(session: Session, name: str, track: Track, now: float) -> Health | N
     jobset = session.fleet.jobsets.get((session.namespace, name))
     if jobset is None:
         return None
-    run = TrainingRun(track.format, track.series.steps, finished=track.finished)
-    return job_health(jobset, session.fleet, glance=of_runs([run], [track], now))
+    return job_health(jobset, session.fleet, glance=of_tracks([track], now))
 
 
 def _say_training(name: str, job: JobMeasures, track: Track, health: Health | None) -> None:
