@@ -43,7 +43,7 @@ REST = 20
 LONGEST_REST = 1.0
 FIRST_REST = 0.25
 """The longest rest, in seconds; the second while the first lists come in, when everybody watches the rows arrive."""
-LISTING_SHARE = 6
+LISTING_SHARE = 10
 """Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
 
 

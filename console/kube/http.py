@@ -60,7 +60,7 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
     return OSError(said)
 
 
-HELD = 1 << 16  # bytes of an answer that are held for who reads it; the server is kept waiting with more
+HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server is kept waiting with more
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -459,6 +459,7 @@ class HttpConnections:
         curl.setopt(pycurl.TCP_KEEPIDLE, DEAD)
         curl.setopt(pycurl.TCP_KEEPINTVL, DEAD // 3)
         curl.setopt(pycurl.SOCKOPTFUNCTION, _gives_up)
+        curl.setopt(pycurl.BUFFERSIZE, 1 << 17)
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         curl.setopt(pycurl.PROXY, login.proxy)  # an empty one too: unless both are set, libcurl asks the environment

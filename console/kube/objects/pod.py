@@ -221,7 +221,29 @@ def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
 
 
 def gpus_of(spec: PodSpecWire | None) -> int:
-    return requests_of(spec).get(GPU, 0) if spec else 0
+    """GPUs of the pod, counted as `requests_of` counts every resource."""
+    if spec is None:
+        return 0
+    total = sum(_gpus(each) for each in spec.containers or ())
+    sidecars = 0
+    for each in spec.init_containers or ():
+        gpus = _gpus(each)
+        if each.restart_policy == "Always":
+            sidecars += gpus
+            total += gpus
+        else:
+            total = max(total, sidecars + gpus)
+    return total
+
+
+def _gpus(container: ContainerSpecWire) -> int:
+    resources = container.resources
+    if resources is None:
+        return 0
+    for amounts in (resources.requests, resources.limits):
+        if amounts and GPU in amounts:
+            return parse_amount(GPU, amounts[GPU])
+    return 0
 
 
 class StateWire(Wire):
