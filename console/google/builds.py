@@ -194,8 +194,6 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """An image's configuration."""
-
     digest: str
     bytes: int  # Compressed, as it is pulled
     architecture: str = ""

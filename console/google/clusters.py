@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A Google Cloud project."""
-
     id: str
     name: str
     number: str = ""
@@ -179,8 +177,6 @@ def is_gke(version: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Nat:
-    """A Cloud NAT gateway."""
-
     name: str
     network: str
     subnets: tuple[str, ...] = ()  # names of those it serves; none: all of them

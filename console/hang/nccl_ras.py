@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RasGroup:
-    """Communicators of one shape."""
-
     number: int
     communicators: int
     nodes: int

@@ -36,8 +36,6 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a process is."""
-
     doing: Doing
     label: str  # as it stands after "in": "all_reduce", "data loader"
     frame: Frame | None = None  # the call by which that was told, in the program's own code if there is any

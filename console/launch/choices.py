@@ -105,38 +105,26 @@ class ClaimWire(ObjectWire):
 
 
 class ImageWire(Wire):
-    """A container."""
-
     image: str | None = None
 
 
 class ImagesWire(Wire):
-    """A pod's spec."""
-
     containers: list[ImageWire] | None = None
 
 
 class PodImagesWire(Wire):
-    """A pod's template."""
-
     spec: ImagesWire | None = None
 
 
 class JobImagesWire(Wire):
-    """A Job's spec."""
-
     template: PodImagesWire | None = None
 
 
 class JobTemplateImagesWire(Wire):
-    """A Job's template."""
-
     spec: JobImagesWire | None = None
 
 
 class GroupImagesWire(Wire):
-    """A replicated job."""
-
     template: JobTemplateImagesWire | None = None
 
 

@@ -152,8 +152,6 @@ class File:
 
 @dataclass(slots=True)
 class Translated:
-    """What came of it."""
-
     recipe: str = ""
     values: list[tuple[str, Any]] = field(default_factory=list)
     """Path and value, not yet read as the field's kind; later ones win."""

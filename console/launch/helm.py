@@ -124,8 +124,6 @@ RECIPE_LABEL = "a4.console/recipe"
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """Helm on one cluster."""
-
     kubeconfig: Path | None = None
     """None: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in."""
     context: str = ""  # empty: the kubeconfig's own

@@ -260,8 +260,6 @@ class Setting:
 
 @dataclass(slots=True)
 class HelmLine:
-    """What one command says."""
-
     name: str = ""
     namespace: str = ""
     chart: str = ""

@@ -68,8 +68,6 @@ class Profile:
 
 
 class Profiles:
-    """The person's profiles."""
-
     def __init__(self, catalogue: Callable[[], Catalogue], folder: Path | None = None) -> None:
         self._catalogue, self._folder = catalogue, folder
 

@@ -238,8 +238,6 @@ def usual_place() -> Path:
 
 
 class History:
-    """Runs, newest first."""
-
     def __init__(self, place: Path | None) -> None:
         """`place` is the file; None: nothing is kept beyond this object."""
         self._database = Database(place, _TABLES, VERSION, _MIGRATIONS)

@@ -50,8 +50,6 @@ _RISING = 20
 
 
 class _Wrap(Protocol):
-    """One kind of wrapping."""
-
     def line(self, line: bytes) -> bytes:
         """The text in that line, with its line end; the line itself if nothing is around it."""
 
@@ -366,8 +364,6 @@ class _Filed(_Marks):
 
 
 class _Stern(_Marks):
-    """stern: pod and container."""
-
     def line(self, line: bytes) -> bytes:
         found = _stern(line)
         return b"[pod/" + found.group(1) + b"/" + found.group(2) + b"] " + found.group(3) if found else line

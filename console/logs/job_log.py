@@ -71,7 +71,6 @@ class ChangeSubscription:
         self._come.set()
 
     def close(self) -> None:
-        """Nobody waits any more."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -57,8 +57,6 @@ class _Nothing:
 
 @dataclass(frozen=True)
 class PreviousRuns:
-    """What they printed."""
-
     ranks: int  # how many the job has
     found: tuple[Run, ...]  # of each rank of which there is something
     without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why

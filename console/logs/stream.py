@@ -45,8 +45,6 @@ class Stream(Protocol):
 
 
 class OpenStream(Protocol):
-    """Makes a connection."""
-
     def __call__(
         self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
     ) -> Stream:

@@ -22,8 +22,6 @@ WIDEST = 1 << 16  # characters of a line that are shown
 
 
 class Row(NamedTuple):
-    """A line to show."""
-
     text: str
     time: float = 0.0
     label: str = ""  # whose line it is; empty where there is only one
@@ -33,8 +31,6 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Which lines are shown."""
-
     pattern: re.Pattern[bytes] | None = None
     without: bool = False  # those in which the pattern is not found
     level: str = ""  # that serious or more; empty: all

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class Result(StrEnum):
-    """How a check ended."""
-
     OK = "ok"
     WARN = "warn"  # it may do without, or nobody needs it yet
     FAIL = "fail"
@@ -256,12 +254,10 @@ def warn(evidence: str, reason: str = "", fix: str = "", *, command: str = "", r
 
 
 def fail(evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None) -> Verdict:
-    """It will not do."""
     return Verdict(Result.FAIL, evidence, reason, fix, command, repair)
 
 
 def skip(why: str) -> Verdict:
-    """It does not apply."""
     return Verdict(Result.NOT_APPLICABLE, "Not checked.", why)
 
 

@@ -50,7 +50,6 @@ class Questions:
         return cast("_T", await asyncio.shield(task))  # the key names the question
 
     def close(self) -> None:
-        """Nobody waits any longer."""
         for task in self._asked.values():
             task.cancel()
 

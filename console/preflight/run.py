@@ -34,8 +34,6 @@ Function = Callable[["Looking"], Awaitable["Verdict"]]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One check."""
-
     id: str
     title: str
     area: str

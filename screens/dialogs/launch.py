@@ -93,7 +93,6 @@ class LaunchLook(Question[bool]):
         text.focus()
 
     def action_answer(self, answer: bool) -> None:
-        """Launch, or not."""
         self.dismiss(answer)
 
 

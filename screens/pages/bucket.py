@@ -37,8 +37,6 @@ def folder_named(text: str) -> Path:
 
 
 class ObjectTable(ResourceTable["StoredObject"]):
-    """Folders first."""
-
     NOUN = "object"
     EMPTY = Notice("Nothing is here.")
     COLUMNS: ClassVar = (

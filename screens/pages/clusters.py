@@ -69,8 +69,6 @@ def why(row: ClusterRow) -> Cell:
 
 
 class ClusterTable(ResourceTable[ClusterRow]):
-    """Clusters by project."""
-
     NOUN = "cluster"
     EMPTY = Notice("No clusters.", "The login sees no project with a cluster.")
     COLUMNS: ClassVar = (

@@ -121,7 +121,6 @@ class FleetScreen(LiveScreen):
             self._follow(self.session)
 
     def on_screen_suspend(self) -> None:
-        """Nobody looks: ask nothing."""
         self._asking = False
         self.workers.cancel_group(self, "google")
 

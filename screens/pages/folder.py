@@ -43,8 +43,6 @@ def name_cell(entry: Entry) -> Cell:
 
 
 class EntryTable(ResourceTable[Entry]):
-    """Folders first."""
-
     NOUN = "entry"
     EMPTY = Notice("Nothing is here.")
     COLUMNS: ClassVar = (

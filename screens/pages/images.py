@@ -38,13 +38,10 @@ def image_cell(build: Build) -> Cell:
 
 
 def took(build: Build) -> float:
-    """Seconds."""
     return build.seconds(time.time())
 
 
 class BuildTable(ResourceTable["Build"]):
-    """Builds, latest first."""
-
     NOUN = "build"
     EMPTY = Notice("No builds.", "b builds one that comes with the console, or one of yours.")
     COLUMNS: ClassVar = (

@@ -80,15 +80,11 @@ def _scan(node: Node, now: float) -> str:
 
 
 class PodsHere(PodTable):
-    """Pods of one node."""
-
     EMPTY = Notice("No pods on this node.")
     COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
 
 
 class NodeScreen(NodeActions, PodActions):
-    """A node's page."""
-
     CSS_PATH = "node.tcss"
     KINDS = ("nodes", "pods", "events")
     OF_CLUSTER = True

@@ -86,7 +86,6 @@ class NodepoolsScreen(PoolSizes):
         self.about.runs = ASKING
 
     def on_screen_suspend(self) -> None:
-        """Nobody looks: ask nothing."""
         self.workers.cancel_group(self, "google")
 
     def on_screen_resume(self) -> None:

@@ -64,8 +64,6 @@ def pips_cell(row: NodeRow) -> Cell:
 
 
 class NodeTable(ResourceTable[NodeRow]):
-    """Nodes of one pool."""
-
     NOUN = "node"
     EMPTY = Notice("This pool has no nodes now.")
     SORTED_BY = "NODE"
@@ -147,7 +145,6 @@ class PoolScreen(PoolActions):
                 self.google.runs = (Run("Google: ", "dim"), Run(f"{told.message} ", "waits"), Run(told.hint, "dim"))
 
     def on_screen_suspend(self) -> None:
-        """Nobody looks: ask nothing."""
         self.workers.cancel_group(self, "google")
 
     def on_screen_resume(self) -> None:

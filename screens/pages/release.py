@@ -79,7 +79,6 @@ class ChangeLook(Question[bool]):
         return super().check_action(action, parameters)
 
     def action_answer(self, answer: bool) -> None:
-        """Do it, or not."""
         self.dismiss(answer)
 
 
@@ -233,8 +232,6 @@ class ChangeText(YamlText):
 
 
 class RevisionTable(ResourceTable["Release"]):
-    """Revisions, newest first."""
-
     NOUN = "revision"
     EMPTY = Notice("No revisions.", "This job was not launched as a release of the chart.")
     COLUMNS: ClassVar = (
@@ -301,7 +298,6 @@ class ReleaseScreen(LiveScreen):
 
     @work(group="release", exclusive=True)
     async def action_read(self) -> None:
-        """Read the revisions (again)."""
         if not self.app.connected:
             return
         namespace, name = self.key

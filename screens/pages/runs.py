@@ -34,8 +34,6 @@ ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that ne
 
 
 class RunTable(ResourceTable["RunRecord"]):
-    """Runs, newest first."""
-
     NOUN = "run"
     EMPTY = Notice("No runs in the history.", "Jobs launched from the form or with a4 launch appear here.")
     COLUMNS: ClassVar = (

@@ -26,8 +26,6 @@ LOOK = 1.0  # seconds between two looks whether the file has grown
 
 
 class ViewApp(OrderedApp):
-    """One file."""
-
     CSS: ClassVar[str] = "#head { height: 1; background: $ground-head; padding: 0 1; }"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [

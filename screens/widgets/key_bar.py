@@ -41,8 +41,6 @@ class KeyBar(Inked):
 
     @dataclass
     class Picked(Message):
-        """A hint was clicked."""
-
         action: str
 
     hints: reactive[tuple[KeyHint, ...]] = reactive(())

@@ -143,8 +143,6 @@ def share_of(used: int, nominal: int) -> str:
 
 
 class SummaryLine(Inked):
-    """The figures, in inks."""
-
     DEFAULT_CSS = """
     SummaryLine { height: 1; }
     """

@@ -47,8 +47,6 @@ class TabStrip(Inked):
 
     @dataclass
     class Picked(Message):
-        """A tab was clicked."""
-
         name: str
 
     def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -74,8 +74,6 @@ def _names(links: Sequence[Link]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Title:
-    """What the line says."""
-
     tabs: tuple[tuple[str, str, str], ...] = ()  # mode, key and name of each main screen
     here: str = ""  # mode of the main screen that is open
     trail: tuple[str, ...] = ()  # names of the pages opened from it, outermost first
@@ -102,8 +100,6 @@ class TitleBar(Inked):
 
     @dataclass
     class TabPicked(Message):
-        """A tab was clicked."""
-
         mode: str
 
     def render_line(self, y: int) -> Strip:

@@ -69,8 +69,6 @@ class Entry:
 
 
 class Way(StrEnum):
-    """How the bytes travel."""
-
     SFTP = "sftp"
     EXEC = "exec"  # `tar`, `head` and `tail` in the container
 

@@ -38,8 +38,6 @@ _PARTLY = (1, 2, 123)
 
 
 class Running(Protocol):
-    """A command that runs."""
-
     code: int | None
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
@@ -79,8 +77,6 @@ def safe(path: str) -> str:
 
 
 class PodFiles:
-    """By commands only."""
-
     def __init__(self, start: Start, where: str) -> None:
         self._start = start
         self.way = Way.EXEC
@@ -417,8 +413,6 @@ class PodFolder:
 
 
 class PodFolders(PodFiles):
-    """Lists and deletes."""
-
     async def listed(self, path: str) -> PodFolder:
         """What is in a folder; of a file: in that which it lies in. NotFound, NotAllowed."""
         what = f"list {path or 'the folder'}"

@@ -442,6 +442,5 @@ class Send:
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    """No bytes."""
     return
     yield b""

@@ -208,8 +208,6 @@ class _Client(paramiko.SFTPClient):
 
 
 class Sftp:
-    """Files of one connection."""
-
     def __init__(self, client: paramiko.SFTPClient) -> None:
         self._client = client
 

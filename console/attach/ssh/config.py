@@ -136,8 +136,6 @@ class PodKeys(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One job."""
-
     name: str  # HostKeyAlias in known_hosts, and name of the file
     suffix: str = ""  # what follows the rank in a host's name, where another job of this name was first
     kubeconfig: str = ""  # empty: the pod's own account

@@ -55,7 +55,6 @@ class _Door:
     received: int = 0
 
     def count(self, sent: int, received: int) -> None:
-        """Bytes have gone through."""
         self.sent += sent
         self.received += received
 

@@ -83,7 +83,6 @@ class Relay:
     # the local side
 
     def read(self, data: bytes) -> None:
-        """Bytes for the pod."""
         if self._pipe and not self._pipe.closed:
             self._pipe.write(data)
             self._count(len(data), 0)
@@ -105,7 +104,6 @@ class Relay:
     # the pod's side
 
     def data(self, data: bytes) -> None:
-        """Bytes of the pod."""
         if self._sink and not self._sink.is_closing():
             self._sink.write(data)
             self._count(0, len(data))
@@ -148,7 +146,6 @@ class Source(asyncio.Protocol):
         self._splice.source(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
         self._splice.read(data)
 
     def eof_received(self) -> bool:
@@ -223,7 +220,6 @@ class AsyncStream:
         self._pipe.finish()
 
     def data(self, data: bytes) -> None:
-        """Bytes have come."""
         self._held += data
         if len(self._held) >= HELD:
             self._pipe.pause()

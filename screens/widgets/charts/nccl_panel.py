@@ -148,7 +148,6 @@ class NcclPanel(Container):
         return comparable(others.values(), self.shown) if self.shown else []
 
     def watch_measured(self) -> None:
-        """New rows: everything follows."""
         if self.is_mounted:
             self._draw()
 
@@ -160,7 +159,6 @@ class NcclPanel(Container):
     watch_unreadable = watch_measured
 
     def on_mount(self) -> None:
-        """What was set before."""
         self._draw()
 
     def _draw(self) -> None:

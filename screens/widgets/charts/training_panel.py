@@ -370,7 +370,6 @@ class TrainingPanel(Container):
         self.redraw()
 
     def on_mount(self) -> None:
-        """What was set before."""
         self.redraw()
 
     def watch_waiting(self) -> None:

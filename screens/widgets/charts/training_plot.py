@@ -168,7 +168,6 @@ class Frame:
         return self._first + (0 if at < 0 else self._last if at > self._last else at)
 
     def dots(self) -> int:
-        """Columns of dots."""
         return self.columns * DOTS_WIDE
 
 

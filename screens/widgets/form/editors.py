@@ -290,8 +290,6 @@ class ChoiceList(Inked):
 
     @dataclass
     class Picked(Message):
-        """A name was clicked."""
-
         name: str
 
     def __init__(self) -> None:

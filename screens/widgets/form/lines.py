@@ -249,8 +249,6 @@ class FormLines(Steady, Inked):
 
     @dataclass
     class Clicked(Message):
-        """A line was clicked."""
-
         row: Row
 
     @dataclass

@@ -107,7 +107,6 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
             self._flush_due = self.set_timer(FLUSH, self.flush)
 
     def on_mount(self) -> None:
-        """Lines that came before."""
         self.flush()
 
     def clear(self) -> None:
