@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
+from textual.binding import Binding, BindingType
 
-from console.errors import ConsoleError, NotFound
+from console.errors import BadInput, ConsoleError, NotFound
 from console.scheduling.pools import pools
 from console.scheduling.topology import Host, PipState, host, sum_words
-from screens.dialogs.pool_actions import PoolActions
+from screens.dialogs.pool_actions import NodeActions, PoolSizes
+from screens.dialogs.question import Choice, Pick, Prompt
 from screens.widgets.node_words import busbw_cell, facts_runs, failed_row, node_state, rows_of
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Column, Notice, since
@@ -90,12 +92,18 @@ class NodeTable(ResourceTable[NodeRow]):
         return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(row.faults)} {node.zone}"
 
 
-class PoolScreen(PoolActions):
+class PoolScreen(PoolSizes, NodeActions):
     """A pool's page: what Google says of it, what is being done to it, its nodes."""
 
     DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
     KINDS = ("nodes", "pods")
     OF_CLUSTER = True
+    CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
+                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
+    ]  # fmt: skip
+
     table = getters.query_one(NodeTable)
     summary = getters.query_one("#of-nodes", SummaryLine)
     google = getters.query_one("#of-google", SentenceLine)
@@ -210,3 +218,49 @@ class PoolScreen(PoolActions):
     @on(ResourceTable.Opened)
     def _open_node(self, event: ResourceTable.Opened) -> None:
         self.app.open_page("node", *event.key)
+
+    # the report of a faulty host
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Report only what Google would take."""
+        if action == "report" and (self.facts is None or not self._reportable()):
+            return False
+        return super().check_action(action, parameters)
+
+    def _reportable(self) -> list[Node]:
+        """The node under the cursor, where Google takes a report about it."""
+        if not self.app.connected:
+            return []
+        pools = self.session.node_pools
+        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
+
+    def action_report(self) -> None:
+        """Ask for the fault, then for the name, then report."""
+        for node in self._reportable():
+            self.report(node)
+
+    @work(group="actions")
+    async def report(self, node: Node) -> None:
+        from console.google.pool_changes import FAULTS
+
+        choices = [Choice(fault, words) for fault, words in FAULTS.items()]
+        fault = await self.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
+        if not fault:
+            return
+        pods = [pod for pod in self.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
+        question = (
+            f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
+            "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
+            f"minutes. The repair takes 3 to 14 days; Google limits the number of reports per reservation."
+        )
+        typed = await self.app.push_screen_wait(
+            Prompt(question, hint="Type the node's name to report it; Esc cancels.")
+        )
+        if not typed:
+            return
+        with self.report_errors(f"Could not report {node.name}"):
+            if typed != node.name:
+                raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
+            await self.session.node_pools.report(node.name, fault)
+            self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5, markup=False)
+            self.look_again()

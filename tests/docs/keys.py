@@ -43,7 +43,7 @@ TITLES = {
     "PodActions": "A pod under the cursor",
     "NodeActions": "A node under the cursor",
     "PoolSizes": "A pool under the cursor",
-    "PoolActions": "A pool's page",
+    "PoolScreen": "A pool's page",
     "LogScreen": "Log of a pod",
     "GpusTab": "GPUs tab",
     "NcclTab": "NCCL tab",
