@@ -1,11 +1,31 @@
-"""Folders of our own: for this account's eyes only, from the first moment."""
+"""Files and folders of our own: where they are, for this account's eyes only, and written whole or not at all."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+
+def state_folder() -> Path:
+    """The folder `a4` for state of the XDG rules."""
+    return _of_xdg("XDG_STATE_HOME", ".local/state")
+
+
+def config_folder() -> Path:
+    """The folder `a4` for configuration of the XDG rules."""
+    return _of_xdg("XDG_CONFIG_HOME", ".config")
+
+
+def _of_xdg(variable: str, usual: str) -> Path:
+    named = Path(os.environ.get(variable, ""))  # one that is not absolute counts for nothing, say the rules
+    return (named if named.is_absolute() else Path.home() / usual) / "a4"
 
 
 def make_private(folder: Path) -> None:
@@ -21,3 +41,28 @@ def make_private(folder: Path) -> None:
         above = above.parent
     for each in (*reversed(missing), folder):
         each.mkdir(mode=0o700, exist_ok=True)
+
+
+def atomic_write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file as a whole, so that nobody ever reads half of it; OSError if it cannot be. Blocking."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One at a time with that file, of all threads and processes of this account. Blocking."""
+    make_private(path.parent)
+    lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

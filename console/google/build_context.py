@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import json
 import re
 import tarfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import yaml
 
 from console import assets
 from console.errors import BadInput
-from console.folders import make_private
+from console.folders import alone, atomic_write
 from console.google.builds import NAME, REGISTRY, RUNNING, TAG, BuildContext, repository_parts
 from console.kube.safe_yaml import load_yaml
 
@@ -205,7 +204,7 @@ def note(path: Path, builds: list[Build]) -> tuple[Made, ...]:
 
     Where the file cannot be written, the images are found in the registry only.
     """
-    with suppress(OSError), _alone(path):
+    with suppress(OSError), alone(path):
         known = {(each.build, each.image): each for each in read(path)}
         before = dict(known)
         for build in builds:
@@ -224,20 +223,9 @@ def note(path: Path, builds: list[Build]) -> tuple[Made, ...]:
 
 def forget(path: Path, build: str) -> None:
     """A build that Google does not know."""
-    with suppress(OSError), _alone(path):
+    with suppress(OSError), alone(path):
         _write(path, [each for each in read(path) if each.build != build])
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One writer at a time, of all threads and consoles."""
-    make_private(path.parent)
-    with path.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
-        yield
-
-
 def _write(path: Path, found: list[Made]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps([asdict(each) for each in found], indent=1))
-    new.replace(path)
+    atomic_write(path, json.dumps([asdict(each) for each in found], indent=1).encode())

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from console.errors import BadInput
-from console.folders import make_private
+from console.folders import atomic_write, config_folder, make_private
 from console.kube.nested_values import overlay, put
 from console.kube.safe_yaml import NotPlainError, load_plain
 from console.launch.recipes import FieldProblem
@@ -26,6 +24,7 @@ from console.launch.schema import parse_sets, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from console.kube.nested_values import Value
     from console.launch.install import Catalogue
@@ -49,10 +48,7 @@ _HEAD = "# Default values for the form of every recipe; a4 profiles NAME shows t
 
 
 def usual_folder() -> Path:
-    """Where profiles are: in the folder for configuration of the XDG rules."""
-    config = os.environ.get("XDG_CONFIG_HOME", "")
-    home = Path(config) if config and Path(config).is_absolute() else Path.home() / ".config"
-    return home / "a4" / "profiles"
+    return config_folder() / "profiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +178,7 @@ class Profiles:
 
     def _write(self, path: Path, text: str) -> None:
         make_private(self.folder)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(text)
-        new.replace(path)
+        atomic_write(path, text.encode())
 
     def _fields(self) -> dict[str, Field]:
         catalogue = self._catalogue()

@@ -7,25 +7,23 @@ this console then remembers until it ends.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
 import sqlite3
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, Unreadable
-from console.folders import make_private
+from console.folders import alone, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merged
 from console.metrics.alarm_rules import Alarm, AlarmKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
 
 PATIENCE = 5.0  # seconds to wait while another console writes
@@ -184,10 +182,8 @@ def _transaction(connection: sqlite3.Connection, writes: bool) -> Iterator[None]
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
     """While it is opened no other console opens it: two that find it damaged must not both move it."""
-    make_private(place.parent)
-    place.parent.chmod(0o700)
-    with open(os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb+") as lock:  # noqa: PTH123
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(place):
+        place.parent.chmod(0o700)
         yield
 
 
@@ -231,10 +227,7 @@ _ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not
 
 
 def usual_place() -> Path:
-    """Where runs are remembered: in the folder for state of the XDG rules."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
-    return home / "a4" / "history.db"
+    return state_folder() / "history.db"
 
 
 class History:

@@ -7,6 +7,7 @@ from array import array
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from console.folders import atomic_write
 from console.logs.line_splitter import stamped, texts_of
 
 if TYPE_CHECKING:
@@ -80,10 +81,8 @@ class Part:
     def fill(self, before: Sequence[bytes]) -> None:
         """Put the lines in front that were left out; nobody may be reading yet. OSError if the disk is full."""
         assert self.file is not None
-        part_file = self.file.with_suffix(".filling")
-        part_file.unlink(missing_ok=True)
-        append_to(part_file, b"".join([line + b"\n" for line in before]) + self.file.read_bytes()[: self._size])
-        part_file.replace(self.file)
+        whole = b"".join([line + b"\n" for line in before]) + self.file.read_bytes()[: self._size]
+        atomic_write(self.file, whole)
         if self._note is not None:
             self._note.unlink(missing_ok=True)
         again = Part.read(self.file, self.rank)

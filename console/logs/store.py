@@ -21,17 +21,17 @@ import shutil
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.folders import make_private
+from console.folders import atomic_write, make_private, state_folder
 from console.logs.segment import Part, append_to
 from console.scheduling.failure import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from console.kube.objects.pod import Pod
     from console.logs.line import RankLine
@@ -61,10 +61,8 @@ class JobNote(msgspec.Struct, frozen=True):
 
 
 def logs_folder() -> Path:
-    """The folder of all logs, in the folder for state of the XDG rules."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
-    return home / "a4" / "logs"
+    """The folder of all logs."""
+    return state_folder() / "logs"
 
 
 @dataclass(slots=True)
@@ -82,10 +80,7 @@ class Shelf:
         folder = root / _safe(note.uid)
         make_private(folder)
         if not (folder / "job.json").exists():
-            fresh = folder / f".job.{os.getpid()}"
-            fresh.unlink(missing_ok=True)
-            append_to(fresh, msgspec.json.encode(note))
-            fresh.replace(folder / "job.json")
+            atomic_write(folder / "job.json", msgspec.json.encode(note))
         shelf = cls(folder, note)
         shelf.private = not shelf._take()
         return shelf

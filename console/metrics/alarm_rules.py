@@ -8,14 +8,15 @@ next line is due in a log that tells of every hundredth step only.
 
 from __future__ import annotations
 
-import os
-import tomllib
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
+from console.folders import config_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class AlarmKind(StrEnum):
@@ -233,13 +234,13 @@ def time_words(seconds: float) -> str:
 
 
 def usual_place() -> Path:
-    config = os.environ.get("XDG_CONFIG_HOME", "")
-    home = Path(config) if config and Path(config).is_absolute() else Path.home() / ".config"
-    return home / "a4" / "alarms.toml"
+    return config_folder() / "alarms.toml"
 
 
 def read_thresholds(place: Path | None = None) -> Thresholds:
     """The person's thresholds; those that are usual where there is no file. BadInput if it cannot be used."""
+    import tomllib  # most who know alarms read no file
+
     place = place or usual_place()
     try:
         given = tomllib.loads(place.read_text())

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.attach.ssh import paths
-from console.attach.ssh.paths import Places, word, write
+from console.attach.ssh.paths import Places, word
 from console.errors import BadInput, Unreadable
+from console.folders import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def _replace(path: Path, content: bytes, there: bool) -> None:
     """Write the file that a link leads to, keeping its mode; in place where its folder allows nothing else."""
     target = path.resolve()
     if not there:
-        write(target, content)
+        atomic_write(target, content)
         return
     about = target.stat()
     if about.st_nlink > 1 or about.st_uid != os.getuid():
@@ -121,7 +122,7 @@ def _replace(path: Path, content: bytes, there: bool) -> None:
     if not os.access(target, os.W_OK):
         raise PermissionError(13, "Permission denied")
     try:
-        write(target, content, stat.S_IMODE(about.st_mode))
+        atomic_write(target, content, stat.S_IMODE(about.st_mode))
     except OSError:
         target.write_bytes(content)
 
@@ -194,7 +195,7 @@ def load_all(places: Places) -> list[Entry]:
 
 
 def save(places: Places, entry: Entry) -> None:
-    write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    atomic_write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     write_files(places)
 
 
@@ -209,13 +210,13 @@ def write_files(places: Places) -> None:
     """Write config and known_hosts anew; ssh that reads meanwhile finds the old or the new ones."""
     entries = load_all(places)
     known = [line for entry in entries for line in entry.known_hosts()]
-    write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
+    atomic_write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
     head = "# Written by a4: changes made here are overwritten. `a4 ssh --undo` removes all of it.\n"
     blocks = ["\n".join(lines) + "\n" for entry in entries for lines in [list(block(places, entry))]]
-    write(places.config, "\n".join([head, *blocks]).encode())
+    atomic_write(places.config, "\n".join([head, *blocks]).encode())
     others = [places.user_config, "/etc/ssh/ssh_config"]
     lines = [f"Include {paths.word(str(each))}" for each in (places.config, *others)]
-    write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
+    atomic_write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
 
 
 def block(places: Places, entry: Entry) -> Iterator[str]:

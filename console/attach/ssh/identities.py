@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from console.attach.ssh.config import PodKeys
-from console.attach.ssh.paths import write
 from console.errors import BadInput, HostKeyChanged, NotFound
+from console.folders import atomic_write
 from console.settings import login_name
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def keep(places: Places, identity: Identity) -> None:
     """Write the file that stands for a key of the agent, where it has none of its own."""
     path = Path(identity.path)
     if path.parent == places.own and path.suffix == ".pub":
-        write(path, f"{identity.line}\n".encode())
+        atomic_write(path, f"{identity.line}\n".encode())
 
 
 def _text(path: Path) -> str:

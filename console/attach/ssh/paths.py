@@ -10,14 +10,13 @@ import os
 import pwd
 import re
 import shlex
-import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
-from console.folders import make_private
+from console.folders import atomic_write, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +95,7 @@ class Places:
                 if folder.stat().st_mode & 0o077:
                     folder.chmod(0o700)
             if made:
-                write(self.made_user_folder, b"")
+                atomic_write(self.made_user_folder, b"")
         except OSError as error:
             raise BadInput(
                 f"The folder {self.own} cannot be made: {error.strerror}.",
@@ -127,20 +126,6 @@ def writable(folder: Path) -> bool:
             return False
         there = there.parent
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-
-
-def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file as a whole, so that nobody ever reads half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, mode)
-            file.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")

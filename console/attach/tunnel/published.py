@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console import folders
 from console.errors import BadInput, NotFound, Unreachable
-from console.folders import make_private
 from console.kube.rank_address import SSH_PORT, Address, LivePod, Ports
 
 if TYPE_CHECKING:
@@ -89,15 +89,13 @@ _MOST = 500  # ports remembered; the oldest are forgotten
 
 def state_folder() -> Path:
     """Where this user's tunnels write; made (0700) if it is not there."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(base) / "a4" / "tunnels"
-    make_private(folder)
+    folder = folders.state_folder() / "tunnels"
+    folders.make_private(folder)
     return folder
 
 
 def _config() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(base) / "a4" / "tunnels.json"
+    return folders.config_folder() / "tunnels.json"
 
 
 def read_json(path: Path) -> Any:
@@ -110,11 +108,8 @@ def read_json(path: Path) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file whole or not at all, for this user only."""
-    make_private(path.parent)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
-    new.replace(path)
+    folders.make_private(path.parent)
+    folders.atomic_write(path, json.dumps(value, indent=1).encode())
 
 
 def _key(server: str, address: Address, remote: int) -> str:
@@ -188,7 +183,7 @@ def _sockets() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "a4") if Path(runtime).is_absolute() else Path(f"/tmp/a4-{os.geteuid()}")
     with suppress(FileExistsError):  # a link that leads nowhere, or a file
-        make_private(folder)
+        folders.make_private(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise BadInput(

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import log2
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.folders import make_private
+from console.folders import alone, atomic_write, state_folder
 from console.metrics.nccl.reference import scan_average
 from console.metrics.nccl.results import NcclTest  # noqa: TC001  # msgspec reads the annotations below at run time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 
 ENOUGH = 2  # earlier tests from which one can say what is usual
@@ -179,10 +178,7 @@ LARGE = 24 << 20  # bytes from which the file is looked through for what may go
 
 
 def usual_place() -> Path:
-    """Where tests are kept: in the folder for state of the XDG rules."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
-    return home / "a4" / "nccl-tests.jsonl"
+    return state_folder() / "nccl-tests.jsonl"
 
 
 class KeptTests:
@@ -238,8 +234,7 @@ class KeptTests:
     def _append(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
         try:
-            make_private(self.place.parent)
-            with _alone(self.place):
+            with alone(self.place):
                 if self.place.exists() and self.place.stat().st_size > LARGE:
                     self._trim()
                 with open(os.open(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:  # noqa: PTH123
@@ -251,20 +246,10 @@ class KeptTests:
 
     def _trim(self) -> None:
         lines = self.place.read_bytes().splitlines(keepends=True)[-MOST // 2 :]
-        fresh = self.place.with_suffix(f".{os.getpid()}")
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123
-            out.writelines(lines)
-        fresh.replace(self.place)
+        atomic_write(self.place, b"".join(lines))
 
 
 def _decoded(line: bytes) -> MeasuredTest | None:
     with suppress(msgspec.DecodeError):  # a line that a crash cut, or of a later a4
         return msgspec.json.decode(line, type=MeasuredTest)
     return None
-
-
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    with open(os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb+") as lock:  # noqa: PTH123
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
