@@ -20,7 +20,7 @@ from console.scheduling.ranks import ranks
 from console.settings import login_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from console.kube.nested_values import Value
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from console.logs.line import LogLine
     from console.metrics.alarm_rules import Alarm
     from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.steps import Standing, TrainingRun
-
+    from console.metrics.training.reader import RunReader
+    from console.metrics.training.steps import Standing
 
 TAIL = 20_000  # lines at the end of a log in which its last figures stand
 LATE_TAIL = 200  # lines by which it is judged whether the next step is late
@@ -87,7 +87,7 @@ def busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
     return {figure: value for figure, value in found.items() if value is not None}
 
 
-def _progress(training: tuple[TrainingRun, ...]) -> dict[str, Any]:
+def _progress(training: Sequence[RunReader]) -> dict[str, Any]:
     steps = [step for run in training for step in run.steps]
     return progress(standing(steps)) if steps else {}
 

@@ -76,8 +76,8 @@ def seen(
         restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
         restart_words=f"pod {failed.number} {failed.status}" if failed else "",
         step=last.step if last else None,
-        step_time=track.series.times[-1] if track and len(track.series) else 0.0,
-        steps=len(track.series) if track else 0,
+        step_time=track.times[-1] if track and len(track) else 0.0,
+        steps=len(track) if track else 0,
         pace=track.pace() if track else None,
         trained=bool(track and track.finished),
         rhythm=track.rhythm() if track else None,
@@ -251,7 +251,7 @@ class JobWatcher:
                 self._teller = rank
             await slices.pause()
         track = self.measures.track
-        if track is not None and len(track.series) > MAX_STEPS:
+        if track is not None and len(track) > MAX_STEPS:
             self.measures.forget()
             self._reader = LogReader(self.measures, self._number)
         await asyncio.sleep(0)

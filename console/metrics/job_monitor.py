@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_sources import JobWatcher
     from console.metrics.log_reader import LogReader
     from console.metrics.nccl.history import NodeBandwidth
-    from console.metrics.training.run import Track
+    from console.metrics.training.run import TrainingRun
     from console.scheduling.failure import Ending
 
     Key = tuple[str, str]
@@ -250,7 +250,7 @@ class Measures:
 
     # earlier runs of the same recipe
 
-    async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, Track]]:
+    async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
         """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
         from console.logs.store import kept
 
@@ -265,7 +265,7 @@ class Measures:
             for shelf in await asyncio.to_thread(kept, follow.folder)
             if shelf.note.recipe == measures.recipe and shelf.note.uid != measures.uid
         ]
-        found: list[tuple[str, Track]] = []
+        found: list[tuple[str, TrainingRun]] = []
         for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
             if len(found) == most:
                 break

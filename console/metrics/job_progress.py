@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from console.logs.unparsable import Unreadable
     from console.metrics.nccl.history import KeptTests
     from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.run import Track
+    from console.metrics.training.run import TrainingRun
     from console.metrics.training.steps import Step
     from console.scheduling.failure import Ending
 
@@ -55,7 +55,7 @@ class JobProgress:
     where: Standing = _UNREAD  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
     loss_step: int | None = None
-    pace: float | None = None  # seconds from one step to the next, see `Track.lasting`
+    pace: float | None = None  # seconds from one step to the next, see `TrainingRun.lasting`
     rhythm: StepCadence | None = None
     finished: bool = False  # the program said that training is over
     stepped: float = 0.0  # when the last step was printed, seconds since the epoch; 0: not known
@@ -116,7 +116,7 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     return replace(now, passing=before.passing, average=before.average)
 
 
-def of_tracks(tracks: Sequence[Track], at: float) -> JobProgress | None:
+def of_tracks(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
     """What the last of these runs says that has a step; None if none has."""
     track = next((each for each in reversed(tracks) if each.last is not None), None)
     if track is None or track.last is None:
@@ -124,7 +124,7 @@ def of_tracks(tracks: Sequence[Track], at: float) -> JobProgress | None:
     last, where = track.last, track.standing()
 
     def latest(name: str) -> float | None:
-        steps = reversed(track.series.steps[-20:])
+        steps = reversed(track.steps[-20:])
         return next((value for step in steps if (value := getattr(step, name)) is not None), None)
 
     return JobProgress(
@@ -140,7 +140,7 @@ def of_tracks(tracks: Sequence[Track], at: float) -> JobProgress | None:
         pace=track.lasting(),
         rhythm=track.rhythm(),
         finished=track.finished,
-        stepped=track.series.times[-1],
+        stepped=track.times[-1],
         at=at,
     )
 
@@ -205,7 +205,7 @@ class JobMeasures:
         self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
         self.tests: tuple[MeasuredTest, ...] = ()
         """In the order they began, those of the first rank before the others'."""
-        self.tracks: tuple[Track, ...] = ()
+        self.tracks: tuple[TrainingRun, ...] = ()
         """Training runs in the order they began; one goes on over restarts from a checkpoint."""
         self.unreadable: dict[str, tuple[int, Unreadable]] = {}
         """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
@@ -219,7 +219,7 @@ class JobMeasures:
         self._woken: set[asyncio.Event] = set()
 
     @property
-    def track(self) -> Track | None:
+    def track(self) -> TrainingRun | None:
         """The latest training run."""
         return self.tracks[-1] if self.tracks else None
 

@@ -12,7 +12,7 @@ from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.formats.programs import checkpoint
 from console.metrics.training.parser import WORDS, TrainingParser
-from console.metrics.training.run import Track
+from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class LogReader:
         self._several = number > 1
         self._tables: dict[int, _Tables] = {}
         self._training = TrainingParser()
-        self._tracks: list[Track] = []
+        self._tracks: list[TrainingRun] = []
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = 0.0
 
@@ -149,15 +149,13 @@ class LogReader:
         return changed
 
     def _sync(self, time: float) -> None:
-        runs = self._training.growing
+        runs = self._training.runs
         for run in runs[len(self._tracks) :]:
-            self._tracks.append(Track(run.format))
+            self._tracks.append(TrainingRun(run.format))
             self._measures.tracks = tuple(self._tracks)
             self._measures.grown()
         for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:
-            track.format, track.finished = run.format, run.finished
-            track.sync(run.steps, time)
-            track.restarted(run.rewinds, time)
+            track.follow(run, time)
 
     def _take_checkpoint(self, line: RankLine) -> bool:
         found = checkpoint(line.text)

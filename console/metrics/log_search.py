@@ -79,7 +79,7 @@ def _last_step(part: Part) -> float:
     for number, text in enumerate(part.texts(start, len(part))):
         if any(word in text for word in WORDS.words) and parser.read(text + b"\n", number + 1):
             last = part.times[start + number]
-    return last if any(run.steps for run in parser.growing) else 0.0
+    return last if any(run.steps for run in parser.runs) else 0.0
 
 
 def firsts(parts: Iterable[Part], pattern: str, pods: set[int] | None = None) -> dict[int, Line]:

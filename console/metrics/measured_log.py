@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from console.logs.collectors import Collected
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.parser import TrainingParser
-from console.metrics.training.run import Track
+from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from console.logs.unparsable import Unreadable
     from console.metrics.nccl.parser import Run
     from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.reader import Growing
-    from console.metrics.training.steps import TrainingRun
+    from console.metrics.training.reader import RunReader
 
 _LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")
@@ -51,14 +50,9 @@ class MeasuredLog:
         return () if self._from_json else self._nccl.growing
 
     @property
-    def training(self) -> tuple[TrainingRun, ...]:
+    def training(self) -> Sequence[RunReader]:
         """Runs so far, in the order they began."""
         return self._training.runs
-
-    @property
-    def growing_runs(self) -> Sequence[Growing]:
-        """The same runs as they are kept, for whoever asks often."""
-        return self._training.growing
 
     @property
     def unreadable(self) -> dict[str, Unreadable]:
@@ -99,9 +93,9 @@ class MeasuredLog:
             self._json = None
 
 
-def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[Track], dict[int, float]]:
+def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun], dict[int, float]]:
     """What these lines tell: the reading, the track of each run in it, and when the last line of each test came."""
-    reading, printed, tracks = MeasuredLog(), dict[int, float](), list[Track]()
+    reading, printed, tracks = MeasuredLog(), dict[int, float](), list[TrainingRun]()
     for line in lines:
         if reading.feed(f"{line.text}\n".encode()):
             _advance(tracks, reading, line.time)
@@ -111,10 +105,8 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[Track], dict
     return reading, tracks, printed
 
 
-def _advance(tracks: list[Track], reading: MeasuredLog, time: float) -> None:
-    """Tell the tracks of all runs what was printed at that moment."""
-    runs = reading.growing_runs  # `training` would copy all steps at each line
-    tracks += [Track(run.format) for run in runs[len(tracks) :]]
-    for track, run in zip(tracks, runs, strict=True):
-        track.finished = run.finished
-        track.sync(run.steps, time)
+def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float) -> None:
+    """Tell all runs what was printed at that moment."""
+    tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
+    for track, reader in zip(tracks, reading.training, strict=True):
+        track.follow(reader, time)

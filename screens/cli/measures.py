@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobMeasures
     from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
     from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.run import Track
+    from console.metrics.training.run import TrainingRun
     from console.session import Session
     from screens.cli.options import Options
 
@@ -300,7 +300,7 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: Options) -> int:
 # training
 
 
-def _health(session: Session, name: str, track: Track, now: float) -> Health | None:
+def _health(session: Session, name: str, track: TrainingRun, now: float) -> Health | None:
     """How the job is, by the end of its log too, as `a4 jobs` has it; None where it is not in the cluster any more."""
     jobset = session.fleet.jobsets.get((session.namespace, name))
     if jobset is None:
@@ -308,7 +308,7 @@ def _health(session: Session, name: str, track: Track, now: float) -> Health | N
     return job_health(jobset, session.fleet, glance=of_tracks([track], now))
 
 
-def _say_training(name: str, job: JobMeasures, track: Track, health: Health | None) -> None:
+def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
     last = track.last
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""

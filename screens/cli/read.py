@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from console.metrics.evaluation import Score
     from console.metrics.nccl.parser import Run
     from console.metrics.nccl.results import Row
-    from console.metrics.training.reader import Growing
+    from console.metrics.training.reader import RunReader
     from screens.cli.options import Options
 
 
@@ -95,7 +95,7 @@ def _tests(reading: LogReading) -> Iterator[Iterator[bytes]]:
 
 
 def _runs(reading: LogReading) -> Iterator[Iterator[bytes]]:
-    for run in reading.growing_runs:
+    for run in reading.training:
         yield chain(
             [b"{" + _members({"format": run.format}) + b', "steps": ['],
             _lines(run.steps, _json_steps, "      "),
@@ -104,7 +104,7 @@ def _runs(reading: LogReading) -> Iterator[Iterator[bytes]]:
 
 
 def _restarts(reading: LogReading) -> Iterator[dict[str, int]]:
-    for at, run in enumerate(reading.growing_runs):
+    for at, run in enumerate(reading.training):
         for back in run.rewinds:
             yield {"run": at, "last": back.last, "first": back.first}
 
@@ -309,7 +309,7 @@ class Told:
             self._test(at, tests[at])
         while self._first < len(tests) - _MIXED and self._first in self._done:
             self._first += 1
-        for at, run in enumerate(reading.growing_runs):
+        for at, run in enumerate(reading.training):
             self._run(at, run, ended=ended)
         sys.stdout.flush()
 
@@ -331,7 +331,7 @@ class Told:
             self._done.add(at)
             say(_test_end(known, len(test.rows)))
 
-    def _run(self, at: int, run: Growing, *, ended: bool) -> None:
+    def _run(self, at: int, run: RunReader, *, ended: bool) -> None:
         if at == len(self._steps):
             self._steps.append(0)
             say(f"training: {run.format}")
@@ -342,7 +342,7 @@ class Told:
                 say("\n".join(_steps(piece)))
         self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
 
-    def _again(self, at: int, run: Growing) -> None:
+    def _again(self, at: int, run: RunReader) -> None:
         """Steps that are done again are told again."""
         if len(run.rewinds) == self._rewinds.get(at, 0):
             return
@@ -360,7 +360,7 @@ class Told:
                 if at not in self._rows:
                     say(_test_title(test.test(with_rows=False)))
                 say(_test_end(test.test(with_rows=False), len(test.rows)))
-        said = [*map(_run_end, reading.growing_runs), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
+        said = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
         said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
         said += [f"{what}: {unread.words}: {unread.text}" for what, unread in reading.unreadable.items()]
         for each in said:
@@ -458,7 +458,7 @@ def _shape(said: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
     return _SHAPES[said]
 
 
-def _run_end(run: Growing) -> str:
+def _run_end(run: RunReader) -> str:
     last = run.steps[-1] if run.steps else None
     said = f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {run.steps.nans} with nan"
     if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:

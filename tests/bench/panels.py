@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.metrics.training.run import Track
+from console.metrics.training.run import TrainingRun
 from console.metrics.training.series import METRICS
 from console.metrics.training.steps import Step
 from screens.widgets.charts.training_panel import Picture, draw
@@ -39,9 +39,9 @@ def steps(number: int) -> list[Step]:
     return found
 
 
-def taken(every: Sequence[Step]) -> tuple[Track, float]:
+def taken(every: Sequence[Step]) -> tuple[TrainingRun, float]:
     """The run as it is followed, and microseconds a step that this took."""
-    track, growing = Track("megatron"), list[Step]()
+    track, growing = TrainingRun("megatron"), list[Step]()
     began = time.process_time()
     for start in range(0, len(every), CHUNK):
         growing += every[start : start + CHUNK]

@@ -22,7 +22,7 @@ from tests.practice.test_programs import launcher_steps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.metrics.training.steps import TrainingRun
+    from console.metrics.training.reader import RunReader
 
 LIMIT = 60.0
 """Seconds within which all recipes have ended; they take five."""
@@ -134,7 +134,7 @@ TRAININGS = {
 """Recipe -> iterations; for pretraining tokens / global batch / sequence length."""
 
 
-def training(lines: str) -> TrainingRun:
+def training(lines: str) -> RunReader:
     parser = TrainingParser()
     parser.feed(lines.encode())
     parser.close()

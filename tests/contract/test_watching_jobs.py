@@ -121,7 +121,7 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
 
         def panels() -> tuple[list[int], list[int | None]]:
             shown = [row.size for row in rows.test.rows] if rows.test else []
-            return shown, [step.step for track in curve.tracks for step in track.series.steps]
+            return shown, [step.step for track in curve.tracks for step in track.steps]
 
         async def all_there() -> None:
             for each in jobs:

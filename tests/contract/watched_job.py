@@ -125,7 +125,7 @@ class Watched:
 
     @property
     def steps(self) -> list[int | None]:
-        return [step.step for track in self.measures.tracks for step in track.series.steps]
+        return [step.step for track in self.measures.tracks for step in track.steps]
 
     def marks(self) -> list[Mark]:
         return [mark for track in self.measures.tracks for mark in track.marks()]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from console.metrics.training.steps import TrainingRun
+    from console.metrics.training.reader import RunReader
 
 
 class Log(NamedTuple):
@@ -317,7 +317,7 @@ def _case(number: str, path: Path | None, log: Log | None) -> Case:
     return judge(path.name, wanted, read, understood=bool(runs))
 
 
-def _in_pieces(data: bytes, size: int) -> tuple[TrainingRun, ...]:
+def _in_pieces(data: bytes, size: int) -> tuple[RunReader, ...]:
     parser = TrainingParser()
     for at in range(0, len(data), size):
         parser.feed(data[at : at + size])

@@ -24,7 +24,7 @@ from practice.programs.stages import SCRIPT, TRAINS
 from tests.practice.test_programs import place, printed
 
 if TYPE_CHECKING:
-    from console.metrics.training.steps import TrainingRun
+    from console.metrics.training.reader import RunReader
 
 FOREVER = 10**7
 """Seconds: nothing else waits that long."""
@@ -59,7 +59,7 @@ def until_stuck(recipe: str, where: Place) -> tuple[list[str], Exit | Wait | Mee
     return lines, None
 
 
-def trained(lines: list[str]) -> TrainingRun:
+def trained(lines: list[str]) -> RunReader:
     parser = TrainingParser()
     parser.feed("".join(f"{line}\n" for line in lines).encode())
     parser.close()

@@ -64,7 +64,7 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
         app.tick()
         await until(pilot, lambda: "llama-70b" in toasts(app))  # its log is of another run
         assert "llama-70b" not in text_of(app.screen.query_one(LogView).query_one(".log-foot"))
-        assert [len(track.series) for track in app.screen.query_one(TrainingPanel).tracks] == [29]
+        assert [len(track) for track in app.screen.query_one(TrainingPanel).tracks] == [29]
         await pilot.press("l")
         await until(pilot, lambda: app.screen.query_one(LogView).size.height > size[1] - 8)
         await pilot.press("l")

@@ -93,7 +93,7 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
             await until(pilot, lambda number=number: f"step {number} of 100" in screen_text(app))  # type: ignore[misc]
         assert panel.track is not None
         assert panel.track.format == "ms-swift"
-        assert [step.step for step in panel.track.series.steps] == [*range(1, 14)]
+        assert [step.step for step in panel.track.steps] == [*range(1, 14)]
 
 
 async def test_keys_choose_zoom_scroll_and_point() -> None:

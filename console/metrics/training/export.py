@@ -15,7 +15,7 @@ from console.metrics.training.series import METRICS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.metrics.training.run import Track
+    from console.metrics.training.run import TrainingRun
     from console.metrics.training.steps import Step
 
 POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
@@ -46,10 +46,10 @@ def step_json(step: Step) -> dict[str, Any]:
     }
 
 
-def track_json(track: Track, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
+def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
     """A run with what follows from it; of one that stands still at `now` it is not known when it will end."""
-    with track.series.lock:
-        steps = list(track.series.steps)
+    with track.lock:
+        steps = list(track.steps)
     last = steps[-1] if steps else None
     return run_json(track.format, steps) | {
         "finished": track.finished,
@@ -64,14 +64,14 @@ def track_json(track: Track, gpu: str = "", *, now: float = 0.0) -> dict[str, An
     }
 
 
-def track_csv(tracks: Sequence[Track]) -> str:
+def track_csv(tracks: Sequence[TrainingRun]) -> str:
     """A line for each step."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run", "time", "step", "total", *(metric.name for metric in METRICS), "skipped", "nan", "warm_up"])
     for at, track in enumerate(tracks, start=1):
-        with track.series.lock:
-            rows = list(zip(track.series.steps, track.series.times, strict=True))
+        with track.lock:
+            rows = list(zip(track.steps, track.times, strict=True))
         for step, time in rows:
             moment = datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds") if time else ""
             values = [getattr(step, metric.name) for metric in METRICS]
@@ -79,7 +79,9 @@ def track_csv(tracks: Sequence[Track]) -> str:
     return out.getvalue()
 
 
-def track_svg(title: str, track: Track, earlier: Sequence[tuple[str, Track]] = (), metric: str = "loss") -> str:
+def track_svg(
+    title: str, track: TrainingRun, earlier: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
+) -> str:
     """The curve of one metric, raw and smoothed, beside those of earlier runs, with what happened on the way."""
     shown = next((each for each in METRICS if each.name == metric), METRICS[0])
     lines = [*_lines("", track, metric), *(line for name, each in earlier for line in _lines(name, each, metric)[-1:])]
@@ -91,9 +93,9 @@ def track_svg(title: str, track: Track, earlier: Sequence[tuple[str, Track]] = (
 def export_tracks(
     kind: str,
     title: str,
-    tracks: Sequence[Track],
-    shown: Track,
-    earlier: Sequence[tuple[str, Track]] = (),
+    tracks: Sequence[TrainingRun],
+    shown: TrainingRun,
+    earlier: Sequence[tuple[str, TrainingRun]] = (),
     *,
     metric: str = "loss",
     gpu: str = "",
@@ -106,8 +108,8 @@ def export_tracks(
     return track_csv(tracks)
 
 
-def _lines(name: str, track: Track, metric: str) -> list[Line]:
-    series = track.series
+def _lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
+    series = track
     with series.lock:
         column = series.columns.get(metric)
         if column is None or not len(series):

@@ -23,7 +23,7 @@ from console.metrics.training.reader import (
     BESIDE,
     BY_EPOCH,
     Epochs,
-    Growing,
+    RunReader,
     beside,
     close_in_time,
     merged,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from console.logs.unparsable import Unreadable
-    from console.metrics.training.steps import Bar, Step, TrainingRun
+    from console.metrics.training.steps import Bar, Step
 
 
 _ITERATION = re.compile(r"\biteration\s+\d")
@@ -75,8 +75,8 @@ def unlike(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, by
 
 
 def rows(
-    piece: bytes, layout: Layout, epochs: Epochs, runs: Mapping[str, Growing], bar: Bar | None
-) -> tuple[int, Growing | None]:
+    piece: bytes, layout: Layout, epochs: Epochs, runs: Mapping[str, RunReader], bar: Bar | None
+) -> tuple[int, RunReader | None]:
     """How many bytes of that piece are such lines, and the run to which they were added; 0 if they cannot be.
 
     They can be if there is no other run whose steps they might be, and each step comes after the one before it.
@@ -119,9 +119,9 @@ class TrainingParser:
 
     def __init__(self) -> None:
         self._blocks = Blocks(LONGEST, returns=True)
-        self._runs: list[Growing] = []
-        self._open: dict[str, Growing] = {}
-        self._changed: list[Growing] = []
+        self._runs: list[RunReader] = []
+        self._open: dict[str, RunReader] = {}
+        self._changed: list[RunReader] = []
         self._learned = Learned()
         self._bar: Bar | None = None
         self._planned: int | None = None
@@ -140,9 +140,9 @@ class TrainingParser:
         """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
 
     @property
-    def runs(self) -> tuple[TrainingRun, ...]:
+    def runs(self) -> tuple[RunReader, ...]:
         """All runs so far, in the order they began."""
-        return tuple(each.run() for each in self._runs)
+        return tuple(self._runs)
 
     @property
     def bar(self) -> Bar | None:
@@ -150,22 +150,17 @@ class TrainingParser:
         return self._bar
 
     @property
-    def growing(self) -> tuple[Growing, ...]:
-        """The same runs as they are kept, for whoever cannot afford to copy their steps."""
-        return tuple(self._runs)
-
-    @property
     def unreadable(self) -> Unreadable | None:
         """Lines that look like steps and cannot be read; None if there are none."""
         return self._puzzle.told
 
-    def feed(self, data: bytes) -> list[TrainingRun]:
+    def feed(self, data: bytes) -> list[RunReader]:
         """Reads on; the runs that changed by it. A line counts once its end has come."""
         self._read_on(data, None)
         return self._told()
 
     def read(self, data: bytes, line: int | None = None) -> bool:
-        """Reads on like `feed`; only whether any run changed, as copying long ones costs time.
+        """Reads on like `feed`; whether any run changed.
 
         `line` is the number of the first line of `data` in its log, where lines before it were left out.
         """
@@ -196,7 +191,7 @@ class TrainingParser:
             self._changed.append(run)
         return taken
 
-    def close(self) -> list[TrainingRun]:
+    def close(self) -> list[RunReader]:
         """Reads what is left without a line end; the runs that changed by it."""
         rest = self._blocks.end()
         if rest:
@@ -209,9 +204,9 @@ class TrainingParser:
         self._changed += [run for run in self._open.values() if run.settle()]
         return self._told()
 
-    def _told(self) -> list[TrainingRun]:
-        changed, self._changed = self._changed, []
-        return [each.run() for each in self._runs if each in changed]
+    def _told(self) -> list[RunReader]:
+        changed, self._changed = {id(run) for run in self._changed}, []
+        return [run for run in self._runs if id(run) in changed]
 
     def waiting(self) -> bool:
         """Whether a report has begun of which more lines may come."""
@@ -405,7 +400,7 @@ class TrainingParser:
             run.add(found.step, label)
         self._changed.append(run)
 
-    def _run_for(self, found: Found, label: str) -> Growing:
+    def _run_for(self, found: Found, label: str) -> RunReader:
         family, number = _FAMILIES.get(found.format, found.format), found.step.step
         if found.format in BESIDE and number is not None:
             for run in self._open.values():
@@ -413,7 +408,7 @@ class TrainingParser:
                     return run
         run_ = self._open.get(family) or beside(self._open, found, number)
         if run_ is None or run_.finished or run_.begins_again(number, label):
-            run_ = Growing(found.format)
+            run_ = RunReader(found.format)
             self._runs.append(run_)
         self._open[family] = run_
         return run_
@@ -424,7 +419,7 @@ def _known(text: str) -> list[Found]:
     return [found] if found else []
 
 
-def parse_training(data: bytes) -> tuple[TrainingRun, ...]:
+def parse_training(data: bytes) -> tuple[RunReader, ...]:
     parser = TrainingParser()
     parser.feed(data)
     parser.close()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import eq, lt
 from typing import TYPE_CHECKING, Any
 
-from console.metrics.training.steps import Bar, Packed, Rollback, Step, Steps, TrainingRun
+from console.metrics.training.steps import Bar, Packed, Rollback, Step, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,29 +30,30 @@ BESIDE = frozenset({"deepspeed", "key-value"})
 _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
 
 
-@dataclass(eq=False, slots=True)
-class Growing:
+@dataclass(slots=True)
+class RunReader:
     """A run of which more may come."""
 
-    format: str
-    steps: Steps = field(default_factory=Steps)
-    rewinds: list[Rollback] = field(default_factory=list)
-    finished: bool = False
-    _latest: dict[str, int] = field(default_factory=dict)  # last step of each reporter
-    _warm_from: int | None = None
-    _several: bool = False  # several reporters that no label tells apart
-    _guessed: Bar | None = None
+    format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
+    steps: Steps = field(default_factory=Steps)  # in their order, each once; of steps done again the later value
+    rewinds: tuple[Rollback, ...] = ()
+    finished: bool = False  # the program said that training is over
+    _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
+    _warm_from: int | None = field(default=None, compare=False)
+    _several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
+    _guessed: Bar | None = field(default=None, compare=False)
     """The bar before the last step, while the next bar may still say better which step it was."""
-    _guessing: bool = False
-    _number_before: int | None = None  # the one known before the guess
-    number: int | None = None  # the last one known of a step
-    _an_epoch: tuple[float, float] = (0.0, math.inf)
+    _guessing: bool = field(default=False, compare=False)
+    _number_before: int | None = field(default=None, compare=False)  # the one known before the guess
+    number: int | None = field(default=None, compare=False)  # the last one known of a step
+    _an_epoch: tuple[float, float] = field(default=(0.0, math.inf), compare=False)
     """Steps in an epoch, at least and at most, by the bars so far."""
-    _in_phase: bool = True  # whether bars tell which step a report is of
+    _in_phase: bool = field(default=True, compare=False)  # whether bars tell which step a report is of
 
-    def run(self) -> TrainingRun:
-        """What is known of it now."""
-        return TrainingRun(self.format, self.steps.copy(), tuple(self.rewinds), self.finished, self.unsettled)
+    @property
+    def last(self) -> Step | None:
+        """The latest step."""
+        return self.steps[-1] if self.steps else None
 
     @property
     def unsettled(self) -> bool:
@@ -219,7 +220,7 @@ class Growing:
         self.steps.cut(keep)
         self._latest.clear()
         self._warm_from, self.number = number, None
-        self.rewinds.append(Rollback(number if last is None else last, number))
+        self.rewinds += (Rollback(number if last is None else last, number),)
 
     def _append(self, step: Step) -> None:
         if step.step is None:
@@ -244,7 +245,7 @@ def _fast(bar: Bar) -> bool:
     return bar.step_time_s is None or bar.step_time_s < _DRAWN
 
 
-def beside(open_runs: dict[str, Growing], found: Found, number: int | None) -> Growing | None:
+def beside(open_runs: dict[str, RunReader], found: Found, number: int | None) -> RunReader | None:
     """A run that so far only the library beside it has told of."""
     if number is None or found.format in BESIDE:
         return None

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median
+from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, Thresholds, late_words
-from console.metrics.training.series import Series
+from console.metrics.training.series import BLOCK, METRICS, Column
 from console.metrics.training.steps import standing, what_is_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from console.metrics.training.series import Column
+    from console.metrics.training.reader import RunReader
     from console.metrics.training.steps import Rollback, Standing, Step
     from console.scheduling.failure import Ending
 
@@ -106,7 +108,7 @@ class MarkFinder:
     def _spike_words(self, number: float) -> str:
         return f"loss up from {self._mean:.4g} to {self._peak:.4g} at {number:,.0f}"
 
-    def flat(self, series: Series, column: Column) -> None:
+    def flat(self, run: TrainingRun, column: Column) -> None:
         """Look whether the loss has stopped falling; to be asked now and then."""
         length = len(column)
         half = max(PLATEAU_LEAST, length // 8)
@@ -116,9 +118,9 @@ class MarkFinder:
         fall = (before - after) / abs(before) if before else 0.0
         if not self._flat_since and abs(fall) < PLATEAU_SHARE:
             self._flat_since = length - 2 * half
-            number = series.numbers[self._flat_since]
+            number = run.numbers[self._flat_since]
             words = f"loss flat at {after:.4g} since {number:,.0f}"
-            self._tell(MarkKind.PLATEAU, number, series.times[self._flat_since], words)
+            self._tell(MarkKind.PLATEAU, number, run.times[self._flat_since], words)
         elif self._flat_since and fall > 3 * PLATEAU_SHARE:
             self._flat_since = 0
 
@@ -128,6 +130,14 @@ class MarkFinder:
 
 
 _LATELY = 20
+_LOOK_BACK = 8  # latest steps of which a late report may still add to one
+
+
+def _same(one: Step, other: Step) -> bool:
+    """Whether they are one step with the same figures: those of a list that packs its steps are made anew each time."""
+    return one is other or all(
+        mine == its or (mine != mine and its != its) for mine, its in zip(one[:-1], other[:-1], strict=True)
+    )
 
 
 PEAK_TFLOPS = {
@@ -151,12 +161,21 @@ def peak_of(accelerator: str) -> float | None:
     return next((peak for name, peak in PEAK_TFLOPS.items() if accelerator.startswith(name)), None)
 
 
-class Track:
-    """One run. Whoever reads takes `series.lock`; it grows in another thread."""
+class TrainingRun:
+    """One run: its steps, with when they were printed and as columns. It grows in one thread while another draws: both
+    under `lock`.
+    """
 
     def __init__(self, format_: str = "") -> None:
         self.format = format_
-        self.series = Series()
+        self.lock = RLock()
+        self.steps: list[Step] = []
+        self.numbers: array[float] = array("d")
+        """The number of each step, or its place where the program gives none; never falls."""
+        self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
+        self.columns: dict[str, Column] = {}
+        self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
+        """Latest answers of `edges`: charts of one width ask the same."""
         self.finished = False
         self.goes_on = True  # whether its job runs
         self.checkpoints: list[Mark] = []
@@ -171,25 +190,109 @@ class Track:
         self._paced_from = ENOUGH
         """Place of the first step before which a pause counts: none do after a start."""
 
+    # its steps
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def _take_over(self, steps: Sequence[Step], time: float) -> int:
+        """Take over what has changed of a growing list of steps, new ones printed at `time`; from which place on."""
+        with self.lock:
+            known = self.steps
+            at = min(len(known), len(steps))
+            while at and not _same(known[at - 1], steps[at - 1]):
+                at -= 1
+            looked = range(max(0, at - _LOOK_BACK), at)
+            at = next((back for back in looked if not _same(known[back], steps[back])), at)
+            # Of a step that was only told more of, the time stays; after a step back all is new.
+            times = self.times[at:] if len(steps) >= len(known) else array("d")
+            self._cut(at)
+            for place in range(at, len(steps)):
+                self._append(steps[place], times[place - at] if place - at < len(times) else time)
+            return at
+
+    def _cut(self, length: int) -> None:
+        del self.steps[length:]
+        del self.numbers[length:]
+        del self.times[length:]
+        self._asked.clear()
+        for column in self.columns.values():
+            column.cut(length)
+
+    def _append(self, step: Step, time: float) -> None:
+        place = len(self.numbers)
+        before = self.numbers[-1] if place else -math.inf
+        number = float(step.step) if step.step is not None else max(before + 1.0, 0.0)
+        self.steps.append(step)
+        self.numbers.append(max(before, number))
+        self.times.append(max(self.times[-1], time) if place else time)
+        for metric in METRICS:
+            value = None if metric.speed and step.warm_up else getattr(step, metric.name)
+            column = self.columns.get(metric.name)
+            if column is None:
+                if value is None:
+                    continue
+                column = self.columns[metric.name] = Column()
+                for _ in range(place):
+                    column.append(None)
+            column.append(value)
+
+    def axis(self, *, by_time: bool) -> array[float]:
+        return self.times if by_time else self.numbers
+
+    def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
+        """Places of the steps at which the columns of a picture from `low` to `high` begin, and where the last ends.
+
+        Where a column has many blocks of steps, it begins with a whole block: that is less than a dot beside its place,
+        and spares looking at single steps.
+        """
+        asked = low, high, columns, by_time, len(self)
+        if asked in self._asked:
+            return self._asked[asked]
+        axis, span = self.axis(by_time=by_time), (high - low) or 1.0
+        first, last = bisect_left(axis, low), bisect_left(axis, math.nextafter(high, math.inf))
+        whole = (last - first) // columns > 8 * BLOCK
+        found = [first - first % BLOCK if whole else first]
+        for column in range(1, columns):
+            place = bisect_left(axis, low + span * column / columns, first, last)
+            found.append(place - place % BLOCK if whole else place)
+        if len(self._asked) > 8:
+            self._asked.clear()
+        self._asked[asked] = found = [*found, last]
+        return found
+
+    def place(self, where: float, *, by_time: bool) -> int | None:
+        """The step nearest to a place on the axis; None without steps."""
+        axis = self.axis(by_time=by_time)
+        at = bisect_left(axis, where)
+        near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
+        return min(near, key=lambda each: abs(axis[each] - where), default=None)
+
     # it grows
 
-    def sync(self, steps: Sequence[Step], time: float) -> None:
-        """Take over what has changed of its steps; new ones were printed at `time`."""
-        series = self.series
-        with series.lock:
-            at = series.sync(steps, time)
+    def sync(self, steps: Sequence[Step], time: float) -> int:
+        """Take over what has changed of its steps; new ones were printed at `time`; from which place on."""
+        with self.lock:
+            at = self._take_over(steps, time)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + ENOUGH
-            for place in range(start, len(series)):
+            for place in range(start, len(self)):
                 if place >= self._paced_from:
-                    self._pauses.add(series.times[place] - series.times[place - 1])
-                self._finder.add(series.steps[place], series.numbers[place], series.times[place])
-            self._seen = len(series)
+                    self._pauses.add(self.times[place] - self.times[place - 1])
+                self._finder.add(self.steps[place], self.numbers[place], self.times[place])
+            self._seen = len(self)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
-                if (column := series.columns.get("loss")) is not None:
-                    self._finder.flat(series, column)
+                if (column := self.columns.get("loss")) is not None:
+                    self._finder.flat(self, column)
+            return at
+
+    def follow(self, reader: RunReader, time: float) -> None:
+        """Take over what the reader of its log knows of it."""
+        self.format, self.finished = reader.format, reader.finished
+        self.sync(reader.steps, time)
+        self.restarted(reader.rewinds, time)
 
     def restarted(self, rewinds: Sequence[Rollback], time: float) -> None:
         """It went back to an earlier step."""
@@ -199,7 +302,7 @@ class Track:
 
     def saved(self, step: int | None, time: float) -> None:
         """A checkpoint was saved, of the last step if none is named."""
-        number = float(step) if step is not None else self.series.numbers[-1] if len(self.series) else None
+        number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
             self.checkpoints.append(Mark(MarkKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
 
@@ -225,26 +328,26 @@ class Track:
 
     def marks(self) -> list[Mark]:
         """All that happened, in the order of time; what is known by its time only stands at the step of that time."""
-        with self.series.lock:
+        with self.lock:
             placed = [self._placed(mark) for mark in self.endings]
         every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
         return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
 
     def _placed(self, mark: Mark) -> Mark:
-        if not len(self.series):
+        if not len(self):
             return mark
-        at = max(0, bisect_left(self.series.times, mark.time) - 1)
-        return mark._replace(step=self.series.numbers[at])
+        at = max(0, bisect_left(self.times, mark.time) - 1)
+        return mark._replace(step=self.numbers[at])
 
     @property
     def last(self) -> Step | None:
         """The latest step."""
-        return self.series.steps[-1] if self.series.steps else None
+        return self.steps[-1] if self.steps else None
 
     @property
     def total(self) -> int | None:
         """Steps of the whole run, where the program says it."""
-        return next((step.total for step in self.series.steps[-1:] if step.total), None)
+        return next((step.total for step in self.steps[-1:] if step.total), None)
 
     @property
     def nan(self) -> bool:
@@ -252,12 +355,12 @@ class Track:
         return self.last is not None and self.last.nan
 
     def latest(self, metric: str) -> float | None:
-        column = self.series.columns.get(metric)
+        column = self.columns.get(metric)
         return column.last() if column else None
 
     def recent(self, metric: str) -> float | None:
         """Median of the latest values of a metric."""
-        column = self.series.columns.get(metric)
+        column = self.columns.get(metric)
         values = [value for value in column.values[-RECENT:] if value == value] if column else []
         return median(values) if values else None
 
@@ -267,11 +370,10 @@ class Track:
         return printed if printed is not None else self._by_clock()
 
     def _by_clock(self) -> float | None:
-        series = self.series
-        if len(series) < 3:
+        if len(self) < 3:
             return None
-        first = max(1, len(series) - RECENT)
-        steps, took = series.numbers[-1] - series.numbers[first], series.times[-1] - series.times[first]
+        first = max(1, len(self) - RECENT)
+        steps, took = self.numbers[-1] - self.numbers[first], self.times[-1] - self.times[first]
         return took / steps if steps > 0 and took > 0 else None
 
     def lasting(self) -> float | None:
@@ -284,7 +386,7 @@ class Track:
         printed, seen = self.recent("step_time_s"), self._by_clock()
         if printed is None or seen is None:
             return seen if printed is None else printed
-        burst = seen * min(RECENT, len(self.series)) < BURST
+        burst = seen * min(RECENT, len(self)) < BURST
         return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
@@ -302,11 +404,11 @@ class Track:
 
     def rhythm(self) -> StepCadence | None:
         """How regularly it makes steps; None while there are too few."""
-        series, lasting = self.series, self.lasting()
-        if len(series) < ENOUGH or lasting is None:
+        lasting = self.lasting()
+        if len(self) < ENOUGH or lasting is None:
             return None
-        between = median(after - before for before, after in pairwise(series.times[-RECENT:]))
-        steps = median(after - before for before, after in pairwise(series.numbers[-RECENT:]))
+        between = median(after - before for before, after in pairwise(self.times[-RECENT:]))
+        steps = median(after - before for before, after in pairwise(self.numbers[-RECENT:]))
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
     def late(self, now: float, limits: Thresholds | None = None) -> str:
@@ -314,15 +416,15 @@ class Track:
         rhythm = self.rhythm()
         if rhythm is None or self.finished or not self.goes_on:
             return ""
-        quiet = now - self.series.times[-1]
+        quiet = now - self.times[-1]
         if quiet <= rhythm.late_after(limits or Thresholds()):
             return ""
         return late_words(quiet, self.last.step if self.last else None, self.pace())
 
     def standing(self) -> Standing:
         """Its last step, and the last loss with its step."""
-        with self.series.lock:
-            steps = self.series.steps
+        with self.lock:
+            steps = self.steps
             if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
                 self._standing = len(steps), steps[-1] if steps else None, standing(steps)
             where = self._standing[2]
@@ -330,7 +432,7 @@ class Track:
 
     def _broke_off(self) -> bool:
         """Whether a rank ended badly after the last step."""
-        return any(mark.time >= self.series.times[-1] for mark in self.endings)
+        return any(mark.time >= self.times[-1] for mark in self.endings)
 
     def mfu(self, accelerator: str) -> float | None:
         """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known.

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
-from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.metrics.training.steps import Step
-
 BLOCK = 64
 NAN = math.nan
-_LOOK_BACK = 8  # latest steps of which a late report may still add to one
 
 
 class Metric(NamedTuple):
@@ -163,100 +158,3 @@ class Column:
                     found.append((at, mean))
             start = stop
         return found
-
-
-def _same(one: Step, other: Step) -> bool:
-    """Whether they are one step with the same figures: those of a list that packs its steps are made anew each time."""
-    return one is other or all(
-        mine == its or (mine != mine and its != its) for mine, its in zip(one[:-1], other[:-1], strict=True)
-    )
-
-
-class Series:
-    """The steps of one run. Written in one thread while another draws, both under `lock`."""
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-        self.steps: list[Step] = []
-        self.numbers: array[float] = array("d")
-        """The number of each step, or its place where the program gives none; never falls."""
-        self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
-        self.columns: dict[str, Column] = {}
-        self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
-        """Latest answers of `edges`: charts of one width ask the same."""
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def sync(self, steps: Sequence[Step], time: float) -> int:
-        """Take over what has changed of a growing list of steps, new ones printed at `time`; from which place on."""
-        with self.lock:
-            known = self.steps
-            at = min(len(known), len(steps))
-            while at and not _same(known[at - 1], steps[at - 1]):
-                at -= 1
-            looked = range(max(0, at - _LOOK_BACK), at)
-            at = next((back for back in looked if not _same(known[back], steps[back])), at)
-            # Of a step that was only told more of, the time stays; after a step back all is new.
-            times = self.times[at:] if len(steps) >= len(known) else array("d")
-            self._cut(at)
-            for place in range(at, len(steps)):
-                self._append(steps[place], times[place - at] if place - at < len(times) else time)
-            return at
-
-    def _cut(self, length: int) -> None:
-        del self.steps[length:]
-        del self.numbers[length:]
-        del self.times[length:]
-        self._asked.clear()
-        for column in self.columns.values():
-            column.cut(length)
-
-    def _append(self, step: Step, time: float) -> None:
-        place = len(self.numbers)
-        before = self.numbers[-1] if place else -math.inf
-        number = float(step.step) if step.step is not None else max(before + 1.0, 0.0)
-        self.steps.append(step)
-        self.numbers.append(max(before, number))
-        self.times.append(max(self.times[-1], time) if place else time)
-        for metric in METRICS:
-            value = None if metric.speed and step.warm_up else getattr(step, metric.name)
-            column = self.columns.get(metric.name)
-            if column is None:
-                if value is None:
-                    continue
-                column = self.columns[metric.name] = Column()
-                for _ in range(place):
-                    column.append(None)
-            column.append(value)
-
-    def axis(self, *, by_time: bool) -> array[float]:
-        return self.times if by_time else self.numbers
-
-    def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
-        """Places of the steps at which the columns of a picture from `low` to `high` begin, and where the last ends.
-
-        Where a column has many blocks of steps, it begins with a whole block: that is less than a dot beside its place,
-        and spares looking at single steps.
-        """
-        asked = low, high, columns, by_time, len(self)
-        if asked in self._asked:
-            return self._asked[asked]
-        axis, span = self.axis(by_time=by_time), (high - low) or 1.0
-        first, last = bisect_left(axis, low), bisect_left(axis, math.nextafter(high, math.inf))
-        whole = (last - first) // columns > 8 * BLOCK
-        found = [first - first % BLOCK if whole else first]
-        for column in range(1, columns):
-            place = bisect_left(axis, low + span * column / columns, first, last)
-            found.append(place - place % BLOCK if whole else place)
-        if len(self._asked) > 8:
-            self._asked.clear()
-        self._asked[asked] = found = [*found, last]
-        return found
-
-    def place(self, where: float, *, by_time: bool) -> int | None:
-        """The step nearest to a place on the axis; None without steps."""
-        axis = self.axis(by_time=by_time)
-        at = bisect_left(axis, where)
-        near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
-        return min(near, key=lambda each: abs(axis[each] - where), default=None)

@@ -142,23 +142,6 @@ class Bar:
     step_time_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRun:
-    """One training run, as far as its log has been read."""
-
-    format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
-    steps: Sequence[Step] = ()  # in their order, each once; of steps done again the later value
-    rewinds: tuple[Rollback, ...] = ()
-    finished: bool = False  # the program said that training is over
-    unsettled: bool = False
-    """The progress bar that comes next, in a moment, may still say better which step the last one was."""
-
-    @property
-    def last(self) -> Step | None:
-        """The latest step."""
-        return self.steps[-1] if self.steps else None
-
-
 _PACKED = 1024
 """Steps that are packed at once; as many of the latest are not, because reports of those may still come."""
 _NO_COUNT = -1
@@ -246,7 +229,7 @@ def _pack(steps: list[Step]) -> Packed | list[Step]:
 
 
 class Steps(Sequence[Step]):
-    """A row of steps that grows; a copy shares what is packed."""
+    """A row of steps that grows."""
 
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
 
@@ -259,12 +242,6 @@ class Steps(Sequence[Step]):
         self._tail: list[Step] = []
         for step in steps:
             self.append(step)
-
-    def copy(self) -> Steps:
-        other = Steps()
-        other._chunks, other._starts = self._chunks.copy(), self._starts.copy()
-        other._firsts, other._tail = self._firsts.copy(), self._tail.copy()
-        return other
 
     def __len__(self) -> int:
         return self._starts[-1] + len(self._tail)

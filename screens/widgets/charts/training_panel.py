@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.logs.unparsable import Unreadable
-    from console.metrics.training.run import Mark, Track
+    from console.metrics.training.run import Mark, TrainingRun
     from console.metrics.training.series import Metric
 
 
@@ -48,7 +48,7 @@ BAR = 14
 TOLD = 4  # kinds of marks that are told of
 
 
-def summary(track: Track, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Run]:
+def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Run]:
     """How far it is, how well it learns, how fast it is, when it ends; `short` for narrow terminals.
 
     `late`: that its next step is late, in words; then nobody knows when it ends.
@@ -75,7 +75,7 @@ def summary(track: Track, gpu: str = "", *, now: float = 0.0, late: str = "", sh
     return [*runs, Run(f"; {late}", "waits")] if late else runs
 
 
-def _speed(track: Track, gpu: str, *, short: bool) -> str:
+def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
     said = []
     reached, pace = track.recent("tflops_per_gpu"), track.pace()
     if reached is not None:
@@ -94,7 +94,7 @@ def _speed(track: Track, gpu: str, *, short: bool) -> str:
     return ", ".join(said)
 
 
-def _end(track: Track, now: float, *, short: bool) -> str:
+def _end(track: TrainingRun, now: float, *, short: bool) -> str:
     left = track.eta(now)
     if track.finished:
         return "finished"
@@ -148,9 +148,9 @@ _SMALL_HIGH, _SMALL_WIDE = 6, 26
 class Picture:
     """What is drawn: a run, what happened in it, earlier runs."""
 
-    track: Track
+    track: TrainingRun
     marks: Sequence[Mark] = ()
-    earlier: Sequence[Track] = ()
+    earlier: Sequence[TrainingRun] = ()
 
 
 def boxes(width: int, height: int, metrics: Sequence[Metric], *, alone: bool) -> list[Box]:
@@ -174,7 +174,7 @@ def boxes(width: int, height: int, metrics: Sequence[Metric], *, alone: bool) ->
 def draw(picture: Picture, view: View, metrics: Sequence[Metric], width: int, height: int, *, alone: bool) -> Canvas:
     """All charts on one canvas; the first of the metrics is the large one."""
     canvas = Canvas(width, height)
-    series = picture.track.series
+    series = picture.track
     with series.lock:
         for at, (metric, box) in enumerate(zip(metrics, boxes(width, height, metrics, alone=alone), strict=False)):
             chart = Chart(metric, picture.track, picture.earlier, picture.marks, large=at == 0)
@@ -184,14 +184,14 @@ def draw(picture: Picture, view: View, metrics: Sequence[Metric], width: int, he
 
 
 def _title(picture: Picture, metric: Metric, view: View, *, large: bool) -> str:
-    column = picture.track.series.columns.get(metric.name)
+    column = picture.track.columns.get(metric.name)
     if column is None:
         return metric.title
     extra = []
     value = column.last()
     if view.cursor is not None:
         sight = reach([picture.track, *picture.earlier], view)
-        series = picture.track.series
+        series = picture.track
         start = series.times[0] if view.by_time and len(series) else 0.0
         at = series.place(start + sight.low + (sight.high - sight.low) * view.cursor, by_time=view.by_time)
         if at is not None:
@@ -246,7 +246,7 @@ class TrainingCharts(Inked, can_focus=True):
     @property
     def metrics(self) -> list[Metric]:
         """Those that the run tells, the large one first."""
-        columns = self.picture.track.series.columns if self.picture else {}
+        columns = self.picture.track.columns if self.picture else {}
         told = [metric for metric in METRICS if metric.name in columns] or list(METRICS[:1])
         return sorted(told, key=lambda metric: metric.name != self.chosen)
 
@@ -350,8 +350,8 @@ class TrainingPanel(Container):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tracks: tuple[Track, ...] = ()
-        self.earlier: tuple[tuple[str, Track], ...] = ()
+        self.tracks: tuple[TrainingRun, ...] = ()
+        self.earlier: tuple[tuple[str, TrainingRun], ...] = ()
         """Runs of the same recipe that are laid under it, with the names of their jobs."""
 
     def compose(self) -> ComposeResult:
@@ -360,12 +360,12 @@ class TrainingPanel(Container):
         yield TrainingCharts()
 
     @property
-    def track(self) -> Track | None:
+    def track(self) -> TrainingRun | None:
         if not self.tracks:
             return None
         return self.tracks[-1 if self.chosen is None else min(self.chosen, len(self.tracks) - 1)]
 
-    def show(self, tracks: tuple[Track, ...]) -> None:
+    def show(self, tracks: tuple[TrainingRun, ...]) -> None:
         self.tracks = tracks
         self.redraw()
 
@@ -394,7 +394,7 @@ class TrainingPanel(Container):
             self.happened.runs = tuple(self._not_read())
             self.charts.picture = None
             return
-        with track.series.lock:
+        with track.lock:
             marks = track.marks()
             late = self.late if track is self.tracks[-1] else ""
             told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)

@@ -19,7 +19,7 @@ from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, round_step
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.metrics.training.run import Mark, Track
+    from console.metrics.training.run import Mark, TrainingRun
     from console.metrics.training.series import Column, Metric
     from screens.widgets.charts.canvas import Canvas
 
@@ -110,11 +110,11 @@ class Reach(NamedTuple):
     high: float
 
 
-def reach(tracks: Sequence[Track], view: View) -> Reach:
+def reach(tracks: Sequence[TrainingRun], view: View) -> Reach:
     """The part of the axis that is in sight, long enough for all of these runs."""
     low, high = inf, -inf
     for track in tracks:
-        axis = track.series.axis(by_time=view.by_time)
+        axis = track.axis(by_time=view.by_time)
         if len(axis):
             start = axis[0] if view.by_time else 0.0
             low, high = min(low, axis[0] - start), max(high, axis[-1] - start)
@@ -124,8 +124,8 @@ def reach(tracks: Sequence[Track], view: View) -> Reach:
     return Reach(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
 
 
-def _start(track: Track, view: View) -> float:
-    axis = track.series.axis(by_time=view.by_time)
+def _start(track: TrainingRun, view: View) -> float:
+    axis = track.axis(by_time=view.by_time)
     return axis[0] if view.by_time and len(axis) else 0.0
 
 
@@ -176,15 +176,15 @@ class Chart:
     """One chart: a metric of a run, beside earlier runs."""
 
     metric: Metric
-    track: Track
-    earlier: Sequence[Track] = ()
+    track: TrainingRun
+    earlier: Sequence[TrainingRun] = ()
     marks: Sequence[Mark] = ()
     large: bool = True
 
 
 def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -> None:
     """Draws it into its box; `title` stands on its first line."""
-    series = chart.track.series
+    series = chart.track
     column = series.columns.get(chart.metric.name)
     canvas.text(box.x, box.y, title[: box.width], "text" if chart.large else "dim")
     if column is None or not column.known or box.height < 3 or box.width < 12:
@@ -192,7 +192,7 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
     sight = reach([chart.track, *chart.earlier], view)
     every = [
         (chart.track, column),
-        *((each, other) for each in chart.earlier if (other := each.series.columns.get(chart.metric.name))),
+        *((each, other) for each in chart.earlier if (other := each.columns.get(chart.metric.name))),
     ]
     low, high = _scale(every, sight, view)
     if low > high:
@@ -212,12 +212,12 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
             canvas.shade(x, y, "text", "│")
 
 
-def _edges(track: Track, sight: Reach, view: View, columns: int) -> list[int]:
+def _edges(track: TrainingRun, sight: Reach, view: View, columns: int) -> list[int]:
     start = _start(track, view)
-    return track.series.edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
+    return track.edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
-def _scale(every: Sequence[tuple[Track, Column]], sight: Reach, view: View) -> tuple[float, float]:
+def _scale(every: Sequence[tuple[TrainingRun, Column]], sight: Reach, view: View) -> tuple[float, float]:
     """Lowest and highest value in sight of all these runs; on a log scale those above 0."""
     low, high = inf, -inf
     for track, column in every:
@@ -262,7 +262,7 @@ def _draw_smooth(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[i
 
 
 def _draw_earlier(
-    canvas: Canvas, frame: Frame, track: Track, column: Column, sight: Reach, view: View, number: int
+    canvas: Canvas, frame: Frame, track: TrainingRun, column: Column, sight: Reach, view: View, number: int
 ) -> None:
     edges = _edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHED)

@@ -10,7 +10,7 @@ import pytest
 
 from console.metrics.nccl.results import NcclTest, nccl_json
 from console.metrics.training.export import step_json, track_json
-from console.metrics.training.run import Track
+from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.cli.columns import LAYOUTS
 from screens.cli.command_line import HELP, command_of, parse
@@ -87,7 +87,7 @@ def test_help_documents_every_json_key(name: str, capsys: pytest.CaptureFixture[
     ("name", "keys"),
     [
         ("nccl", {*nccl_json(NcclTest()), "verdict", "usual", "compared"}),
-        ("training", track_json(Track("megatron")).keys()),
+        ("training", track_json(TrainingRun("megatron")).keys()),
         ("read", {*nccl_json(NcclTest()), *step_json(Step(1))}),
         ("logs", {"rank", "time", "text", "ranks", "coverage"}),
         ("why", {"state", "why", "card", "exit_code"}),

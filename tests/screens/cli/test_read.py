@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from console.metrics.log_results import LogReading
-from console.metrics.training.steps import Step, Steps, TrainingRun
+from console.metrics.training.steps import Step, Steps
 from screens.__main__ import main
 from screens.cli.read import Told
 
@@ -135,8 +135,8 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
 def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     told, steps = Told(), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
-        run = TrainingRun("hf", Steps(steps[:known]), (), unsettled=unsettled)
-        told.more(cast("LogReading", SimpleNamespace(growing_tests=(), growing_runs=(run,))))
+        run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), unsettled=unsettled)
+        told.more(cast("LogReading", SimpleNamespace(growing_tests=(), training=(run,))))
     assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.parser import NcclParser
-from console.metrics.training.reader import Growing
 from console.metrics.training.steps import Packed, Steps
 from screens.__main__ import main
 from screens.cli import output, read
@@ -184,7 +183,6 @@ def test_a_long_run_is_told_in_little_memory(options: list[str], tmp_path: Path)
 def test_what_is_new_is_told_without_a_copy_of_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a log that comes in small pieces costs the square of its length."""
     reading, told = LogReading(), Told()
-    monkeypatch.setattr(Growing, "run", None)
     monkeypatch.setattr(NcclParser, "tests", None)
     steps: list[int] = []
     pieces = Steps.pieces

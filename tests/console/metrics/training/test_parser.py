@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.training.parser import LONGEST, WORDS, TrainingParser, parse_training
-from console.metrics.training.steps import Rollback, Step, TrainingRun, standing
+from console.metrics.training.steps import Rollback, Step, standing
+
+if TYPE_CHECKING:
+    from console.metrics.training.reader import RunReader
 
 DATA = Path(__file__).parents[4] / "practice" / "data"
 
 
-def one(text: str) -> TrainingRun:
+def one(text: str) -> RunReader:
     (run,) = parse_training(text.encode())
     return run
 

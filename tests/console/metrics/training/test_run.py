@@ -9,8 +9,8 @@ import pytest
 from console.metrics.alarm_sources import seen
 from console.metrics.job_progress import JobMeasures
 from console.metrics.training.export import track_csv, track_json, track_svg
-from console.metrics.training.run import Mark, MarkKind, Track, peak_of
-from console.metrics.training.series import BLOCK, Column, Series
+from console.metrics.training.run import Mark, MarkKind, TrainingRun, peak_of
+from console.metrics.training.series import BLOCK, Column
 from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
 from console.scheduling.failure import Ending, endings
 from tests.fakes import fleet_of
@@ -30,15 +30,15 @@ def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, 
     return found
 
 
-def track(every: list[Step]) -> Track:
-    made, growing = Track("megatron"), list[Step]()
+def track(every: list[Step]) -> TrainingRun:
+    made, growing = TrainingRun("megatron"), list[Step]()
     for at, step in enumerate(every):
         growing.append(step)
         made.sync(growing, 1000.0 + 7 * at)
     return made
 
 
-def kinds(made: Track) -> list[MarkKind]:
+def kinds(made: TrainingRun) -> list[MarkKind]:
     return [mark.kind for mark in made.marks()]
 
 
@@ -60,32 +60,32 @@ def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
 
 
 def test_no_spike_is_lost_in_a_narrow_picture() -> None:
-    series = Series()
-    series.sync([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
-    found = series.columns["loss"].stretches(series.edges(0, 99_999, 60, by_time=False))
+    run = TrainingRun()
+    run.sync([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
+    found = run.columns["loss"].stretches(run.edges(0, 99_999, 60, by_time=False))
     assert len(found) == 60
     assert [each.at for each in found if each.high == 9.0] in ([46], [45])
     assert sum(each.high == 9.0 for each in found) == 1
 
 
 def test_late_reports_and_rewinds_are_taken_over() -> None:
-    series, every = Series(), steps(20)
-    series.sync(every, 5.0)
+    run, every = TrainingRun(), steps(20)
+    run.sync(every, 5.0)
     every[18] = every[18]._replace(tokens_per_s=7.0)
-    assert series.sync(every, 6.0) == 18
-    assert series.columns["tokens_per_s"].last() == 7.0
+    assert run.sync(every, 6.0) == 18
+    assert run.columns["tokens_per_s"].last() == 7.0
     del every[10:]
     every.append(Step(11, loss=1.5))
-    assert series.sync(every, 9.0) == 10
-    assert (len(series), series.times[-1], series.columns["loss"].last()) == (11, 9.0, 1.5)
-    assert len(series.columns["tokens_per_s"]) == 11
+    assert run.sync(every, 9.0) == 10
+    assert (len(run), run.times[-1], run.columns["loss"].last()) == (11, 9.0, 1.5)
+    assert len(run.columns["tokens_per_s"]) == 11
 
 
 def test_speeds_of_the_first_steps_say_nothing() -> None:
-    series = Series()
-    series.sync([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
-    assert series.columns["step_time_s"].extremes(0, 2) == (7.0, 7.0)
-    assert series.columns["loss"].known == 2
+    run = TrainingRun()
+    run.sync([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
+    assert run.columns["step_time_s"].extremes(0, 2) == (7.0, 7.0)
+    assert run.columns["loss"].known == 2
 
 
 def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
@@ -148,7 +148,7 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
 def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     printed: float, between: float, pace: float
 ) -> None:
-    made, growing = Track("ddp"), list[Step]()
+    made, growing = TrainingRun("ddp"), list[Step]()
     for at in range(1, 61):
         growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
         made.sync(growing, 1000.0 + between * at)
@@ -193,7 +193,7 @@ def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
 
 def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
     made = track(steps(40, total=100))
-    last = made.series.times[-1]
+    last = made.times[-1]
     assert made.eta(last + 60) == made.eta() == pytest.approx(60 * 7.0)
     assert made.eta(last + 3600) is None
     assert track_json(made, now=last + 3600)["eta_s"] is None
@@ -220,7 +220,7 @@ def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
 
 
 def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
-    made, growing, now = Track("megatron"), list[Step](), 1000.0
+    made, growing, now = TrainingRun("megatron"), list[Step](), 1000.0
     for step in steps(60):
         now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
         growing.append(step)
@@ -234,7 +234,7 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
 
 
 def test_a_start_and_a_restart_are_no_pauses() -> None:
-    made, growing, now = Track("megatron"), list[Step](), 1000.0
+    made, growing, now = TrainingRun("megatron"), list[Step](), 1000.0
     for step in steps(30):
         now += 200.0 if step.step in (2, 3) else 7.0
         growing.append(step)
@@ -248,7 +248,7 @@ def test_a_start_and_a_restart_are_no_pauses() -> None:
 
 
 def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
-    made, growing = Track("hf"), list[Step]()
+    made, growing = TrainingRun("hf"), list[Step]()
     for at in range(1, 9):
         growing.append(Step(10 * at, 1000, 2.0))
         made.sync(growing, 1000.0 + 40 * at)
@@ -271,12 +271,12 @@ def test_a_checkpoint_after_the_loss_was_lost_is_none_to_go_back_to() -> None:
 
 def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
     """A list that packs its steps makes them anew for whoever asks: they are the same steps, not others."""
-    growing, made, many = Steps(), Track("megatron"), 2 * _PACKED + 300
+    growing, made, many = Steps(), TrainingRun("megatron"), 2 * _PACKED + 300
     for number in range(1, many + 1):
         growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
-        at = made.series.sync(growing, float(number))
+        at = made.sync(growing, float(number))
         assert at == number - 1
-    again = Track("megatron")
+    again = TrainingRun("megatron")
     for number in range(64, many, 64):
         again.sync(growing[:number], float(number))
         assert again._finder._seen == number

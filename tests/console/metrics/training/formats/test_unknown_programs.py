@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from console.metrics.training.parser import TrainingParser, parse_training
-from console.metrics.training.steps import Step, TrainingRun
+from console.metrics.training.steps import Step
+
+if TYPE_CHECKING:
+    from console.metrics.training.reader import RunReader
 
 
-def read(lines: list[str], piece: int = 1 << 20) -> TrainingRun:
+def read(lines: list[str], piece: int = 1 << 20) -> RunReader:
     data = ("\n".join(lines) + "\n").encode()
     parser = TrainingParser()
     for at in range(0, len(data), piece):
@@ -21,7 +25,7 @@ def read(lines: list[str], piece: int = 1 << 20) -> TrainingRun:
     return run
 
 
-def by_themselves(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> TrainingRun:
+def by_themselves(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> RunReader:
     """As read without any layout."""
     with monkeypatch.context() as patch:
         patch.setattr("console.metrics.training.parser.rows", lambda *_: (0, None))
