@@ -20,6 +20,7 @@ class Heartbeat:
     def __init__(self) -> None:
         self._test_began = time.monotonic()
         self._resumed = float("-inf")
+        self._failed = False
 
     def start(self) -> None:
         Thread(target=self._beat, name="heartbeat", daemon=True).start()
@@ -34,9 +35,14 @@ class Heartbeat:
             last = now
 
     def test_begins(self) -> None:
-        self._test_began = time.monotonic()
+        self._test_began, self._failed = time.monotonic(), False
+
+    def test_fails(self) -> None:
+        self._failed = True
 
     def stood_still(self) -> bool:
-        """Asked when a test has failed: the beat after a pause may still be to come."""
+        """Asked after every test, and waits only after one that failed: the beat after a pause may still be to come."""
+        if not self._failed:
+            return False
         Event().wait(2 * BEAT)
         return self._resumed > self._test_began
