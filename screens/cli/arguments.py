@@ -59,6 +59,22 @@ def speed(text: str) -> float:
     return number
 
 
+def count(text: str) -> int:
+    """A number of things, or the index of one."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("a whole number, not below 0")
+    return number
+
+
+def above_zero(text: str) -> float:
+    """A limit without an upper one."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError("a number above 0")
+    return number
+
+
 def positive(text: str) -> int:
     """A number of things."""
     number = int(text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, add_json, count
 from screens.cli.ask import agreed
 from screens.cli.connect import cloud_of, connected
 from screens.cli.output import print_json, print_table, say, warn
@@ -354,7 +354,7 @@ def add_resize(parser: argparse.ArgumentParser) -> None:
     parser.usage = "a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]"
     parser.epilog = "N is for each zone of the pool. --limits 0:0 turns autoscaling off."
     parser.add_argument("pool", metavar="POOL")
-    parser.add_argument("nodes", metavar="N", type=int, nargs="?", default=None, help="machines that it is to have")
+    parser.add_argument("nodes", metavar="N", type=count, nargs="?", default=None, help="machines that it is to have")
     parser.add_argument("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
     _add_asking(parser)
 

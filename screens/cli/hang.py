@@ -11,7 +11,7 @@ import msgspec
 from console.errors import BadInput, NotFound
 from console.hang.words import member_lines, pod_lines
 from console.scheduling.ranks import process_words
-from screens.cli.arguments import Command, add_json, seconds_of_an_hour
+from screens.cli.arguments import Command, add_json, count, seconds_of_an_hour
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS
@@ -144,7 +144,7 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--install", action="store_true", help="install py-spy (pip) in pods that lack it, first")
     parser.add_argument("--all", action="store_true", help="the stack of every rank, not one of each group")
     parser.add_argument(
-        "--rank", type=int, metavar="R", help="a process's RANK, for --record and --proc (default: who stands out)"
+        "--rank", type=count, metavar="R", help="a process's RANK, for --record and --proc (default: who stands out)"
     )
     parser.add_argument(
         "--record", type=seconds_of_an_hour, metavar="SECONDS", help="record a flame graph of a rank and save it here"

@@ -15,7 +15,7 @@ import msgspec
 from console.errors import BadInput, BadKubeconfig
 from console.google.builds import MACHINES
 from screens import wording
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, add_json, positive
 from screens.cli.ask import agreed
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
@@ -294,7 +294,7 @@ def add_builds(parser: argparse.ArgumentParser) -> None:
         "epoch), seconds, log_bucket, log_entries, link, tags."
     )
     parser.add_argument("name", metavar="ID", nargs="?", default="")
-    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="at most so many (default: 50)")
+    parser.add_argument("--limit", dest="most", type=positive, metavar="N", help="at most so many (default: 50)")
     add_where(parser)
 
 

@@ -28,7 +28,7 @@ from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import Agreed, Consensus
 from console.logs.line import LEVELS, at_least
 from console.scheduling.ranks import pod_words, ranks
-from screens.cli.arguments import Command
+from screens.cli.arguments import Command, count
 from screens.cli.connect import connected
 from screens.cli.output import say, warn
 from screens.cli.ranks import JOB_KINDS, pod_of_rank
@@ -442,10 +442,10 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
         "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk)."
     )
     parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank", metavar="POD", nargs="?", type=int, default=None, help="index of the pod in the job")
+    parser.add_argument("rank", metavar="POD", nargs="?", type=count, default=None, help="index of the pod in the job")
     parser.add_argument("-a", "--all", action="store_true", help="of all pods, merged by time, the pod in front")
     parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
-    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines (of each pod)")
+    parser.add_argument("--tail", type=count, metavar="LINES", help="only the last lines (of each pod)")
     parser.add_argument(
         "-p",
         "--previous",

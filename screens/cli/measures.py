@@ -21,7 +21,16 @@ from console.metrics.nccl.reference import Passing, expected_busbw, is_comparabl
 from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
 from console.metrics.training.export import track_csv, track_json, track_svg
 from screens import wording
-from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, add_container, add_pod, seconds_of_a_day
+from screens.cli.arguments import (
+    STEP_KEYS,
+    TEST_KEYS,
+    Command,
+    above_zero,
+    add_container,
+    add_pod,
+    positive,
+    seconds_of_a_day,
+)
 from screens.cli.columns import health_json
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn, write_text
@@ -384,7 +393,7 @@ def add_nccl(parser: argparse.ArgumentParser) -> None:
     _add_form(parser)
     parser.add_argument("--compare", metavar="RUN", default="",
                         help="beside the last test of that job, or the number of a test in --history")  # fmt: skip
-    parser.add_argument("--pass", dest="pass_line", type=float, metavar="GB/S", help="the pass line")
+    parser.add_argument("--pass", dest="pass_line", type=above_zero, metavar="GB/S", help="the pass line")
     parser.add_argument("--history", action="store_true", help="tests that are kept of that job (- for all jobs)")
     parser.add_argument(
         "--nodes", dest="by_node", action="store_true", help="of each node its last bandwidth and trend (JOB: -)"
@@ -424,7 +433,7 @@ def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", dest="first_size", metavar="SIZE", help="first message size (default: 1M)")
     parser.add_argument("--last", dest="last_size", metavar="SIZE", help="last message size (default: 1G)")
     parser.add_argument(
-        "--gpus", dest="test_gpus", type=int, metavar="N", help="of the pod's GPUs so many (default: all)"
+        "--gpus", dest="test_gpus", type=positive, metavar="N", help="of the pod's GPUs so many (default: all)"
     )
     parser.add_argument("--limit", type=seconds_of_a_day, metavar="SECONDS", help="give up after that (default: 120)")
     parser.add_argument("--json", action="store_true", help="as JSON, once it has ended")

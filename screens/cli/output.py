@@ -6,6 +6,7 @@ Writing a text to a file that a command was given.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from console.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from console.errors import ConsoleError
 
@@ -86,14 +87,64 @@ def _tell(told: dict[str, str], text: str) -> None:
         sys.stderr.write(f"a4: {text}\n")
 
 
+_REWORDED = (
+    (re.compile(r"argument (.+): not allowed with argument (.+)"), r"\1 cannot be used with \2"),
+    (re.compile(r"argument (.+): expected .*"), r"\1 needs a value"),
+    (re.compile(r"argument (.+): invalid (?:int|count|positive) value: (.+)"), r"\1 has to be a whole number, not \2"),
+    (re.compile(r"argument (.+): invalid \w+ value: (.+)"), r"\1 has to be a number, not \2"),
+    (re.compile(r"argument (.+?): ((?:a|seconds) .+)"), r"\1 has to be \2"),
+    (re.compile(r"argument (.+?): (.+)"), r"\1: \2"),
+    (re.compile(r"the following arguments are required: (.+)"), r"Missing: \1"),
+)
+"""Mistakes as argparse tells them, and as we do."""
+
+
 class Parser(argparse.ArgumentParser):
-    """A command line whose mistakes are told in the same way as everything else that goes wrong."""
+    """A command line whose mistakes are told in the same way as everything else that goes wrong.
+
+    Options are written in full: the beginning of one may be that of another one tomorrow.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def parse_known_args(  # type: ignore[override]  # argparse itself calls it so
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does; what is not known is a mistake here already, where the command is known."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            word = unknown[0].partition("=")[0]
+            if word.startswith("-"):
+                self.error(f"{self.prog} has no option {word}.{nearest(word, self._option_string_actions)}")
+            self.error(f"{self.prog} has no use for {word!r}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(each) for each in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"There is no command {value}.{nearest(str(value), choices)}")
+        name = "/".join(action.option_strings) or action.metavar or action.dest
+        self.error(f"{name} cannot be {value!r}; there are {', '.join(choices)}.{nearest(str(value), choices)}")
 
     def error(self, message: str) -> NoReturn:
-        """Usage and mistake on standard error; exits with 2."""
-        if not MessageStyle.as_json:
-            super().error(message)
-        raise SystemExit(complain(BadInput(f"{message[:1].upper()}{message[1:]}.", f"{self.prog} --help says more.")))
+        """The mistake on standard error, and where help is; exits with 2."""
+        for found, words in _REWORDED:
+            if found.fullmatch(message):
+                message = found.sub(words, message)
+                break
+        end = "" if message.endswith(("?", ".")) else "."
+        raise SystemExit(complain(BadInput(f"{message}{end}", f"{self.prog} --help says more.")))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, as a question after a sentence; empty if none is like it."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), 1)
+    return f" Did you mean {found[0]}?" if found else ""
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.launch.releases import Fate
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, add_json, positive
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say
 
@@ -108,7 +108,7 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
     parser.description = "Roll back to an earlier revision of a release, if all its objects can be changed."
     parser.add_argument("name", metavar="NAME")
     parser.add_argument(
-        "revision", metavar="REVISION", nargs="?", type=int, default=None, help="default: the one before"
+        "revision", metavar="REVISION", nargs="?", type=positive, default=None, help="default: the one before"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would change, object by object; change nothing"

@@ -21,7 +21,7 @@ from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
-from screens.cli.arguments import Command, add_json, seconds_of_an_hour
+from screens.cli.arguments import Command, above_zero, add_json, seconds_of_an_hour
 from screens.cli.columns import WAIT_KINDS
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
@@ -292,7 +292,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         "--until", action="append", metavar="WHAT", default=argparse.SUPPRESS,
         help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
     )  # fmt: skip
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after that (default: never)")
+    parser.add_argument("--timeout", type=above_zero, metavar="SECONDS", help="give up after that (default: never)")
     parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the timeout count")
     parser.add_argument("--without", metavar="ALARMS", help="alarms to ignore, such as spike,gpu")
     parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any pod")

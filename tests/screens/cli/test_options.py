@@ -13,7 +13,7 @@ from console.metrics.training.export import step_json, track_json
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.cli.columns import LAYOUTS
-from screens.cli.command_line import HELP, command_of, parse
+from screens.cli.command_line import HELP, command_of, parse, whole_parser
 from screens.cli.options import Options
 from tests.screens.cli.commands import loaded
 
@@ -43,13 +43,55 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["nonsense"], ["--demo-speed", "0"], ["logs"], ["exec", "job", "--at-once", "0", "--", "ls"]]
+    ("line", "said"),
+    [
+        ("jbos", "There is no command jbos. Did you mean jobs? a4 --help says more."),
+        ("xyzzy", "There is no command xyzzy. a4 --help says more."),
+        ("--demo-speed 0", "--demo-speed has to be a number above 0, at most 1000. a4 --help says more."),
+        ("--demo-speed fast", "--demo-speed has to be a number, not 'fast'. a4 --help says more."),
+        ("logs", "Missing: JOB. a4 logs --help says more."),
+        ("logs job --tail", "--tail needs a value. a4 logs --help says more."),
+        ("logs job --tail -3", "--tail has to be a whole number, not below 0. a4 logs --help says more."),
+        ("logs job --tail x", "--tail has to be a whole number, not 'x'. a4 logs --help says more."),
+        ("logs job -1", "POD has to be a whole number, not below 0. a4 logs --help says more."),
+        ("logs job 0 more", "a4 logs has no use for 'more'. a4 logs --help says more."),
+        ("exec job --at-once 0 -- ls", "--at-once has to be a number above 0. a4 exec --help says more."),
+        ("jobs --jsn", "a4 jobs has no option --jsn. Did you mean --json? a4 jobs --help says more."),
+        ("exec --rank 9 job -- ls", "a4 exec has no option --rank. Did you mean --ranks? a4 exec --help says more."),
+        ("launch --wait --dry-run", "--dry-run cannot be used with --wait. a4 launch --help says more."),
+        (
+            "tunnels lst",
+            "action cannot be 'lst'; there are list, stop, profiles, forget. Did you mean list? "
+            "a4 tunnels --help says more.",
+        ),
+    ],
 )
-def test_what_is_not_understood_is_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_understood_is_told_in_a_sentence(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        parse(argv)
+        parse(line.split())
     assert stop.value.code == 2
-    assert "usage:" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"a4: {said}\n"
+
+
+def test_no_option_of_any_command_is_understood_by_its_beginning() -> None:
+    """Otherwise `exec --rank 9` would be taken for another option."""
+    parser = whole_parser()
+    (commands,) = (each for each in parser._actions if each.dest == "command")
+    assert isinstance(commands.choices, dict)
+    assert set(commands.choices) == set(HELP)
+    assert not [each.prog for each in (parser, *commands.choices.values()) if each.allow_abbrev]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["logs j --tail -1", "hang j --rank -1", "builds --limit -1", "resize pool -1", "rollback r -1",
+     "wait j --timeout -1", "wait j --timeout nan", "nccl j --pass -1", "nccl-quick j --gpus -1"],
+)  # fmt: skip
+def test_what_counts_is_never_negative(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse(line.split())
+    assert stop.value.code == 2
+    assert " has to be a " in capsys.readouterr().err
 
 
 def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
