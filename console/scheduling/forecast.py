@@ -15,7 +15,6 @@ from console.kube.nested_values import look
 from console.kube.objects.matching import ALWAYS, Toleration, admits, selector_words, untolerated
 from console.kube.objects.meta import GPU
 from console.kube.snapshot import LinkState
-from console.scheduling.kueue.preemption import may_evict
 from console.scheduling.order import queue_order
 from console.scheduling.placement import Machines, level_name, machines, placed
 from console.scheduling.quota import Account, account, fewest, held_by, holders, ledger
@@ -327,8 +326,8 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
             freed[each.cluster_queue] += each.gpus
         return book.available(queue.name, freed) - now >= short
 
-    victims = [each for each in held if _may_evict(fleet, queue, each, ask, draft)]
-    evicted = fewest(victims, enough)
+    victims = book.victims(queue.name, ask.gpus, _priority(fleet, ask))
+    evicted = tuple(held_by(fleet.workloads[key], fleet, draft.flavor) for key in victims)
     unblocks = evicted or fewest(held, enough)
     noun = "GPU" if short == 1 else "GPUs"
     words = f"waits behind {short} {noun}: {draft.account.words}, it needs {ask.gpus}"
@@ -342,16 +341,6 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
         draft, verdict=Verdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
         preempts=bool(evicted),
     )  # fmt: skip
-
-
-def _may_evict(fleet: Fleet, queue: ClusterQueue, held: Held, ask: Ask, draft: Forecast) -> bool:
-    """By the queue's own rules, and the cohort's when it asks for no more than its own quota."""
-    priority, rules = _priority(fleet, ask), queue.preemption
-    if held.cluster_queue == queue.name:
-        return may_evict(rules.within_queue, priority, held.priority)
-    mine, theirs = (account(fleet, name, draft.flavor) for name in (queue.name, held.cluster_queue))
-    allowed = may_evict(rules.reclaim_within_cohort, priority, held.priority)
-    return allowed and theirs.borrowed > 0 and draft.need + mine.used <= mine.nominal
 
 
 def _priority(fleet: Fleet, ask: Ask) -> int:

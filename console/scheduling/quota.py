@@ -11,14 +11,19 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from console.kube.objects.meta import GPU
-from console.scheduling.kueue.quota import Cohort, Quota, QuotaNode, plant
-from console.scheduling.order import cluster_queue_name, queue_order
+from console.kube.objects.meta import GPU, condition
+from console.scheduling.kueue.flavors import FlavorAssigner, Mode
+from console.scheduling.kueue.preemption import Preemption
+from console.scheduling.kueue.quota import Cohort, Quota, QuotaNode
+from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
+from console.scheduling.kueue.state import Workload as KueueWorkload
+from console.scheduling.order import cluster_queue_name, queue_order, queue_timestamp
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from console.kube.objects.queue import ClusterQueue
     from console.kube.objects.queue import Quota as QueueQuota
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
@@ -71,26 +76,78 @@ class Held:
 
 
 class Ledger:
-    """One resource of one flavor over all queues and cohorts of a picture."""
+    """One resource of one flavor over all queues and cohorts of a picture, as Kueue's rules take it."""
 
     def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
         self._at = flavor, resource
-        self._queues = {
-            each.name: QuotaNode(each.name, quotas=self._quotas(each.quotas)) for each in fleet.cluster_queues.values()
-        }
         cohorts = (Cohort(each.name, each.parent, self._quotas(each.quotas)) for each in fleet.cohorts.values())
-        plant(cohorts, ((self._queues[each.name], each.cohort) for each in fleet.cluster_queues.values()))
-        for queue in fleet.cluster_queues.values():
+        queues = map(self._queue, fleet.cluster_queues.values())
+        holding = (
+            self._workload(each, fleet) for _, name in fleet.cluster_queues for each in queue_order(fleet, name).running
+        )
+        self._snapshot = Snapshot(queues, cohorts, [Flavor(flavor)], holding=holding)
+        for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
             used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self._at)
-            self._queues[queue.name].add(self._at, used)
+            self._correct(self._snapshot.queues[queue.name], used)
+
+    def _queue(self, queue: ClusterQueue) -> QueueNode:
+        rules = queue.preemption
+        threshold = -1 if rules.borrow_threshold is None else rules.borrow_threshold
+        return QueueNode(
+            queue.name,
+            quotas=self._quotas(queue.quotas),
+            cohort=queue.cohort,
+            groups=(ResourceGroup((self._at[1],), (self._at[0],)),),
+            within_queue=rules.within_queue,
+            reclaim=rules.reclaim_within_cohort,
+            borrow_within=threshold if rules.borrow_within_cohort != "Never" else None,
+        )
 
     def _quotas(self, listed: Iterable[QueueQuota]) -> dict[FlavorResource, Quota]:
         named = {(each.flavor, each.resource): each for each in listed}
         mine = named.get(self._at)
         return {self._at: Quota(mine.nominal, mine.borrowing_limit, mine.lending_limit)} if mine else {}
 
+    def _workload(self, workload: Workload, fleet: Fleet) -> KueueWorkload:
+        flavor, resource = self._at
+        held = sum(
+            group.total(resource)
+            for group in workload.pod_sets
+            if not group.flavors or dict(group.flavors).get(resource) == flavor
+        )
+        evicted, since = condition(workload.conditions, "Evicted"), condition(workload.conditions, "QuotaReserved")
+        return KueueWorkload(
+            workload.key,
+            workload.uid,
+            cluster_queue_name(workload, fleet),
+            workload.priority,
+            queue_timestamp(workload),
+            [PodSet("all", 1, {resource: held}, {}, flavors={resource: flavor})] if held else [],
+            reserved=since.since if since else 0.0,
+            evicted=evicted is not None and evicted.is_true,
+        )
+
+    def _correct(self, queue: QueueNode, used: int) -> None:
+        before = queue.used.get(self._at, 0)
+        if used > before:
+            queue.add(self._at, used - before)
+        else:
+            queue.take(self._at, before - used)
+
     def _of(self, name: str) -> QuotaNode:
-        return self._queues.get(name) or QuotaNode(name)
+        return self._snapshot.queues.get(name) or QuotaNode(name)
+
+    def victims(self, name: str, need: int, priority: int) -> list[tuple[str, str]]:
+        """Namespace and name of the workloads that Kueue would evict for a new one in that queue.
+
+        Empty if nobody has to go, or nobody may who would make enough room.
+        """
+        asks = PodSet("all", 1, {self._at[1]: need}, {})
+        asked = KueueWorkload(("", ""), "", name, priority, float("inf"), [asks])
+        preemption = Preemption(self._snapshot, asked)
+        choice = FlavorAssigner(asked, self._snapshot.queues[name], self._snapshot, preemption.simulate).assign()
+        found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
+        return [each.workload.key for each in found]
 
     def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
         """What it could take now, or once those amounts are freed by queue; negative if more is used than there is."""

@@ -49,6 +49,7 @@ class Preemption:
     within_queue: str = "Never"
     reclaim_within_cohort: str = "Never"
     borrow_within_cohort: str = "Never"
+    borrow_threshold: int | None = None  # the highest priority that may go while borrowing; None: any lower one
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,7 @@ class BorrowWithinCohortWire(Wire):
     """When a borrowing queue may preempt others of its cohort."""
 
     policy: str | None = None
+    max_priority_threshold: int | None = None
 
 
 class PreemptionWire(Wire):
@@ -307,6 +309,7 @@ def _preemption(wire: PreemptionWire | None) -> Preemption:
         within_queue=shared(wire.within_cluster_queue) or "Never",
         reclaim_within_cohort=shared(wire.reclaim_within_cohort) or "Never",
         borrow_within_cohort=shared(borrow.policy) or "Never",
+        borrow_threshold=borrow.max_priority_threshold,
     )
 
 

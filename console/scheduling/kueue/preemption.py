@@ -193,8 +193,12 @@ class Preemption:
                 yield _Candidate(workload, top, hierarchical, borrowing)
 
     def _may_evict(self, policy: str, victim: Workload) -> bool:
+        if policy == "Any":
+            return True
+        if victim.priority < self._workload.priority:
+            return policy != "Never"
         newer = victim.queued > self._workload.queued
-        return may_evict(policy, self._workload.priority, victim.priority, newer=newer)
+        return policy == "LowerOrNewerEqualPriority" and victim.priority == self._workload.priority and newer
 
     def _while_borrowing(self, candidate: Workload) -> bool:
         policy = self._queue.borrow_within
@@ -212,12 +216,3 @@ class Preemption:
 def _evicted_first(*lists: Iterable[_Candidate]) -> list[_Candidate]:
     every = [candidate for found in lists for candidate in found]
     return sorted(every, key=lambda candidate: not candidate.workload.evicted)
-
-
-def may_evict(policy: str, priority: int, victim: int, *, newer: bool = False) -> bool:
-    """Whether a preemption policy lets a workload of that priority evict one of another; `newer`: that queued later."""
-    if policy == "Any":
-        return True
-    if victim < priority:
-        return policy != "Never"
-    return policy == "LowerOrNewerEqualPriority" and victim == priority and newer

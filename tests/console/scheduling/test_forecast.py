@@ -117,6 +117,14 @@ def test_lower_priorities_may_be_evicted() -> None:
     assert not told(fleet, 16, priority_class="urgent").preempts, "the other one has a higher priority"
 
 
+def test_those_are_named_whom_kueue_would_evict_not_the_fewest() -> None:
+    rules = queue(32, 32, preemption=Preemption(within_queue="LowerPriority"))
+    jobs = [*holding("large", 16, 5), *holding("first", 8, 1, at="n3"), *holding("second", 8, 1, at="n4")]
+    urgent = replace(waiting("other", 8, 50), priority_class="urgent")
+    found = told(cluster(*jobs, urgent, queues=(DOOR, rules)), 16, priority_class="urgent")
+    assert sorted(each.name for each in found.unblocks) == ["first", "second"], "the lowest priority goes first"
+
+
 def test_own_quota_is_taken_back_from_borrowers() -> None:
     mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 16),),
                         preemption=Preemption(reclaim_within_cohort="Any"))  # fmt: skip

@@ -1,0 +1,115 @@
+"""The library of Kueue's rules by itself: state in, decisions of one admission cycle out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.kube.objects.meta import GPU, Condition
+from console.kube.objects.workload import Workload as SeenWorkload
+from console.scheduling.kueue.cycle import Verdict, admission_cycle
+from console.scheduling.kueue.placement import HOSTNAME, Tree
+from console.scheduling.kueue.state import (
+    Cohort,
+    Flavor,
+    Node,
+    PodSet,
+    QueueNode,
+    Quota,
+    ResourceGroup,
+    Snapshot,
+    TopologyRequest,
+    Workload,
+)
+from console.scheduling.kueue_messages import KueueMessage, read_message
+from console.scheduling.why_answer import Category
+
+AT = ("a4", GPU)
+BLOCK = "cloud.google.com/gce-topology-block"
+
+
+def queue(name: str, gpus: int, cohort: str = "", borrow: int | None = None, **rules: str) -> QueueNode:
+    return QueueNode(
+        name, quotas={AT: Quota(gpus * 1000, borrow)}, cohort=cohort, groups=(ResourceGroup((GPU,), ("a4",)),),
+        within_queue=rules.get("within", "Never"), reclaim=rules.get("reclaim", "Never"),
+    )  # fmt: skip
+
+
+def workload(name: str, to: str, pods: int, priority: int = 0, *, holds: bool = False, level: str = "") -> Workload:
+    single = {GPU: 8000}
+    group = PodSet("main", pods, {GPU: pods * 8000}, single, topology=TopologyRequest(required=level))
+    if holds:
+        group.flavors = {GPU: "a4"}
+    return Workload(("default", name), name, to, priority, 0.0, [group], reserved=1.0 if holds else 0.0)
+
+
+def read(message: str) -> KueueMessage:
+    told = Condition("QuotaReserved", "False", "Pending", message)
+    return read_message(SeenWorkload("default", "mine", conditions=(told,)))
+
+
+def test_who_borrows_least_goes_first_then_the_higher_priority() -> None:
+    snapshot = Snapshot([queue("a", 16, "lab"), queue("b", 16, "lab")], flavors=[Flavor("a4")])
+    heads = [workload("greedy", "a", 3, 9), workload("modest", "b", 2)]
+    found = admission_cycle(heads, snapshot)
+    assert [(each.workload.uid, each.verdict) for each in found] == [
+        ("modest", Verdict.ADMIT), ("greedy", Verdict.SKIP),
+    ]  # fmt: skip
+    assert found[1].message == "Workload no longer fits after processing another workload"
+
+
+def test_own_quota_is_reclaimed_from_whoever_borrowed_last() -> None:
+    guests = [workload(f"guest-{n}", "b", 1, holds=True) for n in range(3)]
+    for n, each in enumerate(guests):
+        each.reserved = float(n)
+    snapshot = Snapshot([queue("a", 16, "lab", reclaim="Any"), queue("b", 8, "lab")], flavors=[Flavor("a4")],
+                        holding=guests)  # fmt: skip
+    (found,) = admission_cycle([workload("mine", "a", 1)], snapshot)
+    assert (found.verdict, [each.workload.uid for each in found.targets]) == (Verdict.PREEMPT, ["guest-2"])
+    assert read(found.message).category is Category.PREEMPTING
+
+
+def test_what_the_rules_say_of_missing_quota_and_places_is_read_as_that() -> None:
+    snapshot = Snapshot([queue("a", 16)], flavors=[Flavor("a4")], holding=[workload("one", "a", 1, holds=True)])
+    short, never = admission_cycle([workload("mine", "a", 2), workload("huge", "a", 3)], snapshot)
+    assert (short.verdict, never.verdict) == (Verdict.HOPELESS, Verdict.HOPELESS)
+    assert (read(short.message).category, read(short.message).more_gpus) == (Category.QUOTA, 8)
+    assert read(never.message).category is Category.EXCEEDS
+    nodes = [Node(f"n{n}", {BLOCK: f"b{n // 2}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000}) for n in range(4)]
+    flavor = Flavor("a4", topology="net")
+    tree = Tree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
+    placed = Snapshot([queue("a", 32)], flavors=[flavor], trees={"a4": tree})
+    (wide,) = admission_cycle([workload("wide", "a", 3, level=BLOCK)], placed)
+    assert (read(wide.message).category, read(wide.message).fits) == (Category.TOPOLOGY, 2)
+    (near,) = admission_cycle([workload("near", "a", 2, level=BLOCK)], placed)
+    assert near.choice.pod_sets[0].places == [(("n0",), 1), (("n1",), 1)]
+
+
+GPUS = st.integers(0, 6)
+
+
+@given(
+    st.lists(st.tuples(GPUS, st.none() | GPUS, st.sampled_from(("", "lab", "far"))), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 2)), max_size=6),
+)
+def test_a_cycle_never_gives_out_more_than_there_is(
+    queues: list[tuple[int, int | None, str]], heads: list[tuple[int, int, int]]
+) -> None:
+    made = [
+        queue(f"q{n}", nominal * 8, cohort, None if borrow is None else borrow * 8000)
+        for n, (nominal, borrow, cohort) in enumerate(queues)
+    ]
+    snapshot = Snapshot(made, [Cohort("lab", "org"), Cohort("far", "org")], [Flavor("a4")])
+    asked = [workload(f"w{n}", f"q{to % len(made)}", pods, prio) for n, (to, pods, prio) in enumerate(heads)]
+    first = {each.cluster_queue: each for each in reversed(asked)}
+    found = admission_cycle(first.values(), snapshot)
+    assert len(found) == len(first)
+    for each in made:
+        assert each.available(AT) >= 0
+        root = each.root
+        assert root.used.get(AT, 0) <= root.subtree.get(AT, 0)
+    held = sum(each.workload.usage().get(AT, 0) for each in found)
+    assert held == 0, "what was asked is as before"
+    given_out = sum(sum(one.requests[GPU] for one in each.workload.pod_sets) for each in found
+                    if each.verdict is Verdict.ADMIT)  # fmt: skip
+    assert given_out == sum(each.used.get(AT, 0) for each in made)
