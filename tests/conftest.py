@@ -17,7 +17,7 @@ from tests.pauses import Heartbeat
 from tests.programs import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from textual.css.model import RuleSet
 
@@ -56,14 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logstart() -> None:
     HEARTBEAT.test_begins()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.failed:
-        HEARTBEAT.test_fails()
-    return report
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
