@@ -26,7 +26,6 @@ STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, toke
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """For programs."""
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

@@ -306,7 +306,6 @@ ACTIONS = ("list", "connect", "enable", "token")
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
-    """a4 clusters."""
     parser.usage = (
         "a4 clusters [--project ID ...] [--json] | a4 clusters connect NAME [--via dns|ip] [--write-kubeconfig [FILE]]"
         " | a4 clusters enable PROJECT [--yes]"
@@ -331,7 +330,6 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
 
 
 def add_nodepools(parser: argparse.ArgumentParser) -> None:
-    """a4 nodepools."""
     parser.epilog = (
         "JSON: kind, cluster, maintenance, unread, items with name, status, sentences, machine_type, accelerator, how, "
         "target, ready, nodes, autoscaling (least, most; null: off), version, zones, placement, auto_repair, "
@@ -341,7 +339,6 @@ def add_nodepools(parser: argparse.ArgumentParser) -> None:
 
 
 def add_operations(parser: argparse.ArgumentParser) -> None:
-    """a4 operations."""
     parser.epilog = (
         "JSON: kind, items with name, kind, status, pool, detail, error, started, ended (seconds since the epoch), "
         "done, total (steps)."
@@ -350,7 +347,6 @@ def add_operations(parser: argparse.ArgumentParser) -> None:
 
 
 def add_resize(parser: argparse.ArgumentParser) -> None:
-    """a4 resize."""
     parser.usage = "a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]"
     parser.epilog = "N is for each zone of the pool. --limits 0:0 turns autoscaling off."
     parser.add_argument("pool", metavar="POOL")
@@ -360,7 +356,6 @@ def add_resize(parser: argparse.ArgumentParser) -> None:
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """a4 report."""
     parser.epilog = (
         "The host is taken out of service: its pods are evicted, its local disks are wiped, and another machine of the "
         "reservation takes its place in 10 to 12 minutes; the repair takes 3 to 14 days. Only for machines of a "

@@ -244,15 +244,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_view(parser: argparse.ArgumentParser) -> None:
-    """`a4 view`."""
     parser.add_argument("file", metavar="FILE")
 
 
 def add_practice(parser: argparse.ArgumentParser) -> None:
-    """`a4 practice`."""
     parser.add_argument("--speed", dest="demo_speed", type=speed, help="speed-up of the practice cluster")
 
 
 def add_tour(parser: argparse.ArgumentParser) -> None:
-    """`a4 tour`."""
     parser.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")

@@ -244,7 +244,6 @@ async def facts(options: Options) -> int:
 
 
 def add_exec(parser: argparse.ArgumentParser) -> None:
-    """`a4 exec`."""
     parser.usage = "a4 exec [-i] [-c C] JOB (POD | --all | --pods 0-3,7) [--json] -- COMMAND [ARGUMENT ...]"
     parser.description = (
         "Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. Of many "
@@ -271,7 +270,6 @@ def add_exec(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shell(parser: argparse.ArgumentParser) -> None:
-    """`a4 shell`."""
     parser.description = "A shell in a pod. What it prints passes as it is, control characters too."
     add_pod(parser)
     add_container(parser)
@@ -281,7 +279,6 @@ def add_shell(parser: argparse.ArgumentParser) -> None:
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:
-    """`a4 facts`."""
     add_pod(parser)
     add_container(parser)
     add_json(parser)

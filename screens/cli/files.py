@@ -249,7 +249,6 @@ async def delete(options: Options) -> int:
 
 
 def add_copy(parser: argparse.ArgumentParser) -> None:
-    """`a4 cp`."""
     parser.usage = "a4 cp [-c C] JOB:POD:PATH ... HERE | a4 cp [-c C] HERE ... JOB:POD:PATH"
     parser.description = (
         "Copy files and folders from or to pods: modes, times and links too. POD is the index of the pod in the job, "
@@ -271,7 +270,6 @@ def add_copy(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rm(parser: argparse.ArgumentParser) -> None:
-    """`a4 rm`."""
     parser.description = (
         "Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
     )

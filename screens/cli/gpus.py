@@ -91,7 +91,6 @@ def _number(value: float | None) -> str:
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
-    """`a4 gpus`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"

@@ -122,7 +122,6 @@ def as_json(report: HangReport) -> dict[str, object]:
 
 
 def add_hang(parser: argparse.ArgumentParser) -> None:
-    """`a4 hang`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "X-ray of a job that hangs: py-spy dump of every training process, equal stacks together, who stands out\n"

@@ -228,7 +228,6 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: Options) -> 
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
-    """`a4 history`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "RUN is a run's number, or a job's name for its latest run.\n"

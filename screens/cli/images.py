@@ -255,7 +255,6 @@ EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allo
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
-    """a4 images."""
     parser.usage = "a4 images [--json] [--project ID] [--region R] | a4 images create NAME"
     parser.epilog = (
         "create makes a repository for images. JSON: kind, repositories with address, format, bytes; items with image, "
@@ -268,7 +267,6 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 
 def add_build(parser: argparse.ArgumentParser) -> None:
-    """a4 build."""
     parser.usage = "a4 build CONTEXT|--file DIR [--set _NAME=VALUE ...] [--machine M] [--timeout 2h] [--wait]"
     parser.epilog = (
         "CONTEXT is one of those that a4 images lists; --file takes a folder of yours, with a Dockerfile or a "
@@ -287,7 +285,6 @@ def add_build(parser: argparse.ArgumentParser) -> None:
 
 
 def add_builds(parser: argparse.ArgumentParser) -> None:
-    """a4 builds."""
     parser.epilog = (
         "JSON: kind, items with id, project, location, status (QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, "
         "...), why, images, digests, substitutions, machine, time_out, created, started, ended (seconds since the "
@@ -299,7 +296,6 @@ def add_builds(parser: argparse.ArgumentParser) -> None:
 
 
 def add_build_log(parser: argparse.ArgumentParser) -> None:
-    """a4 build-log."""
     parser.epilog = "JSON: one object a line, with time (seconds since the epoch; 0: not known) and text."
     parser.add_argument("name", metavar="ID")
     parser.add_argument("-f", "--follow", action="store_true", help="until the build is over")
@@ -307,14 +303,12 @@ def add_build_log(parser: argparse.ArgumentParser) -> None:
 
 
 def add_build_cancel(parser: argparse.ArgumentParser) -> None:
-    """a4 build-cancel."""
     parser.add_argument("name", metavar="ID")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_where(parser)
 
 
 def add_where(parser: argparse.ArgumentParser, *, region: bool = True) -> None:
-    """Project and region."""
     parser.add_argument("--project", dest="projects", action="append", metavar="ID", help="instead of the cluster's")
     if region:
         parser.add_argument("--region", metavar="R", help="instead of the cluster's")

@@ -319,7 +319,6 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
 
 
 def add_launch(parser: argparse.ArgumentParser) -> None:
-    """`a4 launch`."""
     kinds = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
     parser.epilog = (
         f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
@@ -364,7 +363,6 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:
-    """`a4 values`."""
     parser.epilog = "Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
     parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
     parser.add_argument("--json", action="store_true", help="the fields of the form, with limits and choices")

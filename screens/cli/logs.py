@@ -433,7 +433,6 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Of `a4 logs`."""
     parser.epilog = (
         "Logs that were followed are kept on this machine, secrets redacted, and are printed when the job is gone: "
         "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes. "

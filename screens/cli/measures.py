@@ -382,7 +382,6 @@ async def nccl_quick(options: Options) -> int:
 
 
 def add_nccl(parser: argparse.ArgumentParser) -> None:
-    """Of `a4 nccl`."""
     parser.epilog = (
         "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
         "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
@@ -401,7 +400,6 @@ def add_nccl(parser: argparse.ArgumentParser) -> None:
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Of `a4 training`."""
     parser.epilog = (
         "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: name, "
         "health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
@@ -422,7 +420,6 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
 
 
 def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
-    """`a4 nccl-quick`."""
     parser.description = (
         "Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, and print "
         "its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit codes: 0, or "

@@ -103,7 +103,6 @@ EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see n
 
 
 def add_preflight(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
     parser.epilog = (
         "JSON: kind, namespace, recipe, name, summary, items with id, title, area, result (ok, warn, fail, not allowed "
         "to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, target, "

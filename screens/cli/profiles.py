@@ -74,7 +74,6 @@ def refusal(problems: tuple[FieldProblem, ...]) -> int:
 
 
 def add_profiles(parser: argparse.ArgumentParser) -> None:
-    """`a4 profiles`."""
     parser.description = (
         "Profiles are named sets of default values for every form: queue, buckets, image, project. Each is a "
         "YAML file. Without options, list them, or show one."

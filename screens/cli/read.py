@@ -467,7 +467,6 @@ def _run_end(run: RunReader) -> str:
 
 
 def add_read(parser: argparse.ArgumentParser) -> None:
-    """`a4 read`."""
     parser.epilog = (
         f"JSON: nccl ({TEST_KEYS}), training (format, steps: {STEP_KEYS}), failures (kind, rank, host, line, text, "
         "hint, times), restarts (run: its place in training, last and first: step before and after), ended (what "

@@ -83,14 +83,12 @@ def tell(change: ReleaseChange, *, as_json: bool, done: str) -> int:
 
 
 def add_releases(parser: argparse.ArgumentParser) -> None:
-    """`a4 releases`."""
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the revisions of this one")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     add_json(parser)
 
 
 def add_upgrade(parser: argparse.ArgumentParser) -> None:
-    """`a4 upgrade`."""
     parser.description = (
         "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server checks "
         "every object first; if one cannot be changed, nothing is changed."
@@ -104,7 +102,6 @@ def add_upgrade(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rollback(parser: argparse.ArgumentParser) -> None:
-    """`a4 rollback`."""
     parser.description = "Roll back to an earlier revision of a release, if all its objects can be changed."
     parser.add_argument("name", metavar="NAME")
     parser.add_argument(

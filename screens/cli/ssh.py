@@ -226,7 +226,6 @@ def show_step(step: Step) -> None:
 
 
 def add_ssh(parser: argparse.ArgumentParser) -> None:
-    """a4 ssh."""
     parser.usage = (
         "a4 ssh JOB [POD] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... | a4 ssh --undo"
     )
@@ -250,7 +249,6 @@ def add_ssh(parser: argparse.ArgumentParser) -> None:
 
 
 def add_code(parser: argparse.ArgumentParser) -> None:
-    """a4 code."""
     _add_ssh_pod(parser)
     parser.add_argument("--editor", choices=EDITORS, metavar="EDITOR", help=f"one of {', '.join(EDITORS)} (default: "
                         "the first that is on this machine)")  # fmt: skip
@@ -259,7 +257,6 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """a4 doctor."""
     parser.epilog = (
         "JSON: kind, job, pod_index (and rank, its older name), items: the steps, each with name, title, state (ok, "
         "warning, failed, skipped), seconds, found, fix."

@@ -137,7 +137,6 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
 
 
 def add_stop(parser: argparse.ArgumentParser) -> None:
-    """`a4 stop`."""
     parser.description = (
         "Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and what stays. "
         "One job is stopped at once; several, and orphaned resources, are confirmed first, or need --yes."

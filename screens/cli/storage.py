@@ -174,7 +174,6 @@ def _last(path: str) -> str:
 
 
 def add_buckets(parser: argparse.ArgumentParser) -> None:
-    """a4 buckets."""
     parser.epilog = (
         "JSON: kind, region (the cluster's), items with name, location, location_type, match (same region, ...), "
         "storage_class, uniform, hierarchical, created."
@@ -193,7 +192,6 @@ def add_mounted(parser: argparse.ArgumentParser, own: str) -> None:
 
 
 def add_ls(parser: argparse.ArgumentParser) -> None:
-    """a4 ls."""
     parser.epilog = (
         "JSON: kind, place, note, more, items with name, bytes, updated, generation, crc32c, folder, iteration (of a "
         "checkpoint), latest (whether it is the checkpoint to go on from). Of a pod: kind, pod_index (and rank, its "
@@ -206,7 +204,6 @@ def add_ls(parser: argparse.ArgumentParser) -> None:
 
 
 def add_get(parser: argparse.ArgumentParser) -> None:
-    """a4 get."""
     parser.epilog = (
         "What is there already, whole and the same, is kept; what broke off is gone on with. JSON: source, target, "
         "files, bytes, kept, seconds, problems (object, why). Exit code 1 if anything was left out."
@@ -217,7 +214,6 @@ def add_get(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """a4 store-logs."""
     parser.epilog = (
         "Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed them "
         "nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines)."

@@ -222,7 +222,6 @@ ACTIONS = ("list", "stop", "profiles", "forget")
 
 
 def add_forward(parser: argparse.ArgumentParser) -> None:
-    """a4 forward."""
     parser.usage = (
         "a4 forward JOB POD [LOCAL:]REMOTE ... [--background] [--save NAME] [--json] | a4 forward --profile NAME"
     )
@@ -239,7 +238,6 @@ def add_forward(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tunnels(parser: argparse.ArgumentParser) -> None:
-    """a4 tunnels."""
     parser.usage = "a4 tunnels [--json] | a4 tunnels stop NAME ...|--all | a4 tunnels profiles | a4 tunnels forget NAME"
     parser.epilog = (
         "JSON: kind, items with name, namespace, job, rank (index of the pod), context, server, state (ready, "

@@ -265,7 +265,6 @@ async def _follow(session: Session, options: Options) -> int:
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
-    """`a4 wait`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
@@ -304,7 +303,6 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
 
 
 def add_alarms(parser: argparse.ArgumentParser) -> None:
-    """`a4 alarms`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Alarms of all running jobs of the namespace. One or two logs of each are followed: the first and last pod,\n"

@@ -95,7 +95,6 @@ def _words(health: Health, refused: str) -> str:
 
 
 def add_why(parser: argparse.ArgumentParser) -> None:
-    """Of `a4 why`."""
     parser.epilog = (
         "JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly first; "
         "null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, lines: "
