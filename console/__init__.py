@@ -7,7 +7,7 @@ Each package knows only those named after it:
 - `google`: clusters, node pools, builds, images and storage; only `google.api` imports Google's libraries.
 - `hang`: where every process of a hanging job is: stacks, NCCL's RAS service, advice.
 - `attach`: ways into running pods: `ssh`, `tunnel`, `files`, and commands in many ranks.
-- `launch`: recipes and their `values`, whether a plan fits, Helm, releases, run history, profiles.
+- `launch`: recipes and their values, whether a plan fits, Helm, releases, run history, profiles.
 - `metrics`: what jobs measure: `nccl` tests, `training` runs, GPUs, and alarms about them.
 - `logs`: the logs of jobs: followed, stored, merged, filtered, redacted.
 - `scheduling`: Kueue's arithmetic: why a job waits, quota, topology, ranks, forecasts.
