@@ -1,7 +1,7 @@
 """Reads tests and steps out of the merged log of a job.
 
 The first rank prints the tables of nccl-tests; training is told by the first rank, by the last one, or by all. Of jobs
-with many ranks only those two are read. Steps that several ranks tell are told apart by a label in front of the line.
+with many ranks only those two are read. Steps that several ranks tell are told apart by who printed the line.
 """
 
 from __future__ import annotations
@@ -135,11 +135,8 @@ class LogReader:
     # training
 
     def _take_line(self, line: RankLine, number: int) -> bool:
-        text = line.text
-        if self._several and text[:1] not in " \t'\"}":
-            text = f"[rank{line.rank}]: {text}"
         before = self._training.unreadable
-        changed = self._training.read(f"{text}\n".encode(), number)
+        changed = self._training.read_line(line.text, number, line.rank if self._several else None)
         if (unread := self._training.unreadable) is not before and unread is not None:
             self._measures.unreadable["training"] = line.rank, unread
             changed = True

@@ -135,6 +135,7 @@ class TrainingParser:
         """A report of several lines, or a table, of which more may come."""
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
         self._puzzle = UnparsableLine()
+        self._rank = ""  # who printed the line, where that is known without its labels
         self._layout: Layout | None = None  # what the lines look like, once that is known
         self._alone, self._unlike, self._looked = 0, 0, 0
         """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
@@ -167,6 +168,19 @@ class TrainingParser:
         self._read_on(data, line)
         changed = bool(self._changed)
         self._changed = []
+        return changed
+
+    def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
+        """Reads one line that is text already, the one of that number in its log; whether any run changed.
+
+        `rank`: who printed it, which tells reporters of the same step apart; None: as labels in the line say.
+        """
+        self._rank = "" if rank is None else str(rank)
+        self._puzzle.begin(b"", number)
+        for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars
+            self._text(ANSI.sub("", part[:LONGEST]) if "\x1b" in part else part[:LONGEST], None)
+        self._rank = ""
+        changed, self._changed = bool(self._changed), []
         return changed
 
     def _read_on(self, data: bytes, line: int | None) -> None:
@@ -215,12 +229,15 @@ class TrainingParser:
     # lines
 
     def _line(self, raw: bytes) -> None:
-        text = plain(raw)
+        self._text(plain(raw), raw)
+
+    def _text(self, text: str, raw: bytes | None) -> None:
+        """`raw`: its bytes, where lines like it may follow that can be read together."""
         if self.waiting() and self._continues(text):
             return
         if "iteration" in text and "|" in text and (read := megatron(text)):
             for each in read:
-                self._take(self._with_time(each), reporter(text, each.at))
+                self._take(self._with_time(each), self._reporter(text, each.at))
             self._look(raw, megatron)
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
@@ -230,7 +247,7 @@ class TrainingParser:
         elif "%|" in text and "=" in text:
             self._by_itself(text, raw)
 
-    def _report(self, text: str, raw: bytes) -> None:
+    def _report(self, text: str, raw: bytes | None) -> None:
         if (start := dicts.opens(text)) is not None:
             self._open_dictionary(text, start, raw)
         elif dicts.ends_run(text):
@@ -242,10 +259,10 @@ class TrainingParser:
         else:
             self._by_itself(text, raw)
 
-    def _by_itself(self, text: str, raw: bytes) -> None:
+    def _by_itself(self, text: str, raw: bytes | None) -> None:
         known_to = None
         for known_to in self._read(text):
-            self._take(known_to, reporter(text, known_to.at))
+            self._take(known_to, self._reporter(text, known_to.at))
         if known_to is not None:
             if known_to.format != "keras":
                 self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
@@ -253,6 +270,9 @@ class TrainingParser:
             self._wrapped = [text]
         elif half_megatron(text) or (self._is_known() and parse_partial_step(text)):
             self._puzzle.unread(text)
+
+    def _reporter(self, text: str, at: int) -> str:
+        return self._rank or reporter(text, at)
 
     def _is_known(self) -> bool:
         """Whether a program whose lines are known is at work."""
@@ -317,17 +337,19 @@ class TrainingParser:
         for each in self._learned.read(" ".join(wrapped)) if len(wrapped) > 1 else ():
             self._take(each, "")
 
-    def _open_dictionary(self, text: str, start: int, raw: bytes) -> None:
+    def _open_dictionary(self, text: str, start: int, raw: bytes | None) -> None:
         if "}" not in text[start:] and "..." not in text[start:]:
             self._parts = [text[start:]]
         elif found := dicts.dictionary(text, start):
-            self._take(found, reporter(text, start))
+            self._take(found, self._reporter(text, start))
             self._look(raw, dicts.whole)
         else:
             self._puzzle.unread(text)
 
-    def _look(self, raw: bytes, read: Callable[[str], list[Found]]) -> None:
+    def _look(self, raw: bytes | None, read: Callable[[str], list[Found]]) -> None:
         """A line was read by itself: now and then the layout is looked for again, which costs as much as 300 lines."""
+        if raw is None:
+            return
         self._alone += 1
         self._unlike += 1
         if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked or b"%|" in raw:

@@ -435,3 +435,19 @@ def test_the_practice_run() -> None:
     run = one((DATA / "train_ddp.txt").read_text())
     assert (run.format, [each.step for each in run.steps]) == ("key-value", list(range(1, 41)))
     assert (run.steps[0].loss, run.steps[-1].loss, run.steps[0].step_time_s) == (2.330987, 0.000702, 0.6474)
+
+
+def test_lines_that_are_text_are_told_apart_by_who_printed_them() -> None:
+    """Two ranks print the same steps, one behind the other: none goes back to a checkpoint."""
+    parser, line = TrainingParser(), "step {} loss 2.{} lr 3e-4"
+    for number in range(1, 30):
+        for rank, step in ((0, number), (1, number - 5)):
+            assert step < 1 or parser.read_line(line.format(step, step), number, rank)
+    (run,) = parser.runs
+    assert (len(run.steps), run.rewinds) == (29, ())
+    assert not parser.read_line("step 3 of the launcher: loss of \x1b[1mpatience", 30, 0)
+    assert not parser.read_line("iteration 31/ 99 | lm loss: what? | grad norm: 1.0 |", 31, 0)
+    assert parser.unreadable is not None
+    assert (parser.unreadable.first, parser.unreadable.lines) == (31, 1)
+    parser.read_line("step 40 loss 2.5\r\x1b[Kstep 41 loss 2.25", 32, 1)
+    assert [step.loss for step in run.steps[-2:]] == [2.5, 2.25]
