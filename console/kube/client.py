@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from console.errors import ConsoleError, NotLoggedIn, Refused, Unreadable
 from console.kube.failures import no_address, refused, translate
 from console.kube.http import HttpConnections, Request
-from console.kube.raw_connection import connected, outdated, refusal_of
+from console.kube.raw_connection import connected, refusal_of
 from console.kube.websocket import WebSocket
 from console.pace import key_pressed
 
@@ -221,6 +221,6 @@ class Client:
                 made = await wire.upgrade(address, *protocols)
             if isinstance(made, WebSocket):
                 return made
-            if not outdated(made) or renewed or not await self.login.renew(wire.refused):
+            if made.status != HTTPStatus.UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
                 raise await refusal_of(self.login, made, doing)
             renewed = True

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreadable
 from console.kube.rank_address import LivePod
-from console.kube.raw_connection import outdated, refusal_of
+from console.kube.raw_connection import refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,10 +28,6 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 _OK, _NOT_FOUND = 200, 404
 
 Object = dict[str, Any]
-
-
-class Outdated(ConsoleError):
-    """The credentials are refused, and others may do."""
 
 
 class Ended(NotFound):
@@ -92,8 +88,6 @@ def _pods(address: Address, completion_index: int) -> str:
 
 async def _read(answer: Answer, login: Login, doing: str) -> Object | None:
     """The object; None if it is not there."""
-    if outdated(answer):
-        raise Outdated((await refusal_of(login, answer, doing)).message)
     if answer.status == _NOT_FOUND:
         return None
     if answer.status != _OK:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.locate_rank import Outdated
-from console.kube.raw_connection import Answer, outdated, refusal_of
+from console.kube.raw_connection import Answer, refusal_of
 
 if TYPE_CHECKING:
     from console.kube.login import Login
@@ -235,7 +234,7 @@ class StreamPipe(Pipe):
 
 
 async def dial(wire: Wire, login: Login, namespace: str, pod: str, port: int) -> Pipe:
-    """A pipe to that port, over this connection; raises Refused and its kin, Unreachable, Outdated (of the log-in)."""
+    """A pipe to that port, over this connection; raises Refused and its kin, Unreachable."""
     what = f"port {port} of pod {pod}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
     protocol = _spoken.get(login.server, CHANNELS)
@@ -265,8 +264,6 @@ async def _explain(answer: Answer, login: Login, doing: str) -> None:
     if answer.status < 300:
         return
     error = await refusal_of(login, answer, doing)
-    if outdated(answer):
-        raise Outdated(error.message)
     if isinstance(error, NotFound | NotLoggedIn) or _is_verdict(error):
         raise error
 

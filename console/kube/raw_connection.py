@@ -204,8 +204,3 @@ async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader,
 
 async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:
     return await login.explain(refusal(answer.status, answer.body, doing=doing))
-
-
-def outdated(answer: Answer) -> bool:
-    """Whether other credentials might do."""
-    return answer.status == _UNAUTHORIZED

@@ -20,7 +20,7 @@ from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
-from console.kube.locate_rank import Ended, Outdated, PodPending, locate
+from console.kube.locate_rank import Ended, PodPending, locate
 from console.kube.port_forward import NotSpoken, dial, other_protocol
 from console.kube.rank_address import Address, LivePod, Ports
 from console.kube.raw_connection import connected
@@ -278,6 +278,7 @@ LIMIT = 60.0  # seconds a connection waits for the pod that replaces another
 LOOK_AGAIN = (0.25, 2.0)  # seconds between two looks at a pod that is not there yet: at first, and at most
 
 T = TypeVar("T")
+_UNAUTHORIZED = 401
 
 
 def _quiet(words: str) -> None:
@@ -390,19 +391,10 @@ class Reach:
             try:
                 async with connected(self.login, doing) as wire:
                     return await work(wire)
-            except Outdated as error:
-                if renewed or not await self.login.renew(wire.refused):
-                    raise await self._not_logged_in(error) from error
+            except NotLoggedIn as error:
+                if error.status != _UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
+                    raise
                 renewed = True
             except NotSpoken:
                 if not other_protocol(self.login):
                     raise
-
-    async def _not_logged_in(self, error: Outdated) -> NotLoggedIn:
-        from console.kube.failures import refusal
-
-        expired = await self.login.expired()
-        if expired:
-            return expired
-        worded = refusal(401, b"", doing="")
-        return NotLoggedIn(error.message, worded.hint, status=401)
