@@ -43,9 +43,8 @@ def do(argv: list[str]) -> int:
     from screens.cli import command_line
     from screens.cli.output import complain
 
-    options = command_line.parse(argv)
     try:
-        return run(options)
+        return run(command_line.parse(argv))
     except ConsoleError as error:
         return complain(error)
     except KeyboardInterrupt:

@@ -34,6 +34,8 @@ TOLD = 0.25  # seconds between two boards at least
 AGAIN = 10.0  # seconds until a pod that failed is tried again
 MAX_OF_REPORT = 256 << 10
 """Bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB."""
+AHEAD = 10
+"""Readings of a GPU that may come sooner than asked for; a pod that prints more is stopped."""
 FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
 ROUNDS = 900
 """Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
@@ -192,7 +194,7 @@ class Gpus:
         from console.kube import exec as executing
         from console.metrics.gpu_readings import NetworkCounters, NvidiaSmiParser
 
-        parser, counters, heard = NvidiaSmiParser(), NetworkCounters(), False
+        parser, counters, heard, began = NvidiaSmiParser(), NetworkCounters(), 0, time.monotonic()
 
         def listen(channel: int, data: bytes) -> None:
             nonlocal heard
@@ -200,8 +202,10 @@ class Gpus:
             if channel == 2:
                 return
             counters.feed(data)
-            if parser.feed(data):
-                heard = True
+            if found := parser.feed(data):
+                heard += len(found)
+                if heard > (AHEAD + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
+                    raise Unreadable(f"Pod {pod.name} prints readings without a pause: nvidia-smi was stopped.")
                 said.clear()
                 gpus = tuple(_with_nvlink(gpu, counters) for gpu in parser.gpus)
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))

@@ -41,8 +41,7 @@ def _write(text: str) -> None:
 
 def _unhandled(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
-        return
+        return  # Ctrl-C while the program was being loaded
     _write(report(error))
 
 

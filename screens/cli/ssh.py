@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from console.session import Session
     from screens.cli.options import Options
 
+BEGINS = 8  # seconds until an SSH server has said who it is
 MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
 
 
@@ -48,7 +49,8 @@ async def ssh(options: Options) -> int:
         if options.json and not options.argv:
             print_json(host)
             return 0
-        command = [*host.command, *options.argv]
+        begins = ("-o", f"ConnectTimeout={BEGINS}")  # its pod is there: it need not be waited for
+        command = [host.command[0], *begins, *host.command[1:], *options.argv]
         if options.demo:  # the practice cluster ends with this process, so it has to stay
             return await asyncio.to_thread(os.spawnvp, os.P_WAIT, command[0], command)
     return become(command)

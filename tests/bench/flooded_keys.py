@@ -36,6 +36,7 @@ PLACES = {
     "exec: a line without end": HANG,
     "exec: errors without end": HANG,
     "exec: bytes one by one": GPUS,
+    "exec: readings of GPUs without end": GPUS,
     "list: items without end": None,
     "list: all kinds without end": None,
     "list: pages without end": None,
@@ -43,6 +44,7 @@ PLACES = {
     "watch: changes without end": None,
     "watch: pods without end": None,
     "watch: a line without end": None,
+    "watch: events without end": EVENTS,
     "watch: events with messages of 1 MB": EVENTS,
 }
 """Where the console stands under a flood; None: on the table of all pods, from its start on."""

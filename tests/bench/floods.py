@@ -48,6 +48,12 @@ IN_PODS = {
 """Commands whose answers come from inside pods; `--limit` where the person says how long a command may take."""
 SILENCE = {"facts": 25.0, "gpus": 45.0, "gpus, nvidia-smi": 45.0, "hang": 95.0, "cp from": 45.0, "cp to": 45.0}
 """Seconds that a command waits for a pod that says nothing: some programs need that long for their first byte."""
+AT_PORTS = {
+    "doctor": ("doctor", JOB, "0"),
+    "ssh": ("ssh", JOB, "0", "--yes", "--", "true"),
+    "cp by sftp": ("cp", f"{JOB}:0:/etc/hostname", "{folder}", "--by", "sftp"),
+}
+"""Commands that speak with what listens at port 2222 of a pod."""
 OF_LOGS = {
     "why": ("why", JOB),
     "alarms": ("alarms",),
@@ -72,7 +78,7 @@ OF_LISTS = {
     "stop": ("stop", JOB, "--yes", "--dry-run"),
 }
 """Commands that begin with what the API server lists."""
-COMMANDS = {"exec": IN_PODS, "log": OF_LOGS, "list": OF_LISTS, "watch": OF_LISTS}
+COMMANDS = {"exec": IN_PODS, "port": AT_PORTS, "log": OF_LOGS, "list": OF_LISTS, "watch": OF_LISTS}
 
 
 @dataclass(frozen=True, slots=True)

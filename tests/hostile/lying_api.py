@@ -11,7 +11,7 @@ import asyncio
 import base64
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,11 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from console.kube.exec import PROTOCOLS, STDERR, STDOUT
+from console.attach.ssh.pod_facts import PORT as SSHD
+from console.kube.exec import PROTOCOLS, STATUS, STDERR, STDOUT
 from console.kube.kubeconfig import load
 from console.kube.login import Login
+from console.kube.port_forward import CHANNELS
 from tests.certificates import usual_certificate
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -39,6 +41,12 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "host", "con
 async def repeated(piece: bytes) -> AsyncIterator[bytes]:
     """The same for ever, as fast as it is taken."""
     while True:
+        yield piece
+
+
+async def at_once(piece: bytes, times: int) -> AsyncIterator[bytes]:
+    """The same so often, and no more."""
+    for _ in range(times):
         yield piece
 
 
@@ -60,19 +68,26 @@ def gone(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-def command(pieces: Pieces, channel: int = STDOUT) -> Answer:
+def command(
+    pieces: Pieces, channel: int = STDOUT, *, protocols: Sequence[str] = PROTOCOLS, before: Sequence[bytes] = ()
+) -> Answer:
     """A command in a pod that prints this."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        socket = web.WebSocketResponse(protocols=PROTOCOLS)
+        socket = web.WebSocketResponse(protocols=protocols)
         await socket.prepare(request)
+        for each in before:
+            await socket.send_bytes(each)
 
         async def send() -> None:
-            async for piece in pieces():
-                if gone(request):
-                    break
-                await socket.send_bytes(bytes([channel]) + piece)
-                await asyncio.sleep(0)
+            with suppress(ConnectionError):
+                async for piece in pieces():
+                    if gone(request):
+                        return
+                    await socket.send_bytes(bytes([channel]) + piece)
+                    await asyncio.sleep(0)
+                await socket.send_bytes(bytes([STATUS]) + b'{"status": "Success"}')
+                await socket.close()
 
         sending = asyncio.create_task(send())
         with suppress(ConnectionError):
@@ -84,6 +99,12 @@ def command(pieces: Pieces, channel: int = STDOUT) -> Answer:
         return socket
 
     return answer
+
+
+def port(pieces: Pieces) -> Answer:
+    """A port of a pod at which this comes."""
+    begin = [bytes([channel]) + SSHD.to_bytes(2, "little") for channel in (0, 1)]
+    return command(pieces, 0, protocols=(CHANNELS,), before=begin)
 
 
 def body(pieces: Pieces, start: bytes = b"", *, status: int = 200) -> Answer:
@@ -145,12 +166,12 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "uid": name, **metadata}, "spec": {"containers": []}}
 
 
-def event(number: int, size: int) -> dict[str, Any]:
-    """An event with a message of that size."""
+def event(number: int, size: int, of: int = 1000) -> dict[str, Any]:
+    """One of so many events, with a message of that size."""
     return {
         "type": "ADDED",
         "object": {
-            "metadata": {"name": f"e{number % 1000}", "namespace": "default", "resourceVersion": str(10**9 + number)},
+            "metadata": {"name": f"e{number % of}", "namespace": "default", "resourceVersion": str(10**9 + number)},
             "involvedObject": {"kind": "Pod", "name": f"p{number}", "namespace": "default"},
             "type": "Warning", "reason": "BackOff", "message": f"{number} " + "x" * size,
         },
@@ -174,6 +195,10 @@ def execs(request: web.Request) -> bool:
     return request.path.endswith("/exec")
 
 
+def forwards(request: web.Request) -> bool:
+    return request.path.endswith("/portforward")
+
+
 def logs(request: web.Request) -> bool:
     return request.path.endswith("/log")
 
@@ -195,6 +220,16 @@ TEXT = b"0123456789abcdef" * (MUCH // 16)
 LOG_LINES = b"".join(
     b"2026-11-22T12:00:00.000000%03dZ step %d loss 1.25 a line of a log\n" % (n, n) for n in range(900)
 )
+ENTRY = b"f|1|644|1763812800|./a name of a file\0\0"
+"""As the listings of a copy have it."""
+GPUS = (
+    b"a4-counters 12.5\nindex, name, pci.bus_id, utilization.gpu [%], memory.used [MiB], memory.total [MiB], "
+    b"temperature.gpu, power.draw [W], power.limit [W], clocks.current.sm [MHz], clocks.max.sm [MHz], "
+    b"ecc.errors.uncorrected.volatile.total\n"
+) + b"".join(
+    b"%d, NVIDIA B200, 00000000:8F:00.0, 97, 150000, 183359, 54, 900.00, 1000.00, 1965, 1965, 0\n" % number
+    for number in range(8)
+)
 STAMP = b"2026-11-22T12:00:00.000000000Z "
 FLOODS: dict[str, Flood] = {
     "exec: lines without end": Flood(execs, command(lambda: repeated(b"all the same words\n" * 3000))),
@@ -202,8 +237,15 @@ FLOODS: dict[str, Flood] = {
     "exec: errors without end": Flood(execs, command(lambda: repeated(b"all the same words\n" * 3000), STDERR)),
     "exec: bytes one by one": Flood(execs, command(lambda: repeated(b"x"))),
     "exec: a drip without end": Flood(execs, command(lambda: dripping(b"word\n"))),
+    "exec: entries without end": Flood(execs, command(lambda: repeated(ENTRY * 2000))),
+    "exec: a folder of 800,000 entries": Flood(execs, command(lambda: at_once(ENTRY * 2000, 400))),
+    "exec: readings of GPUs without end": Flood(execs, command(lambda: repeated(GPUS * 20))),
     "exec: silence": Flood(execs, command(silence)),
     "exec: refused": Flood(execs, refused('pods "p" is forbidden: User "anna" cannot get resource "pods/exec"')),
+    "port: a banner without end": Flood(forwards, port(lambda: repeated(b"SSH-2.0-" + TEXT))),
+    "port: lines without end": Flood(forwards, port(lambda: repeated(b"all the same words\r\n" * 3000))),
+    "port: a drip without end": Flood(forwards, port(lambda: dripping(b"word\r\n"))),
+    "port: silence": Flood(forwards, port(silence)),
     "log: lines without end": Flood(logs, body(lambda: repeated(LOG_LINES))),
     "log: a line without end": Flood(logs, body(lambda: repeated(TEXT), STAMP)),
     "log: long lines without end": Flood(logs, body(lambda: repeated(STAMP + b"eyJaaaaaaaa-" * 80_000 + b"\n"))),
@@ -223,6 +265,7 @@ FLOODS: dict[str, Flood] = {
     "watch: pods without end": Flood(watches("pods"), watched(lambda number: change(number, 10**9))),
     "watch: a line without end": Flood(watches(), body(lambda: repeated(TEXT), b'{"type": "')),
     "watch: a drip without end": Flood(watches(), body(lambda: dripping(b" "))),
+    "watch: events without end": Flood(watches("events"), watched(lambda number: event(number, 100, 10**9))),
     "watch: events with messages of 1 MB": Flood(watches("events"), watched(lambda number: event(number, 1 << 20))),
 }  # fmt: skip
 """By what is asked and what comes."""

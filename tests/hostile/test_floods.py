@@ -20,10 +20,12 @@ from console import pace
 from console.attach.container_facts import FactState
 from console.attach.exec_many import Inside, QuickTest
 from console.attach.files.pod_files import PodFolders
+from console.attach.ssh import client as ssh_client
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.hang.xray import HangProbe
 from console.kube import exec as executing
 from console.kube.client import REST
+from console.kube.rank_address import LivePod
 from console.kube.watch import HttpSource
 from console.logs.container_log import LogStream, Wanted, follow_log
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
@@ -71,7 +73,8 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
     async with ApiServer(secure=True) as server, server.client() as client:
         cluster = Cluster(client)
         for pod in cluster.pods:
-            server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/exec"] = FLOODS[flood].answer
+            for what in ("exec", "portforward"):
+                server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/{what}"] = FLOODS[flood].answer
         yield cast("Any", cluster)
 
 
@@ -159,6 +162,30 @@ async def test_a_pod_in_which_no_shell_begins_is_given_up(question: str, monkeyp
     async with flooded("exec: silence") as cluster:
         with pytest.raises(ConsoleError, match=r"within 0\.3 s"):
             await QUESTIONS[question](cluster, cluster.pods[0])
+
+
+async def test_readings_of_gpus_that_come_without_a_pause_are_ended() -> None:
+    async with flooded("exec: readings of GPUs without end") as cluster:
+        with pytest.raises(ConsoleError, match=r"without a pause|more than 256 KiB"):
+            await ask_gpus(cluster, cluster.pods[0])
+
+
+async def test_a_folder_of_800000_entries_is_too_large_to_be_shown() -> None:
+    async with flooded("exec: a folder of 800,000 entries") as cluster:
+        with pytest.raises(ConsoleError, match="more than 300,000 entries"):
+            await ask_folder(cluster, cluster.pods[0])
+
+
+@pytest.mark.parametrize("flood", [name for name in FLOODS if name.startswith("port:")])
+async def test_what_listens_at_the_port_of_sshd_and_never_speaks_ssh_is_given_up(
+    flood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.attach.ssh.client.BEGINS", 0.5)
+    async with flooded(flood) as cluster:
+        where = LivePod("default", cluster.pods[0].name)
+        with pytest.raises(Unreachable, match="The SSH connection failed"):
+            async with ssh_client.connection(cluster.client.login, where, ()):
+                pass
 
 
 async def test_a_silent_pod_is_given_up_in_words() -> None:

@@ -31,6 +31,7 @@ PIECES, SMALL = 1 << 12, 16  # pieces of an answer, and bytes that each of so ma
 LISTING = 60.0  # seconds for what is in one folder
 MAX_ANSWER = 32 << 20
 """Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
+MAX_ENTRIES = 300_000  # of one folder that is listed
 _SUM_DIGITS = 64
 _KILLED = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
 _PARTLY = (1, 2, 123)
@@ -375,6 +376,8 @@ class SftpFiles(PodFiles):
                 self._sftp = await self._stack.enter_async_context(self._connect())
                 self.way = Way.SFTP
             except ConsoleError as error:
+                if self._only and isinstance(error, Unreachable):
+                    raise CopyFailed(error.message, error.hint) from error  # it is not tried again
                 if self._only:
                     raise
                 self.note = f"Copied through exec, because SFTP could not be used: {error.message}"
@@ -421,6 +424,11 @@ class PodFolders(PodFiles):
         disk, _, entries = rest.partition(b"\0")
         amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
         total, used, free = amounts if len(amounts) == 3 else (None, None, None)
+        if entries.count(b"\0") > 2 * MAX_ENTRIES:
+            raise CopyFailed(
+                f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.",
+                "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls",
+            )
         found = sorted(tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
         complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)

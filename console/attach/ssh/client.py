@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import paramiko
@@ -17,7 +18,7 @@ from console.attach.ssh import identities, pod_facts
 from console.attach.ssh.identities import fingerprint
 from console.attach.ssh.paths import Places
 from console.attach.tunnel.engine import Reach
-from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable
+from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.rank_address import Address
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 ANSWER = 10.0  # seconds for each answer of an SSH server
+BEGINS = 6.0  # seconds until both sides have agreed on ciphers
+MAX_SAID, MAX_NAMES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
 TRIES = 5  # keys that are offered: an OpenSSH server hangs up after six
 _RSA = ("rsa-sha2-512", "rsa-sha2-256")
 
@@ -43,14 +46,20 @@ def start(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Trans
     """Agree on ciphers, asking for a host key of the types that are expected; raises Unreachable."""
     try:
         transport = paramiko.Transport(sock)
-        transport.banner_timeout = ANSWER
+        transport.banner_timeout = BEGINS
         transport.auth_timeout = ANSWER
         kinds = [kind for key in expected for kind in (_RSA if key.startswith("ssh-rsa ") else (key.split()[0],))]
         options = transport.get_security_options()
         options.key_types = [kind for kind in options.key_types if kind in kinds] or options.key_types
-        transport.start_client(timeout=ANSWER)
+        transport.start_client(timeout=BEGINS)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"The SSH connection failed: {_words(error)}.") from error
+    if not transport.initial_kex_done:  # start_client returns all the same when its time is up
+        transport.close()
+        raise Unreachable(
+            f"The SSH connection failed: what listens at port {pod_facts.PORT} does not speak SSH within {BEGINS:g} s.",
+            "Which program it is: a4 doctor JOB POD.",
+        )
     return transport
 
 
@@ -117,7 +126,9 @@ def run(transport: paramiko.Transport, command: str) -> str:
         with transport.open_session(timeout=ANSWER) as channel:
             channel.settimeout(ANSWER)
             channel.exec_command(command)
-            said = channel.makefile("rb").read().decode(errors="replace")
+            said = channel.makefile("rb").read(MAX_SAID + 1).decode(errors="replace")
+            if len(said) > MAX_SAID:
+                raise Unreadable(f"`{command}` has printed more than {MAX_SAID >> 10} KiB: it was stopped.")
             code = channel.recv_exit_status()
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"`{command}` could not be run: {_words(error)}.") from error
@@ -127,13 +138,13 @@ def run(transport: paramiko.Transport, command: str) -> str:
 
 
 def list_home(transport: paramiko.Transport) -> int:
-    """How many files SFTP shows where it begins; raises Unreachable."""
+    """How many files SFTP shows where it begins, as far as they are counted; raises Unreachable."""
     try:
         channel = transport.open_session(timeout=ANSWER)
         channel.settimeout(ANSWER)
         channel.invoke_subsystem("sftp")
-        with paramiko.SFTPClient(channel) as files:
-            return len(files.listdir("."))
+        with _Client(channel) as files:
+            return sum(1 for _ in islice(files.listdir_iter(".", read_aheads=1), MAX_NAMES))
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"The SSH server has no SFTP: {_words(error)}.") from error
 

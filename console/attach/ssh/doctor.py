@@ -16,6 +16,7 @@ from console.attach.ssh.identities import Told, fingerprint, judge
 from console.attach.ssh.paths import Places
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
+from console.kube.failures import CHECK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.rank_address import Address, LivePod
 
-BANNER = 10.0  # seconds an SSH server has to say its first line
+BANNER = 5.0  # seconds an SSH server has to say its first line
+STEP = 8.0  # seconds for each step but the login program's
 REFUSAL = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
 POD = 5.0
 """Seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it."""
@@ -240,7 +242,13 @@ async def diagnose(client: Client, reach: Reach, address: Address, entry: Entry 
 async def _take(name: str, patient: Patient) -> Step:
     began = time.monotonic()
     try:
-        found = await WAYS[name](patient)
+        async with asyncio.timeout(None if name == "token" else STEP):
+            found = await WAYS[name](patient)
+    except TimeoutError:
+        said = f"No answer of {patient.client.login.server} within {STEP:g} s."
+        return Step(
+            name, StepState.FAILED, time.monotonic() - began, said, _FIX.get(name, CHECK), Unreachable.exit_code
+        )
     except ConsoleError as error:
         fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
         return Step(name, StepState.FAILED, time.monotonic() - began, error.message, fix, error.exit_code)

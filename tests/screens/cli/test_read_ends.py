@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -271,3 +272,30 @@ def test_a_pipe_whose_writer_takes_its_time(
     said = capsys.readouterr()
     assert "No data from" in said.err
     assert "key-value: 1 steps" in said.out
+
+
+@pytest.mark.parametrize("when", ["parse", "run"])
+def test_ctrl_c_at_any_moment_ends_without_a_traceback(
+    when: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """While the command line is read and its modules are loaded too."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("screens.cli.command_line.parse" if when == "parse" else "screens.__main__.run", interrupted)
+    assert main(["read", "x"]) == 130
+    assert capfd.readouterr().err == ""
+
+
+def test_ctrl_c_ends_the_reading_of_a_named_pipe_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-m", "screens", "read", str(pipe)], stderr=subprocess.PIPE) as reading:
+        with pipe.open("wb") as writer:  # opened once the command reads
+            writer.write(b"step 1 loss 2.5\n")
+            writer.flush()
+            reading.send_signal(signal.SIGINT)
+            assert reading.wait(10) == 130
+        assert reading.stderr is not None
+        assert reading.stderr.read() == b""
