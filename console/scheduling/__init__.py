@@ -1,1 +1,1 @@
-"""Kueue's arithmetic: why a job waits, quota, topology, ranks, forecasts, failures. Pure functions."""
+"""Kueue's rules (`kueue`), and what they mean for a job: why it waits, quota, topology, ranks, forecasts, failures."""

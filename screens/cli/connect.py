@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from console.errors import BadKubeconfig
+from console.errors import BadKubeconfig, ConsoleError, NotFound
 from screens.cli.output import MessageStyle, warn
 
 if TYPE_CHECKING:
@@ -49,8 +49,23 @@ async def connected(options: Options, kinds: Collection[str], *, brief: bool = F
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         try:
             yield session
+        except NotFound as error:
+            if f"in namespace {session.namespace}" in error.message:
+                await _require_namespace(session, error)
+            raise
         finally:
             await session.close()
+
+
+async def _require_namespace(session: Session, error: NotFound) -> None:
+    """What is not found in a namespace may be so because there is no such namespace: then that is said."""
+    try:
+        await session.require_namespace(session.namespace)
+    except NotFound as missing:
+        elsewhere = error.hint if "add -n" in error.hint else missing.hint
+        raise NotFound(missing.message, elsewhere, status=404) from error
+    except ConsoleError:
+        return  # what was not found is what counts
 
 
 @asynccontextmanager

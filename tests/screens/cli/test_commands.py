@@ -46,6 +46,17 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
     assert a4.run("jobs", "-n", "kube-system")[:2] == (0, "No jobs.\n")
 
 
+@pytest.mark.parametrize("command", ["why", "logs", "wait", "stop", "training", "jobs"])
+def test_every_command_says_that_a_namespace_is_not_there(a4: Commands, command: str) -> None:
+    code, out, told = a4.run(command, *([] if command == "jobs" else ["nope"]), "-n", "nosuch")
+    assert (code, out) == (1, "")
+    assert told.startswith("a4: There is no namespace nosuch. ")
+    if command != "jobs":
+        _, _, told = a4.run(command, "llama-70b", "-n", "nosuch")
+        assert told.startswith("a4: There is no namespace nosuch. ")
+        assert "a4: There is no job nope in namespace kube-system." in a4.run(command, "nope", "-n", "kube-system")[2]
+
+
 def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
     _, _, told = a4.run("why", "llama-70b", "-n", "kube-system")
     assert "A job of that name is in namespace default: add -n default." in told
