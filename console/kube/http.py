@@ -464,6 +464,8 @@ class HttpConnections:
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         curl.setopt(pycurl.PROXY, login.proxy)  # an empty one too: unless both are set, libcurl asks the environment
         curl.setopt(pycurl.NOPROXY, "")
+        if login.proxy.startswith("https:"):
+            trust_usual_authorities(curl, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH)
 
     async def _trust(self, curl: pycurl.Curl) -> None:
         """Whom to trust, and what to show for oneself."""
@@ -482,13 +484,13 @@ class HttpConnections:
             curl.setopt(pycurl.SSL_VERIFYHOST, 0)
 
 
-def trust_usual_authorities(curl: pycurl.Curl) -> None:
+def trust_usual_authorities(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder: int = pycurl.CAPATH) -> None:
     """Those of this machine, as Python's own TLS does; libcurl was built to look for them elsewhere."""
     usual = ssl.get_default_verify_paths()
     if usual.cafile:
-        curl.setopt(pycurl.CAINFO, usual.cafile)
+        curl.setopt(file, usual.cafile)
     if usual.capath:
-        curl.setopt(pycurl.CAPATH, usual.capath)
+        curl.setopt(folder, usual.capath)
 
 
 def _host(netloc: str) -> str:

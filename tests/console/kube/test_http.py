@@ -168,7 +168,7 @@ async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pyt
 
 
 @asynccontextmanager
-async def proxy(asked: list[bytes]) -> AsyncIterator[str]:
+async def proxy(asked: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """An HTTP proxy that passes on what it is asked for, all of which is on this machine, and notes that."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -184,9 +184,9 @@ async def proxy(asked: list[bytes]) -> AsyncIterator[str]:
         writer.write(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
         await asyncio.gather(pump(reader, back), pump(there, writer))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
 
@@ -232,6 +232,34 @@ async def test_all_ways_of_asking_take_the_proxy_of_the_environment(
         assert answer.body == VERSION
         assert set(asked) == {b"CONNECT api.example:%d HTTP/1.1" % server.port}
         assert len(asked) == 2  # one of all requests, and the tunnel
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_proxy_that_is_reached_over_tls_has_to_show_a_certificate_too(
+    tmp_path: Path, environment: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    asked: list[bytes] = []
+    if trusted:
+        environment.setenv("SSL_CERT_FILE", str(authority))
+    async with ApiServer(tls) as server, proxy(asked, tls) as through:
+        cluster = Cluster(server=server.url, certificate_authority=str(authority), proxy_url=through)
+        login = Login(Target("x", "u", "d", cluster, User()))
+        client = Client(login)
+        if trusted:
+            assert await plain(client) == VERSION
+            async with connected(login, "ask") as wire:
+                (answer,) = await wire.get(PATH)
+            assert answer.body == VERSION
+            assert asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port] * 2
+        else:
+            with pytest.raises(Unreachable, match="certificate"):
+                await plain(client)
+            with pytest.raises(Unreachable, match="certificate"):
+                async with connected(login, "ask"):
+                    pass
+            assert asked == []
+        await client.close()
 
 
 async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: pytest.MonkeyPatch) -> None:
