@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.kube.login import Login
 
 
-_HTTP2_STREAM = 92  # CURLE_HTTP2_STREAM, to which pycurl gives no name
+_HTTP2_STREAM, _PROXY_HANDSHAKE = 92, 97  # CURLE_HTTP2_STREAM and CURLE_PROXY, to which pycurl gives no names
 _BROKE_OFF = frozenset({
     pycurl.E_PARTIAL_FILE, pycurl.E_GOT_NOTHING, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR,
     pycurl.E_HTTP2, _HTTP2_STREAM,
@@ -48,6 +48,8 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
         return NotConnected(socket.gaierror(said))
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return NotConnected(TimeoutError(said))
+    if code == _PROXY_HANDSHAKE:
+        return ProxyRefuses("SOCKS")
     if code == pycurl.E_COULDNT_CONNECT:
         number = int(curl.getinfo(pycurl.OS_ERRNO))
         return NotConnected(OSError(number, os.strerror(number)) if number else OSError(said))
@@ -487,10 +489,9 @@ class HttpConnections:
 def trust_usual_authorities(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder: int = pycurl.CAPATH) -> None:
     """Those of this machine, as Python's own TLS does; libcurl was built to look for them elsewhere."""
     usual = ssl.get_default_verify_paths()
-    if usual.cafile:
-        curl.setopt(file, usual.cafile)
-    if usual.capath:
-        curl.setopt(folder, usual.capath)
+    for option, place in ((file, usual.cafile), (folder, usual.capath)):
+        if place:
+            curl.setopt(option, place)
 
 
 def _host(netloc: str) -> str:

@@ -4,6 +4,7 @@ The environment is read as kubectl reads it (Go's httpproxy): HTTPS_PROXY for ht
 before lower case; never for this machine itself; NO_PROXY has names (subdomains too), .suffixes (subdomains only), *,
 addresses and their ranges (10.0.0.0/8), and all but ranges may name a port. ALL_PROXY, which kubectl leaves alone,
 comes last, if it is an HTTP proxy: what desktops put there is SOCKS, and what kubectl reaches without it is so here.
+Elsewhere a SOCKS 5 proxy is taken too.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 
     Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-SCHEMES = ("http", "https")
+PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+"""Of proxies by their scheme, where none is named. As for kubectl, either kind of SOCKS proxy resolves names itself."""
 _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
     """Address of the proxy with its scheme, empty if there is none; `given` is the kubeconfig's proxy-url.
 
-    Raises BadKubeconfig for one of another kind than HTTP; its words hold neither name nor password.
+    Raises BadKubeconfig for one of another kind than HTTP and SOCKS 5; its words hold neither name nor password.
     """
     if given:
         return _usable(given, "The kubeconfig's proxy-url")
@@ -42,7 +44,7 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
     name, address = _named(environment, f"{parts.scheme}_proxy")
     if not address:
         name, address = _named(environment, "all_proxy")
-        if not _with_scheme(address).startswith(tuple(f"{each}:" for each in SCHEMES)):
+        if not _with_scheme(address).startswith(("http:", "https:")):
             return Secret()
     if _is_left_out(host, port, _named(environment, "no_proxy")[1]):
         return Secret()
@@ -75,9 +77,11 @@ def _usable(address: str, where: str) -> Secret:
     if parts is None or not named:
         # What cannot be read may hold a password anywhere, so it is not repeated.
         raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
-    if parts.scheme not in SCHEMES:
-        raise BadKubeconfig(f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", "Give an http:// one.")
-    return Secret(whole)
+    if parts.scheme not in PORTS:
+        raise BadKubeconfig(
+            f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", "Give an http:// or socks5:// one."
+        )
+    return Secret("socks5h" + whole[len("socks5") :] if parts.scheme == "socks5" else whole)
 
 
 def _is_one_word(text: str) -> bool:

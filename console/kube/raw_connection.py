@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import os
 import ssl
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from console.kube.failures import NotConnected, ProxyRefuses, no_address, refusal, translated
+from console.kube.proxies import PORTS
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ ANSWER = 20.0  # seconds until requests have to be answered whole
 _ROOM = 1 << 16
 _MOST = 16 << 20  # bytes of an answer: a pod, or the pods of one job
 _PORTS = {"http": 80, "https": 443}
-_OK, _UNAUTHORIZED, _SWITCHING = 200, 401, 101
+_OK, _SWITCHING = 200, 101
+_SOCKS, _OPEN, _NAMED = 5, 0, 2  # version 5, and its ways to log in: none, and name and password
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +170,10 @@ async def _connect(login: Login) -> Wire:
         return Wire(login, reader, writer)
     proxy = urlsplit(login.proxy)
     over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
-    reader, writer = await _opened(proxy.hostname or "", proxy.port or _PORTS[proxy.scheme], over_tls, None)
+    reader, writer = await _opened(proxy.hostname or "", proxy.port or PORTS[proxy.scheme], over_tls, None)
     try:
-        status = await _through(proxy, f"{base.hostname}:{port}", reader, writer)
-        if status != _OK:
-            raise ProxyRefuses(status)
+        ask = _through_socks if proxy.scheme.startswith("socks") else _through
+        await ask(proxy, base.hostname, port, reader, writer)
         if context:
             await writer.start_tls(context, server_hostname=name)
     except BaseException:
@@ -191,15 +193,45 @@ async def _opened(
         raise NotConnected(error) from error
 
 
-async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    """Ask the proxy to connect; the status of its answer."""
+async def _through(
+    proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Ask an HTTP proxy to connect; ProxyRefuses."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
     if proxy.username:
         pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
         lines.append("Proxy-Authorization: Basic " + base64.b64encode(pair).decode())
     writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
     answer = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
-    return _status(answer)
+    if (status := _status(answer)) != _OK:
+        raise ProxyRefuses(status)
+
+
+async def _through_socks(
+    proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """The same of a SOCKS 5 proxy (RFC 1928 and 1929), which resolves the name."""
+    name, password = unquote(proxy.username or "").encode(), unquote(proxy.password or "").encode()
+    writer.write(bytes([_SOCKS, 2, _OPEN, _NAMED]) if name else bytes([_SOCKS, 1, _OPEN]))
+    version, method = await reader.readexactly(2)
+    if method == _NAMED and name and max(len(name), len(password)) < 256:
+        writer.write(bytes([1, len(name)]) + name + bytes([len(password)]) + password)
+        method = (await reader.readexactly(2))[1]
+    if version != _SOCKS or method != _OPEN:
+        raise ProxyRefuses("SOCKS")
+    try:
+        address = ipaddress.ip_address(host)
+        place = bytes([1 if address.version == 4 else 4]) + address.packed
+    except ValueError:
+        named = host.encode("idna")
+        place = bytes([3, len(named)]) + named
+    writer.write(bytes([_SOCKS, 1, 0]) + place + port.to_bytes(2, "big"))
+    _, refused, _, kind = await reader.readexactly(4)
+    if refused:
+        raise ProxyRefuses("SOCKS")
+    length = {1: 4, 4: 16}.get(kind) or (await reader.readexactly(1))[0]
+    await reader.readexactly(length + 2)  # where it connects from
 
 
 async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:

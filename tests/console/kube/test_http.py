@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -262,6 +262,71 @@ async def test_a_proxy_that_is_reached_over_tls_has_to_show_a_certificate_too(
         await client.close()
 
 
+@asynccontextmanager
+async def socks(asked: list[tuple[bytes, bytes]], *, refuses: bool = False) -> AsyncIterator[str]:
+    """A SOCKS 5 proxy that notes as whom, and for which host, it is asked, and connects to this machine."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        methods = await reader.readexactly((await reader.readexactly(2))[1])
+        assert 2 in methods
+        writer.write(b"\5\2")
+        name = await reader.readexactly((await reader.readexactly(2))[1])
+        password = await reader.readexactly((await reader.readexactly(1))[0])
+        writer.write(b"\1\0")
+        assert await reader.readexactly(4) == b"\5\1\0\3"
+        host = await reader.readexactly((await reader.readexactly(1))[0])
+        port = int.from_bytes(await reader.readexactly(2), "big")
+        asked.append((name + b":" + password, host))
+        writer.write(b"\5" + (b"\5" if refuses else b"\0") + b"\0\1" + bytes(6))
+        if refuses:
+            writer.close()
+            return
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(ConnectionError):
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"socks5://anna:s3cr3t@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("from_environment", [True, False])
+async def test_a_socks_proxy_is_gone_through_and_resolves_the_name(
+    tmp_path: Path, environment: pytest.MonkeyPatch, from_environment: bool
+) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    asked: list[tuple[bytes, bytes]] = []
+    async with ApiServer(tls) as server, socks(asked) as through:
+        environment.setenv("HTTPS_PROXY", through if from_environment else "http://127.0.0.1:1")
+        given = None if from_environment else through
+        address = f"https://api.example:{server.port}"
+        cluster = Cluster(server=address, certificate_authority=str(authority), proxy_url=given)
+        login = Login(Target("x", "u", "d", cluster, User()))
+        client = Client(login)
+        assert await plain(client) == VERSION
+        await client.close()
+        async with connected(login, "ask") as wire:
+            (answer,) = await wire.get(PATH)
+        assert answer.body == VERSION
+        assert asked == [(b"anna:s3cr3t", b"api.example")] * 2
+
+
+async def test_a_socks_proxy_that_refuses_is_told_of_in_the_same_words(environment: pytest.MonkeyPatch) -> None:
+    async with socks([], refuses=True) as through:
+        environment.setenv("HTTPS_PROXY", through)
+        first, _ = await said("https://api.example")
+        assert first == await said_by_wire("https://api.example")
+        assert first[1].endswith("cannot be reached: the proxy refuses (SOCKS).")
+        assert "s3cr3t" not in f"{first}"
+
+
 async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
     async with proxy(asked) as through:
@@ -273,7 +338,7 @@ async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: py
         assert asked == []
 
 
-@pytest.mark.parametrize("address", ["socks5://anna:s3cr3t@h:1", "http://anna:s3cr3t@", "http://anna:s3cr3t@h:port"])
+@pytest.mark.parametrize("address", ["socks4://anna:s3cr3t@h:1", "http://anna:s3cr3t@", "http://anna:s3cr3t@h:port"])
 async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
     environment: pytest.MonkeyPatch, address: str
 ) -> None:
