@@ -45,13 +45,17 @@ class Account:
     """The part of its own quota that it does not use and cannot take, because others of the cohort have it."""
 
     @property
+    def borrows(self) -> int:
+        """What it may borrow: what it has borrowed already and what it could get in addition."""
+        return self.borrowed + self.can_borrow
+
+    @property
     def words(self) -> str:
         """How its free quota comes about, such as "112 own + 8 to borrow - 96 used = 24 free"; parts of 0 are left out.
 
-        The figures add up: what it may borrow is what it has borrowed already and what it could get in addition.
+        The figures add up.
         """
-        borrows = self.borrowed + self.can_borrow
-        parts = [f"{self.nominal:,} own", f"+ {borrows:,} to borrow" if borrows else ""]
+        parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
         parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
         said = [part for part in parts if part]
         return f"{' '.join(said)} = {self.free:,} free" if len(said) > 1 or self.nominal != self.free else (

@@ -91,7 +91,7 @@ def _number(amount: int, ink: str = "") -> Cell:
 
 
 def queue_columns(bar: int) -> Sequence[Column[QueueLine]]:
-    """Columns of the ClusterQueues, with bars of that width."""
+    """Columns of the ClusterQueues, with bars of that width; quota + to borrow - lent - used = free."""
 
     def used(line: QueueLine) -> Cell:
         account = line.account
@@ -102,9 +102,9 @@ def queue_columns(bar: int) -> Sequence[Column[QueueLine]]:
         Column("CLUSTERQUEUE", lambda line: Run(line.queue.name, "strong"), least=8, sort=lambda line: line.queue.name),
         Column("COHORT", lambda line: Run(line.queue.cohort or "─", "dim"), most=16, drop=4),
         Column("GPUS USED / QUOTA", used, width=max(17, bar + 12)),
-        Column("FREE", lambda line: _number(line.account.free, "ok"), width=4, right=True),
-        Column("BORROWED", lambda line: _number(line.account.borrowed, "waits"), width=8, right=True, drop=2),
+        Column("TO BORROW", lambda line: _number(line.account.borrows), width=9, right=True, drop=2),
         Column("LENT", lambda line: _number(line.account.lent, "waits"), width=4, right=True, drop=2),
+        Column("FREE", lambda line: _number(line.account.free, "ok"), width=4, right=True),
         Column("RUN", lambda line: _number(line.queue.admitted), width=4, right=True, key="ADMITTED"),
         Column("WAIT", lambda line: _number(line.queue.pending, "waits"), width=4, right=True, key="PENDING"),
         Column("ORDER", lambda line: Run(line.queue.strategy, "dim"), width=14, drop=5),

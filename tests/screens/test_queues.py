@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from console.kube.objects.queue import ClusterQueue
 from console.kube.snapshot import Link, LinkState
+from console.scheduling.quota import Account
 from screens.pages.manifest import ManifestScreen
-from screens.pages.queues import QueuesScreen
+from screens.pages.queues import QueueLine, QueuesScreen, queue_columns
+from screens.wording import Run
 from tests.fakes import FakeSession, fleet_of, live_links
 from tests.screens.press import console, focus, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
@@ -24,6 +27,14 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
+
+
+def test_the_figures_of_a_row_add_up() -> None:
+    line = QueueLine(ClusterQueue("a4", cohort="lab"), Account(48, 24, 40, 64, 0, 16, 0))
+    cells = {column.title: column.cell(line) for column in queue_columns(12)}
+    shown = [cells[title] for title in ("TO BORROW", "LENT", "FREE")]
+    assert [each.text for each in shown if isinstance(each, Run)] == ["16", "0", "40"], "48 + 16 - 0 - 24 = 40"
+    assert list(cells)[2:6] == ["GPUS USED / QUOTA", "TO BORROW", "LENT", "FREE"]
 
 
 async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
