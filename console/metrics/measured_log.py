@@ -79,7 +79,7 @@ class MeasuredLog:
         """Reads what is left without a line end; whether that changed anything."""
         rest = self._take(self._collected.close())
         if self._json:
-            from console.metrics.nccl.json import parse_nccl_json
+            from console.metrics.nccl.formats import parse_nccl_json
 
             self._from_json = parse_nccl_json(bytes(self._json))
         changed = self._nccl.close(), self._training.close()

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from console.attach.exec_many import QuickTest
 from console.errors import BadInput, NotFound, Unreadable
 from console.kube.find_job import find_job
+from console.metrics.export import curve_svg, nccl_json, rows_csv, track_csv, track_json, track_svg
 from console.metrics.health import job_health
 from console.metrics.job_progress import of_tracks
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.history import comparable, compare, faster, usual
 from console.metrics.nccl.reference import Passing, expected_busbw, is_comparable, judge
-from console.metrics.nccl.results import curve_svg, nccl_json, rows_csv
-from console.metrics.training.export import track_csv, track_json, track_svg
 from screens import wording
 from screens.cli.arguments import (
     STEP_KEYS,

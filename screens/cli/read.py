@@ -24,10 +24,9 @@ import msgspec
 
 from console.errors import BadInput
 from console.logs.failure_kinds import in_groups
+from console.metrics.export import nccl_json, step_json
 from console.metrics.log_results import LogReading
-from console.metrics.nccl.results import NcclTest, nccl_json
-from console.metrics.nccl.rows import PackedRows
-from console.metrics.training.export import step_json
+from console.metrics.nccl.results import NcclTest, PackedRows
 from console.metrics.training.steps import Packed, Step
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command
 from screens.cli.output import complain, say, warn

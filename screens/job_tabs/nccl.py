@@ -9,8 +9,8 @@ from textual import getters, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.metrics.export import export_tests
 from console.metrics.nccl.reference import is_comparable
-from console.metrics.nccl.results import export_tests
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab

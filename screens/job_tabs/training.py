@@ -9,8 +9,8 @@ from textual import getters, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
-from console.metrics.training.export import export_tracks
 from screens import wording
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab

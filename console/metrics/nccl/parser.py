@@ -18,9 +18,8 @@ from console.logs.failure_kinds import FAILURE
 from console.logs.line_splitter import label_of
 from console.logs.unparsable import UnparsableLine
 from console.logs.word_search import Blocks, spans_with
-from console.metrics.nccl.lines import MORE_WORDS, WORDS, Torn, Units, completed, first_half, number, row_of
-from console.metrics.nccl.results import NcclTest, Row
-from console.metrics.nccl.rows import PackedRows, Rows, rows_at
+from console.metrics.nccl.formats import MORE_WORDS, WORDS, Torn, Units, completed, first_half, number, row_of
+from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,20 +1,25 @@
-"""Results of nccl-tests: rows of a table with what each half measured, and tests as JSON, CSV and SVG."""
+"""Results of nccl-tests: tests, and the rows of their tables with what each half measured.
+
+Rows are kept packed: a million of them take ninety megabytes, not five hundred. Rows that follow each other are read
+together, columns out of bytes, without an object for each: a microsecond a row, twice as much where other lines stand
+between them.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain, repeat
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from console.metrics.nccl.reference import reference_curve
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable
 
 
 class Half(msgspec.Struct, frozen=True):
@@ -65,116 +70,195 @@ class NcclTest:
         return max((row.best_busbw for row in self.rows if row.best_busbw is not None), default=None)
 
 
-HALVES = ("out_of_place", "in_place")
-_FIELDS = ("time_us", "algbw", "busbw", "wrong")
-BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
+_T = TypeVar("_T")
+_BUSBW, _BUSBW_IN = 2, 5  # places of the bus bandwidths among the figures
 
 
-def number(value: float | None) -> float | str | None:
-    """As JSON says it: unknown is null; nan and inf are strings."""
-    if value is None or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+class PackedRows:
+    """Some rows as columns, which never change; each has both halves and all figures."""
+
+    __slots__ = ("_counts", "_figures", "_size", "_words")
+
+    def __init__(self, size: int, counts: array[int], figures: array[float], words: Sequence[tuple[Any, ...]]) -> None:
+        """Column after column. `counts`: bytes, elements. `figures`: time, algbw and busbw of both halves.
+
+        `words`: type, operation, root, wrong elements of both halves; of a column that is the same in all rows one.
+        """
+        self._size, self._counts, self._figures, self._words = size, counts, figures, words
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Row]:
+        sizes, counts = self._counts[: self._size], self._counts[self._size :]
+        time, alg, bus, time_in, alg_in, bus_in = (self._figure(at) for at in range(6))
+        kinds, redops, roots, wrong, wrong_in = map(self._word, range(5))
+        outside, inside = map(Half, time, alg, bus, wrong), map(Half, time_in, alg_in, bus_in, wrong_in)
+        return map(Row, sizes, counts, kinds, redops, roots, outside, inside)
+
+    def speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
+        """Bytes, bus bandwidth of both halves and wrong elements of both, or what stands where neither was checked."""
+        outside, inside = self._words[3:]
+        if len(outside) == len(inside) == 1:
+            wrong: Iterable[int | _T] = repeat(_sum(outside[0], inside[0], unchecked))
+        else:
+            wrong = map(_sum, self._word(3), self._word(4), repeat(unchecked))
+        return zip(self._counts[: self._size], self._figure(_BUSBW), self._figure(_BUSBW_IN), wrong, strict=False)
+
+    @property
+    def wrong(self) -> bool:
+        return any(self._words[3]) or any(self._words[4])
+
+    def _figure(self, at: int) -> array[float]:
+        return self._figures[at * self._size : (at + 1) * self._size]
+
+    def _word(self, at: int) -> Iterable[Any]:
+        values = self._words[at]
+        return repeat(values[0], self._size) if len(values) == 1 else values
 
 
-def nccl_json(test: NcclTest) -> dict[str, Any]:
-    return {
-        "program": test.program,
-        "version": test.version,
-        "ranks": test.ranks,
-        "rows": [row_json(row) for row in test.rows],
-        "avg_busbw": number(test.avg_busbw),
-        "out_of_bounds": test.out_of_bounds,
-        "ok": test.ok,
-        "finished": test.finished,
-        "error": test.error,
-    }
+def _sum(outside: int | None, inside: int | None, unchecked: _T) -> int | _T:
+    checked = [each for each in (outside, inside) if each is not None]
+    return sum(checked) if checked else unchecked
 
 
-def row_json(row: Row) -> dict[str, Any]:
-    return {
-        "size": row.size,
-        "count": row.count,
-        "type": row.type,
-        "redop": row.redop,
-        "root": row.root,
-        "out_of_place": _half(row.out_of_place),
-        "in_place": _half(row.in_place),
-    }
+class Rows(Sequence[Row]):
+    """Rows that grow."""
+
+    __slots__ = ("_chunks", "_starts", "_tail")
+
+    def __init__(self) -> None:
+        self._chunks: list[PackedRows | list[Row]] = []  # None of them changes
+        self._starts: list[int] = [0]  # place of the first row of each chunk, and of the tail
+        self._tail: list[Row] = []
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self._tail)
+
+    def __iter__(self) -> Iterator[Row]:
+        return chain.from_iterable(self.pieces(0))
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        at += len(self) if at < 0 else 0
+        for piece in self.pieces(at) if at >= 0 else ():
+            return next(iter(piece))
+        raise IndexError(at)
+
+    def pieces(self, start: int) -> Iterator[PackedRows | list[Row]]:
+        """Those from that place on, packed as they are."""
+        for at in range(bisect_right(self._starts, start) - 1, len(self._starts)):
+            piece = self._chunks[at] if at < len(self._chunks) else self._tail
+            begin = self._starts[at]
+            if begin < start:
+                piece = list(piece)[start - begin :]
+            if piece:
+                yield piece
+
+    def append(self, row: Row) -> None:
+        self._tail.append(row)
+
+    def extend(self, more: PackedRows) -> None:
+        if self._tail:
+            self._add(self._tail)
+            self._tail = []
+        self._add(more)
+
+    def _add(self, chunk: PackedRows | list[Row]) -> None:
+        self._chunks.append(chunk)
+        self._starts.append(self._starts[-1] + len(chunk))
 
 
-def _half(half: Half | None) -> dict[str, Any] | None:
-    if half is None:
+_PIECE = 1 << 14  # bytes that are tried at once
+_TYPES = {
+    word.encode(): word
+    for word in (
+        *("float", "half", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "int8", "int32", "int64"),
+        *("uint8", "uint32", "uint64"),
+    )
+}
+_REDOPS = {word.encode(): word for word in ("sum", "prod", "max", "min", "avg", "none")}
+_FIGURES = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
+_ROW = re.compile(
+    rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]+(float|half|double|bfloat16|u?int(?:8|32|64)|fp8_e4m3|fp8_e5m2)[ \t]+"
+    rb"(sum|prod|max|min|avg|none)"
+    rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
+)
+_NO_ROW = re.compile(rb"\n(?![ \t]*\d+[ \t]+\d+[ \t]+[a-z])")  # before a line that cannot be one
+_END = b"|"  # what is put at the end of each row, to see that all have as many words
+_WIDTH = 14
+_COUNTS, _FIGURE_COLUMNS, _WRONG = (0, 1), (5, 6, 7, 9, 10, 11), (8, 12)
+_WORDED = (2, 3, 4, *_WRONG)
+_UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
+
+
+def rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
+    """Rows of today's tables that follow each other there, and where they end; None if there are none."""
+    if _ROW.match(block, at) is None:
+        return at, None
+    found = _NO_ROW.search(block, at, at + _PIECE)
+    end = found.end() if found else block.rfind(b"\n", at, at + _PIECE) + 1
+    columns = _columns(block[at:end])
+    rows = _packed(columns) if columns else None
+    if rows is None:
+        end, columns = _matched(block, at)
+        rows = _packed(columns)
+    return (end, rows) if rows else (at, None)
+
+
+def _columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
+    """The columns of rows, if that is all there is."""
+    words = piece.replace(b"\n", b" |\n").split()
+    size = len(words) // _WIDTH
+    columns = [words[at::_WIDTH] for at in range(_WIDTH)]
+    if len(words) != size * _WIDTH or columns[-1].count(_END) != size:
         return None
-    values = {"time_us": half.time_us, "algbw": half.algbw, "busbw": half.busbw}
-    return {name: number(value) for name, value in values.items()} | {"wrong": half.wrong}
+    letters = b"".join(chain.from_iterable(columns[at] for at in _WORDED)).translate(None, _UNLETTERED)
+    if len(piece.translate(None, _UNLETTERED)) != len(letters) + piece.count(b"\r\n"):
+        return None  # some stand in a number
+    return columns
 
 
-def rows_csv(tests: Sequence[NcclTest]) -> str:
-    """A line for each size of each test."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["test", "program", "ranks", "size", "count", "type", "redop", "root"]
-        + [f"{half}_{field}" for half in HALVES for field in _FIELDS]
-    )
-    for at, test in enumerate(tests, start=1):
-        for row in test.rows:
-            writer.writerow(
-                [at, test.program, test.ranks, row.size, row.count, row.type, row.redop, row.root]
-                + [
-                    getattr(half, field) if (half := getattr(row, name)) else None
-                    for name in HALVES
-                    for field in _FIELDS
-                ]
-            )
-    return out.getvalue()
+def _matched(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
+    """The columns of the rows that begin there, and where they end."""
+    rows, end = [], at
+    while found := _ROW.match(block, end):
+        rows.append(found.groups())
+        end = found.end()
+    return end, list(zip(*rows, strict=True))
 
 
-def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True) -> str:
-    """The curve of a test, beside those of others; with the A4 reference where it speaks of it."""
-    from console.metrics.svg_chart import Line, line_chart  # for whoever wants the picture
-
-    lines = []
-    for name, each in (("", test), *others):
-        for half in HALVES:
-            points = [
-                (float(row.size), value) for row in each.rows if (value := _busbw(row, half)) is not None and row.size
-            ]
-            if points:
-                lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
-    known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
-    band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in known]
-    return line_chart(
-        title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=size_words
-    )
+def _packed(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
+    """The rows with these columns; None if some word is not what it has to be there."""
+    kind, redop, root, *wrong = (columns[at] for at in _WORDED)
+    try:
+        counts = array("q", list(map(int, chain.from_iterable(columns[at] for at in _COUNTS))))
+        figures = array("d", list(map(float, chain.from_iterable(columns[at] for at in _FIGURE_COLUMNS))))
+        words = [_read(kind, _TYPES.__getitem__), _read(redop, _REDOPS.__getitem__), _read(root, _number)]
+        words += [_read(column, _wrong) for column in wrong]
+    except (KeyError, ValueError, OverflowError):
+        return None
+    return PackedRows(len(kind), counts, figures, words) if isfinite(sum(figures)) else None
 
 
-def export_tests(
-    kind: str,
-    title: str,
-    tests: Sequence[NcclTest],
-    shown: NcclTest,
-    others: Sequence[tuple[str, NcclTest]] = (),
-    *,
-    compared: bool = True,
-) -> str:
-    """The text of a file of that kind: "csv" and "json" of all tests, "svg" of the one that is shown."""
-    if kind == "svg":
-        return curve_svg(title, shown, others, compared=compared)
-    if kind == "json":
-        return json.dumps({"nccl": [nccl_json(test) for test in tests]}, indent=2) + "\n"
-    return rows_csv(tests)
+def _number(word: bytes) -> int:
+    if not word.removeprefix(b"-").isdigit():
+        raise ValueError(word)
+    return int(word)
 
 
-def _busbw(row: Row, half: str) -> float | None:
-    found = getattr(row, half)
-    return found.busbw if found else None
+def _wrong(word: bytes) -> int | None:
+    return None if word == b"N/A" else _number(word)
 
 
-def size_words(amount: float) -> str:
-    """A message size on an axis: "512", "64K", "2M"."""
-    for factor, unit in ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
-        if amount >= factor:
-            return f"{amount / factor:.3g}{unit}"
-    return f"{amount:.0f}"
+def _read(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
+    """The values of a column, each different word read once; one value if all are the same."""
+    if column.count(column[0]) == len(column):
+        return (read(column[0]),)
+    known = {each: read(each) for each in set(column)}
+    return tuple(map(known.__getitem__, column))

@@ -11,9 +11,9 @@ from rich.segment import Segment
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.metrics.export import size_words
 from console.metrics.nccl.history import faster
 from console.metrics.nccl.reference import PASS_LINE, Passing, Word, expected_busbw, is_comparable, judge, verdict
-from console.metrics.nccl.results import size_words
 from screens import wording
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Canvas, round_ticks
 from screens.widgets.line import Inked

@@ -11,9 +11,9 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.kube.snapshot import Link, LinkState
+from console.metrics.export import BAND
 from console.metrics.nccl.history import MeasuredTest, comparable, usual
 from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
-from console.metrics.nccl.results import BAND
 from screens import wording
 from screens.widgets.charts.nccl_curve import (
     Against,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.nccl.results import NcclTest, nccl_json
-from console.metrics.training.export import step_json, track_json
+from console.metrics.export import nccl_json, step_json, track_json
+from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.cli.columns import LAYOUTS

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.nccl.results import size_words
+from console.metrics.export import size_words
 from screens.widgets.charts.canvas import Canvas, round_step, round_ticks
 from screens.widgets.charts.nccl_curve import Band, Point, draw, expected
 

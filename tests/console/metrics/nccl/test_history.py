@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.metrics.export import curve_svg, rows_csv
 from console.metrics.nccl.history import KeptTests, MeasuredTest, by_node, comparable, compare, faster, usual
 from console.metrics.nccl.reference import Passing, judge
-from console.metrics.nccl.results import curve_svg, rows_csv
 from tests.screens.queue_scene import table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.log_results import LogReading
-from console.metrics.nccl.json import parse_nccl_json
+from console.metrics.nccl.formats import parse_nccl_json
 from console.metrics.nccl.results import Half, Row
 
 

@@ -1,0 +1,388 @@
+"""What was measured, as JSON, CSV and SVG: tests of NCCL, training runs, and the chart of lines that both become."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from console.metrics.nccl.reference import reference_curve
+from console.metrics.training.series import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from console.metrics.nccl.results import Half, NcclTest, Row
+    from console.metrics.training.run import TrainingRun
+    from console.metrics.training.steps import Step
+
+
+def number(value: float | None) -> float | str | None:
+    """As JSON says it: unknown is null; nan and inf are strings."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+# NCCL
+
+HALVES = ("out_of_place", "in_place")
+_FIELDS = ("time_us", "algbw", "busbw", "wrong")
+BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
+
+
+def nccl_json(test: NcclTest) -> dict[str, Any]:
+    return {
+        "program": test.program,
+        "version": test.version,
+        "ranks": test.ranks,
+        "rows": [row_json(row) for row in test.rows],
+        "avg_busbw": number(test.avg_busbw),
+        "out_of_bounds": test.out_of_bounds,
+        "ok": test.ok,
+        "finished": test.finished,
+        "error": test.error,
+    }
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    return {
+        "size": row.size,
+        "count": row.count,
+        "type": row.type,
+        "redop": row.redop,
+        "root": row.root,
+        "out_of_place": _half(row.out_of_place),
+        "in_place": _half(row.in_place),
+    }
+
+
+def _half(half: Half | None) -> dict[str, Any] | None:
+    if half is None:
+        return None
+    values = {"time_us": half.time_us, "algbw": half.algbw, "busbw": half.busbw}
+    return {name: number(value) for name, value in values.items()} | {"wrong": half.wrong}
+
+
+def rows_csv(tests: Sequence[NcclTest]) -> str:
+    """A line for each size of each test."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["test", "program", "ranks", "size", "count", "type", "redop", "root"]
+        + [f"{half}_{field}" for half in HALVES for field in _FIELDS]
+    )
+    for at, test in enumerate(tests, start=1):
+        for row in test.rows:
+            writer.writerow(
+                [at, test.program, test.ranks, row.size, row.count, row.type, row.redop, row.root]
+                + [
+                    getattr(half, field) if (half := getattr(row, name)) else None
+                    for name in HALVES
+                    for field in _FIELDS
+                ]
+            )
+    return out.getvalue()
+
+
+def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True) -> str:
+    """The curve of a test, beside those of others; with the A4 reference where it speaks of it."""
+    lines = []
+    for name, each in (("", test), *others):
+        for half in HALVES:
+            points = [
+                (float(row.size), value) for row in each.rows if (value := _busbw(row, half)) is not None and row.size
+            ]
+            if points:
+                lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
+    known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
+    band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in known]
+    return line_chart(
+        title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=size_words
+    )
+
+
+def export_tests(
+    kind: str,
+    title: str,
+    tests: Sequence[NcclTest],
+    shown: NcclTest,
+    others: Sequence[tuple[str, NcclTest]] = (),
+    *,
+    compared: bool = True,
+) -> str:
+    """The text of a file of that kind: "csv" and "json" of all tests, "svg" of the one that is shown."""
+    if kind == "svg":
+        return curve_svg(title, shown, others, compared=compared)
+    if kind == "json":
+        return json.dumps({"nccl": [nccl_json(test) for test in tests]}, indent=2) + "\n"
+    return rows_csv(tests)
+
+
+def _busbw(row: Row, half: str) -> float | None:
+    found = getattr(row, half)
+    return found.busbw if found else None
+
+
+def size_words(amount: float) -> str:
+    """A message size on an axis: "512", "64K", "2M"."""
+    for factor, unit in ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if amount >= factor:
+            return f"{amount / factor:.3g}{unit}"
+    return f"{amount:.0f}"
+
+
+# training
+
+POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
+_WARM: dict[bool, dict[str, Any]] = {True: {"warm_up": True}, False: {}}
+
+
+def run_json(name: str, steps: Sequence[Step]) -> dict[str, Any]:
+    """Format and steps of a run."""
+    return {"format": name, "steps": [step_json(step) for step in steps]}
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    numbers = {
+        "loss": step.loss,
+        "grad_norm": step.grad_norm,
+        "lr": step.lr,
+        "step_time_s": step.step_time_s,
+        "tflops_per_gpu": step.tflops_per_gpu,
+        "tokens_per_s": step.tokens_per_s,
+    }
+    return {
+        "step": step.step,
+        "total": step.total,
+        **{name: number(value) for name, value in numbers.items()},
+        "skipped": step.skipped,
+        "nan": step.nan,
+        "extra": {name: number(value) for name, value in step.extra.items()} | _WARM[step.warm_up],
+    }
+
+
+def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
+    """A run with what follows from it; of one that stands still at `now` it is not known when it will end."""
+    with track.lock:
+        steps = list(track.steps)
+    last = steps[-1] if steps else None
+    return run_json(track.format, steps) | {
+        "finished": track.finished,
+        "step": last.step if last else None,
+        "total": track.total,
+        "eta_s": number(track.eta(now)),
+        "mfu": number(track.mfu(gpu)),
+        "marks": [
+            {"kind": mark.kind, "step": mark.step, "time": mark.time or None, "words": mark.words}
+            for mark in track.marks()
+        ],
+    }
+
+
+def track_csv(tracks: Sequence[TrainingRun]) -> str:
+    """A line for each step."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["run", "time", "step", "total", *(metric.name for metric in METRICS), "skipped", "nan", "warm_up"])
+    for at, track in enumerate(tracks, start=1):
+        with track.lock:
+            rows = list(zip(track.steps, track.times, strict=True))
+        for step, time in rows:
+            moment = datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds") if time else ""
+            values = [getattr(step, metric.name) for metric in METRICS]
+            writer.writerow([at, moment, step.step, step.total, *values, step.skipped, step.nan, step.warm_up])
+    return out.getvalue()
+
+
+def track_svg(
+    title: str, track: TrainingRun, earlier: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
+) -> str:
+    """The curve of one metric, raw and smoothed, beside those of earlier runs, with what happened on the way."""
+    shown = next((each for each in METRICS if each.name == metric), METRICS[0])
+    lines = [*_lines("", track, metric), *(line for name, each in earlier for line in _lines(name, each, metric)[-1:])]
+    pins = [Pin(mark.step, f"{mark.kind}: {mark.words}") for mark in track.marks() if mark.step is not None]
+    unit = f"{shown.title} {shown.unit}".strip()
+    return line_chart(title, lines, x="step", y=unit, pins=pins)
+
+
+def export_tracks(
+    kind: str,
+    title: str,
+    tracks: Sequence[TrainingRun],
+    shown: TrainingRun,
+    earlier: Sequence[tuple[str, TrainingRun]] = (),
+    *,
+    metric: str = "loss",
+    gpu: str = "",
+) -> str:
+    """The text of a file of that kind: "csv" and "json" of all runs, "svg" of one metric of the one that is shown."""
+    if kind == "svg":
+        return track_svg(title, shown, earlier, metric)
+    if kind == "json":
+        return json.dumps({"training": [track_json(track, gpu) for track in tracks]}) + "\n"
+    return track_csv(tracks)
+
+
+def _lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
+    series = track
+    with series.lock:
+        column = series.columns.get(metric)
+        if column is None or not len(series):
+            return []
+        low, high = series.numbers[0], series.numbers[-1]
+        edges = series.edges(low, high, min(POINTS, len(series)), by_time=False)
+        at = [series.numbers[min(edge, len(series) - 1)] for edge in edges]
+        raw = [
+            (at[each.at], value) for each in column.stretches(edges) for value in dict.fromkeys((each.low, each.high))
+        ]
+        smooth = [(at[place], value) for place, value in column.smooth(edges, max(5, len(series) // 40))]
+    return [Line(f"{name} raw".strip(), raw, faint=True), Line(f"{name} smoothed".strip(), smooth)]
+
+
+# the chart
+
+WIDTH, HEIGHT = 960, 480
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 24, 56, 56
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
+"""Told apart by colour-blind eyes too; every second line is dashed besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its name and its points in order."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    faint: bool = False  # drawn behind the others, thin
+    dots: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Something that happened at a place of the x axis."""
+
+    x: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How values become pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+    base: float = 10.0  # of a logarithmic scale: ticks are its powers
+
+    def __call__(self, value: float) -> float:
+        low, high, value = (math.log(max(each, 1e-300)) if self.log else each for each in (self.low, self.high, value))
+        return self.start + (self.end - self.start) * ((value - low) / ((high - low) or 1.0))
+
+    def ticks(self) -> list[float]:
+        """Round values between both ends."""
+        if self.log:
+            factor = self.base
+            first = math.ceil(math.log(max(self.low, 1e-300), factor) - 1e-9)
+            last = math.floor(math.log(max(self.high, 1e-300), factor) + 1e-9)
+            every = max(1, (last - first) // 10)
+            return [factor**power for power in range(first, last + 1, every)]
+        raw = (self.high - self.low) / 6 or 1.0
+        scale = 10.0 ** math.floor(math.log10(raw))
+        step = next(each * scale for each in (1, 2, 2.5, 5, 10) if each * scale >= raw)
+        first = math.ceil(self.low / step - 1e-9)
+        return [step * number for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def line_chart(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    from_zero: bool = False,
+    band: Sequence[tuple[float, float, float]] = (),
+    pins: Sequence[Pin] = (),
+    x_words: Callable[[float], str] = "{:,.6g}".format,
+) -> str:
+    """The chart; `band` is (x, low, high) of what is expected."""
+    points = [point for line in lines for point in line.points if not log_y or point[1] > 0]
+    values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
+    places = [place for place, _ in points] + [place for place, *_ in band]
+    low = 0.0 if from_zero else min(values, default=0.0)
+    across = Scale(min(places, default=0.0), max(places, default=1.0), _LEFT, WIDTH - _RIGHT, log_x, base=2.0)
+    up = Scale(low, max(values, default=1.0), HEIGHT - _BOTTOM, _TOP, log_y)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        f'font-size="12" fill="#222"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        f'<text x="{_LEFT}" y="20" font-size="15">{escape(title)}</text>',
+        *_axes(across, up, x, y, x_words),
+    ]
+    if band:
+        around = [(place, high) for place, _, high in band] + [(place, low) for place, low, _ in reversed(band)]
+        parts.append(f'<polygon points="{_path(around, across, up)}" fill="#999" fill-opacity="0.2"/>')
+    parts += [_line(line, number, across, up, log_y=log_y) for number, line in enumerate(lines)]
+    parts += [_pin(pin, across) for pin in pins if across.low <= pin.x <= across.high]
+    parts += _legend(lines)
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
+    base = HEIGHT - _BOTTOM
+    parts = [f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="#888"/>']
+    for tick in up.ticks():
+        at = up(tick)
+        parts.append(f'<path d="M{_LEFT} {at:.1f}H{WIDTH - _RIGHT}" stroke="#ddd"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tick:,.4g}</text>')
+    for tick in across.ticks():
+        parts.append(
+            f'<text x="{across(tick):.1f}" y="{base + 18}" text-anchor="middle">{escape(x_words(tick))}</text>'
+        )
+    parts.append(f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 10}" text-anchor="end">{escape(x)}</text>')
+    parts.append(f'<text x="8" y="{_TOP - 10}">{escape(y)}</text>')
+    return parts
+
+
+def _path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) -> str:
+    return " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in points)
+
+
+def _line(line: Line, number: int, across: Scale, up: Scale, *, log_y: bool) -> str:
+    points = [point for point in line.points if math.isfinite(point[1]) and (not log_y or point[1] > 0)]
+    colour = COLOURS[number % len(COLOURS)]
+    style = 'stroke-opacity="0.35" stroke-width="1"' if line.faint else 'stroke-width="2"'
+    dash = ' stroke-dasharray="6 3"' if number % 2 and not line.faint else ""
+    drawn = f'<polyline points="{_path(points, across, up)}" fill="none" stroke="{colour}" {style}{dash}/>'
+    if line.dots:
+        drawn += "".join(
+            f'<circle cx="{across(place):.1f}" cy="{up(value):.1f}" r="3" fill="{colour}"/>' for place, value in points
+        )
+    return drawn
+
+
+def _pin(pin: Pin, across: Scale) -> str:
+    at = across(pin.x)
+    return (
+        f'<g><title>{escape(pin.words)}</title><path d="M{at:.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#d55e00" '
+        f'stroke-dasharray="2 3"/><text x="{at + 3:.1f}" y="{_TOP + 10}" font-size="10" fill="#a33">'
+        f"{escape(pin.words.partition(':')[0])}</text></g>"
+    )
+
+
+def _legend(lines: Sequence[Line]) -> list[str]:
+    parts, at = [], _LEFT
+    for number, line in enumerate(lines):
+        colour = COLOURS[number % len(COLOURS)]
+        parts.append(f'<path d="M{at} 36h18" stroke="{colour}" stroke-width="{1 if line.faint else 2}"/>')
+        parts.append(f'<text x="{at + 24}" y="40">{escape(line.name)}</text>')
+        at += 40 + 7 * len(line.name)
+    return parts
