@@ -2,6 +2,7 @@
 
 ConsoleError                 what failed and why; `hint` is the next thing to do
 ├── BadInput                 a value, file or option the person gave cannot be used
+│   ├── NotThere             what the person named is not there: a pod of a job, a container, a run, a profile
 │   └── BadKubeconfig        the kubeconfig is missing, broken, or names what does not exist
 ├── Refused                  the API server answered, and the answer is no
 │   ├── NotAllowed           403: the account may not do this
@@ -40,6 +41,12 @@ class BadInput(ConsoleError):
     """A value, file or option the person gave cannot be used."""
 
     exit_code = 2
+
+
+class NotThere(BadInput):
+    """What the person named is not there: a pod of a job, a container, a run, a profile."""
+
+    exit_code = 1
 
 
 class BadKubeconfig(BadInput):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.attach.container_facts import ABSENT, QUESTIONS, ContainerFact, ContainerFacts, FactState, masked
-from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreachable, Unreadable
+from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.ranks import pod_words, ranges
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
             raise BadInput(f"{part.strip()} is not an ascending range.", f"Write {high}-{low}.")
         strange = next((rank for rank in range(low, high + 1) if rank not in known), None)
         if strange is not None:
-            raise BadInput(f"There is no pod {strange}.", f"Its pods are {ranges(known)}." if known else "")
+            raise NotThere(f"There is no pod {strange}.", f"Its pods are {ranges(known)}." if known else "")
         found.update(range(low, high + 1))
     return tuple(sorted(found))
 

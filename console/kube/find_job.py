@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
@@ -21,11 +22,17 @@ def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
     if job is None:
         require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
         known = sorted(other for where, other in fleet.jobsets if where == namespace)
-        there = (
-            f"There are: {', '.join(known)}." if known else "There are none; a4 jobs -A lists those of all namespaces."
-        )
-        raise NotFound(f"There is no job {name} in namespace {namespace}.", elsewhere(fleet, namespace, name) or there)
+        there = elsewhere(fleet, namespace, name) or known_words(name, known)
+        raise NotFound(f"There is no job {name} in namespace {namespace}.", there)
     return job
+
+
+def known_words(name: str, known: Sequence[str]) -> str:
+    """Which jobs there are in the namespace, the one first that was probably meant."""
+    if not known:
+        return "There are none; a4 jobs -A lists those of all namespaces."
+    near = get_close_matches(name, known, 1)
+    return f"{f'Did you mean {near[0]}? ' if near else ''}There are: {', '.join(known)}."
 
 
 def elsewhere(fleet: Fleet, namespace: str, name: str) -> str:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from console.errors import BadInput, ConsoleError, NotFound, Unreadable
+from console.errors import ConsoleError, NotFound, NotThere, Unreadable
 from console.kube.rank_address import LivePod
 from console.kube.raw_connection import refusal_of
 
@@ -26,6 +26,7 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
 _LABEL = "jobset.sigs.k8s.io/"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _OK, _NOT_FOUND = 200, 404
+_SOME = 500  # jobs that are listed to find the one that was meant
 
 Object = dict[str, Any]
 
@@ -60,7 +61,7 @@ async def locate(wire: Wire, login: Login, address: Address) -> LivePod | PodPen
     jobset_answer, pods_answer = await wire.get(base, _pods(address, completion_index=address.number))
     jobset = await _read(jobset_answer, login, f"read job {address.job}")
     if jobset is None:
-        hint = await _elsewhere(wire, login, address) or "`a4 jobs -A` lists all there are."
+        hint = await _elsewhere(wire, login, address) or await _known(wire, login, address)
         raise Ended(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     seat = _seat(jobset, address)
     if seat.completion_index != address.number:  # the guess that saved a round trip was wrong
@@ -79,6 +80,17 @@ async def _elsewhere(wire: Wire, login: Login, address: Address) -> str:
         found = await _read(answer, login, f"find job {address.job} in other namespaces")
         return elsewhere_words(sorted(each["metadata"]["namespace"] for each in (found or {}).get("items") or []))
     return ""
+
+
+async def _known(wire: Wire, login: Login, address: Address) -> str:
+    """Which jobs there are in the namespace, as far as that may be told."""
+    from console.kube.find_job import known_words
+
+    with suppress(ConsoleError):
+        (answer,) = await wire.get(f"{JOBSETS}/namespaces/{quote(address.namespace, safe='')}/jobsets?limit={_SOME}")
+        found = await _read(answer, login, f"list the jobs of namespace {address.namespace}")
+        return known_words(address.job, sorted(each["metadata"]["name"] for each in (found or {}).get("items") or []))
+    return "`a4 jobs -A` lists all there are."
 
 
 def _pods(address: Address, completion_index: int) -> str:
@@ -117,12 +129,12 @@ def _seat(jobset: Object, address: Address) -> _Seat:
     every = list(_seats(jobset))
     groups = list(dict.fromkeys(seat.group for seat in every))
     if address.group and address.group not in groups:
-        raise BadInput(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
+        raise NotThere(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
     within = [seat for seat in every if address.group in {"", seat.group}]
     if address.number >= len(within):
         where = f" in {address.group}" if address.group else ""
         hint = f"Its pods{where} are 0 to {len(within) - 1}." if within else "It has no pods."
-        raise BadInput(f"{address.job} has no pod {address.number}{where}.", hint)
+        raise NotThere(f"{address.job} has no pod {address.number}{where}.", hint)
     return within[address.number]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from console.errors import BadInput
+from console.errors import BadInput, NotThere
 from console.folders import atomic_write, config_folder, make_private
 from console.kube.nested_values import overlay, put
 from console.kube.safe_yaml import NotPlainError, load_plain
@@ -145,7 +145,7 @@ class Profiles:
         if not _NAME.fullmatch(name) or not path.is_file():
             known = ", ".join(self._names())
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
-            raise BadInput(f"There is no profile {name}.", hint)
+            raise NotThere(f"There is no profile {name}.", hint)
         fields = self._fields()
         places, values = _parted(_loaded(path), fields)
         problems = [FieldProblem(path, _unknown(path, fields)) for path in _strangers(values, fields)]

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError
+from console.errors import ConsoleError, NotThere
 from console.kube.nested_values import merge
 from console.kube.snapshot import LinkState
 from console.launch.run_database import History, usual_place
@@ -159,7 +159,7 @@ class Runs:
         found = find_run(known, word)
         if found is None:
             names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
-            raise BadInput(
+            raise NotThere(
                 f"There is no run {word} in the history.",
                 f"The latest are: {names}." if names else "The history is empty.",
             )

@@ -217,11 +217,8 @@ def busbw(value: float | None) -> str:
 
 
 def briefly(faults: Sequence[str]) -> str:
-    """The first of the faults, cut to what a table has room for, and how many more there are."""
-    if not faults:
-        return ""
-    more = f" +{len(faults) - 1}" if len(faults) > 1 else ""
-    return shorten(faults[0], FAULT_WIDTH, placeholder=" …") + more
+    """Every fault, each cut to what a table has room for."""
+    return "; ".join(shorten(each, FAULT_WIDTH, placeholder=" …") for each in faults)
 
 
 def pods_done(ranks: Sequence[Row]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.errors import BadInput, NotFound
+from console.errors import NotFound, NotThere
 from console.hang.words import member_lines, pod_lines
 from console.scheduling.ranks import process_words
 from screens.cli.arguments import Command, add_json, count, seconds_of_an_hour
@@ -79,7 +79,7 @@ def chosen(report: HangReport, rank: int | None) -> Traced:
         return groups[0].members[0]
     found = next((each for each in report.processes if each.rank == rank), None)
     if found is None:
-        raise BadInput(f"{report.job} has no process of rank {rank}.", f"There are {len(report.processes)} processes.")
+        raise NotThere(f"{report.job} has no process of rank {rank}.", f"There are {len(report.processes)} processes.")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from console.errors import BadInput, BadKubeconfig, ConsoleError
+from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
 from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
@@ -112,7 +112,7 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
     """The run that was named."""
     found = find_run(runs, word)
     if found is None:
-        raise BadInput(f"There is no run {word} in the history.", "a4 history lists them.")
+        raise NotThere(f"There is no run {word} in the history.", "a4 history lists them.")
     return found
 
 

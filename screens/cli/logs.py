@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.errors import BadInput, NotFound
+from console.errors import BadInput, NotFound, NotThere
 from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import Agreed, Consensus
 from console.logs.line import LEVELS, at_least
@@ -257,7 +257,7 @@ async def print_previous(session: Session, options: Options, picks: Callable[[Ra
 
 def _check(runs: PreviousRuns, options: Options) -> None:
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
-        raise BadInput(
+        raise NotThere(
             f"{options.job} has no pod {options.rank}.", f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
         )
     if len(runs.without) == runs.asked:
@@ -335,7 +335,7 @@ def check_rank(log: JobLog, session: Session, options: Options) -> None:
     rank, name = options.rank or 0, options.job
     if log.gone and log.ranks:
         if not 0 <= rank < log.ranks:
-            raise BadInput(f"{name} has no pod {rank}.", f"Its pods are 0 to {log.ranks - 1}.")
+            raise NotThere(f"{name} has no pod {rank}.", f"Its pods are 0 to {log.ranks - 1}.")
         raise NotFound(f"{name} is gone, and nothing of the log of its pod {rank} was kept.", others(log, name, rank))
     try:
         pod_of_rank(session.fleet, session.namespace, name, rank)

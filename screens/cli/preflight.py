@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
@@ -10,7 +11,7 @@ from screens.cli.arguments import Command, add_json, add_queue
 from screens.cli.ask import agreed
 from screens.cli.connect import connected
 from screens.cli.launch import make_plan, through_queue
-from screens.cli.output import print_json, say, warn
+from screens.cli.output import print_json, say, say_hint, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +48,7 @@ async def preflight(options: Options) -> int:
             "summary": found.sentence, "items": checks,
         })  # fmt: skip
     else:
-        _print(checks, looks=options.looks)
+        _print(checks, options)
         say()
         say(found.sentence)
     return 1 if found.failing else 3 if nothing_allowed(checks) else 0
@@ -58,7 +59,18 @@ async def _looked(session: Session, plan: LaunchPlan | None, options: Options, i
     return await engine.all(engine.wish(plan, bucket=options.bucket, registry=options.registry), ids)
 
 
-def _print(checks: Sequence[Check], *, looks: bool) -> None:
+def _again(options: Options) -> str:
+    """The same command once more: what a check fixes depends on namespace, recipe and values."""
+    words = ["a4", "preflight", *filter(None, [options.recipe])]
+    for name, values in (
+        ("-f", options.values), ("--set", options.set), ("--queue", (options.queue,)), ("--name", (options.name,)),
+        ("--bucket", (options.bucket,)), ("--registry", (options.registry,)),
+    ):  # fmt: skip
+        words += [word for value in values if value for word in (name, value)]
+    return shlex.join(words)
+
+
+def _print(checks: Sequence[Check], options: Options) -> None:
     widest = max((len(each.result) for each in checks), default=0)
     for each in checks:
         say(f"{each.result:{widest}}  {each.title}: {each.evidence}")
@@ -66,10 +78,11 @@ def _print(checks: Sequence[Check], *, looks: bool) -> None:
         if each.reason:
             say(f"{space}{each.reason}")
         if each.result in {Result.FAIL, Result.WARN}:
-            say(f"{space}Fix: {each.fix}" + (f" Run: a4 preflight --fix {each.name}" if each.repair else ""))
+            run = f" Run: {_again(options)} --fix {each.name}" if each.repair else ""
+            say_hint(f"{space}Fix: {each.fix}{run}")
             if each.command:
                 say(f"{space}$ {each.command}")
-        for look in each.looks if looks else ():
+        for look in each.looks if options.looks else ():
             say(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
 
 

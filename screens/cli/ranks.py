@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from console.attach.exec_many import parse_ranks
-from console.errors import BadInput, NotFound
+from console.errors import NotFound, NotThere
 from console.kube.find_job import find_job
 from console.kube.objects.pod import AFTER_THE_END
 from console.kube.rank_address import Address
@@ -41,9 +41,9 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
     some = [each for each in every if not address.group or each.replicated_job == address.group]
     if address.group and not some:
         names = ", ".join(dict.fromkeys(each.replicated_job for each in every))
-        raise BadInput(f"{job} has no replicated job {address.group}.", f"It has {names}." if names else "")
+        raise NotThere(f"{job} has no replicated job {address.group}.", f"It has {names}." if names else "")
     if not 0 <= address.number < len(some):
-        raise BadInput(f"{job} has no pod {address.rank_text}.", f"Its pods are 0 to {len(some) - 1}." if some else "")
+        raise NotThere(f"{job} has no pod {address.rank_text}.", f"Its pods are 0 to {len(some) - 1}." if some else "")
     return some[address.number]
 
 
@@ -88,7 +88,7 @@ def container_of(pod: Pod, wanted: str) -> str:
     running = [each.name for each in pod.containers if each.state == "running"]
     if wanted:
         if wanted not in [each.name for each in pod.containers]:
-            raise BadInput(f"Pod {pod.name} has no container {wanted}.", f"It has {', '.join(running)}.")
+            raise NotThere(f"Pod {pod.name} has no container {wanted}.", f"It has {', '.join(running)}.")
         return wanted
     main = pod.main.name if pod.main else ""
     others = [name for name in running if name != main]
@@ -105,7 +105,7 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     job = find_job(fleet, namespace, name)
     every = ranks(job, fleet)
     if not 0 <= rank < len(every):
-        raise BadInput(f"{name} has no pod {rank}.", f"Its pods are 0 to {len(every) - 1}." if every else "")
+        raise NotThere(f"{name} has no pod {rank}.", f"Its pods are 0 to {len(every) - 1}." if every else "")
     pod = every[rank].pod
     if pod is None:
         raise NotFound(f"Pod {rank} of {name} is not there: the job is {job.state}.", f"Why: a4 why {name}")

@@ -23,6 +23,8 @@ async def releases(options: Options) -> int:
             found = await session.releases.history(session.namespace, options.name)
         else:
             found = await session.releases.all("" if options.all_namespaces else session.namespace)
+            if not found and not options.all_namespaces:
+                await session.require_namespace(session.namespace)
     if options.json:
         print_json({"kind": "revisions" if options.name else "releases", "items": found})
     elif not found:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
-from console.kube.find_job import elsewhere
+from console.kube.find_job import elsewhere, known_words
 from screens import wording
 from screens.cli.arguments import Command, add_json
 from screens.cli.ask import agreed, asks
@@ -47,9 +47,9 @@ async def plan_of(session: Session, name: str) -> StopPlan:
     try:
         return await session.stopping.plan(session.namespace, name)
     except NotFound as error:
-        where = f"in namespace {session.namespace}"
-        hint = elsewhere(session.fleet, session.namespace, name) or "a4 jobs -A lists all there are."
-        raise NotFound(f"There is no job {name} {where}.", hint) from error
+        known = sorted(other for where, other in session.fleet.jobsets if where == session.namespace)
+        hint = elsewhere(session.fleet, session.namespace, name) or known_words(name, known)
+        raise NotFound(f"There is no job {name} in namespace {session.namespace}.", hint) from error
 
 
 async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:

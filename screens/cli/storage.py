@@ -58,6 +58,11 @@ async def list_place(options: Options) -> int:
     """What is in a folder."""
     if (remote := remote_place(options.place)) is not None:
         return await list_folder(remote, options)
+    if not options.place.strip().startswith("gs:"):
+        raise BadInput(
+            f"{options.place} is neither a folder of a pod nor of a bucket.",
+            "Write JOB:POD:PATH, pod/NAME:PATH, gs://BUCKET or gs://BUCKET/FOLDER.",
+        )
     place = gcs_place(options.place)
     async with google(options) as session:
         found = await session.storage.folder(place)

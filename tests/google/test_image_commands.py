@@ -107,7 +107,10 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
             (("build", "nothing"), "There is no build context nothing"),
             (("build", "testbed", "--set", "x"), "not a substitution"),
             (("build", "testbed", "--timeout", "soon"), "is not a valid time"),
-            (("ls", "here"), "is not a path in a bucket"),
+            (
+                ("ls", "here"),
+                "here is neither a folder of a pod nor of a bucket. Write JOB:POD:PATH, pod/NAME:PATH, gs://",
+            ),
             (("lustre", "nobody"), "There are 0 instances named nobody"),
             (("lustre", "scratch"), "cannot be mounted, it is CREATING"),
             (("filestore", "zonal-old"), "The reserved range is used up"),

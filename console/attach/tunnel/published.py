@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console import folders
-from console.errors import BadInput, NotFound, Unreachable
+from console.errors import BadInput, NotFound, NotThere, Unreachable
 from console.kube.rank_address import SSH_PORT, Address, LivePod, Ports
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def profile(name: str) -> Profile:
     found = next((each for each in every if each.name == name), None)
     if found is None:
         known = f"There are: {', '.join(each.name for each in every)}." if every else "Save one: a4 forward … --save."
-        raise BadInput(f"There is no profile {name}.", known)
+        raise NotThere(f"There is no profile {name}.", known)
     return found
 
 

@@ -44,6 +44,28 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
     assert (code, out) == (1, "")
     assert "There is no namespace nosuch. There are jobs in default" in told
     assert a4.run("jobs", "-n", "kube-system")[:2] == (0, "No jobs.\n")
+    for words in ("why", "x"), ("exec", "x", "0", "--", "ls"), ("stop", "x", "--yes"), ("releases",):
+        code, out, told = a4.run(words[0], "-n", "nosuch", *words[1:])
+        assert (code, out) == (1, "")
+        assert told.startswith("a4: There is no namespace nosuch. ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("logs",), ("exec", "--", "ls"), ("forward", "0", "8888"), ("stop",), ("why",), ("wait", "--timeout", "60")],
+)
+def test_a_job_that_is_not_there_is_answered_with_the_nearest_name(
+    a4: Commands, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.cli.wait.APPEARS", 0.0)
+    code, out, told = a4.run(words[0], "lama-70b", *words[1:])
+    assert (code, out) == (1, "")
+    assert "There is no job lama-70b in namespace default. Did you mean llama-70b? There are: " in told
+
+
+def test_what_preflight_says_to_run_is_of_the_same_namespace_and_values(a4: Commands) -> None:
+    _, out, _ = a4.run("preflight", "nccl-all-reduce", "--queue", "mine", "--check", "localqueue", "-n", "kube-system")
+    assert "Run: a4 -n kube-system preflight nccl-all-reduce --queue mine --fix localqueue" in out
 
 
 @pytest.mark.parametrize("command", ["why", "logs", "wait", "stop", "training", "jobs"])
@@ -127,7 +149,7 @@ def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
         (("launch", "nccl-all-reduce", "--set", "gpus=12"), 2, "12"),
         (("launch", "no-such-recipe"), 2, "There is no recipe no-such-recipe. There are: nccl-all-reduce"),
         (("logs", "no-such-job"), 1, "There is no job no-such-job in namespace default."),
-        (("exec", "nccl-0412", "99", "--", "true"), 2, "nccl-0412 has no pod 99."),
+        (("exec", "nccl-0412", "99", "--", "true"), 1, "nccl-0412 has no pod 99."),
         (("exec", "nccl-0412", "0"), 2, "No command was given."),
         (("exec", "ddp-smoke-3", "0", "--", "true"), 1, "Pod 0 of ddp-smoke-3 has ended (Completed)"),
         (("pods", "--context", "nowhere"), 2, "nowhere"),
@@ -168,10 +190,8 @@ def test_read_only_changes_nothing(a4: Commands) -> None:
 
 def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
     code, _, told = a4.run("stop", "no-such-job")
-    assert (code, told) == (
-        1,
-        "a4: There is no job no-such-job in namespace default. a4 jobs -A lists all there are.\n",
-    )
+    assert code == 1
+    assert told.startswith("a4: There is no job no-such-job in namespace default. There are: ddp-ablation, ")
 
 
 @pytest.mark.parametrize("name", ["pods", "nodes", "queues"])

@@ -70,8 +70,8 @@ def test_a_fault_that_never_happens_is_told(typist: Typist) -> None:
         (["--name", "taken"], 1, "A release named taken exists already in default"),
         (["--set", "colour=blue"], 2, "colour is not a value of this recipe"),
         (["-f", "/nowhere/values.yaml"], 2, "/nowhere/values.yaml cannot be read: no such file or directory."),
-        (["--like", "nobody"], 2, "nobody"),
-        (["--profile", "nobody"], 2, "nobody"),
+        (["--like", "nobody"], 1, "nobody"),
+        (["--profile", "nobody"], 1, "nobody"),
     ],
 )
 def test_bad_input_is_one_sentence_and_makes_nothing(

@@ -42,7 +42,7 @@ async def test_a_recipe_that_fails_says_which_and_why(capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     assert code == 1
     assert "fail  Lustre CSI driver" in text.replace("   ", "  ")
-    assert "a4 preflight --fix lustre-csi-driver-legacy-port" in text
+    assert " --fix lustre-csi-driver-legacy-port" in text
     assert "$ gcloud container clusters update practice" in text
     assert "[Google, " in text
     assert text.splitlines()[-1].startswith("2 fails: LocalQueue, Lustre")
