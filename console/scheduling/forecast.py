@@ -15,6 +15,9 @@ from console.kube.nested_values import look
 from console.kube.objects.matching import ALWAYS, Toleration, admits, selector_words, untolerated
 from console.kube.objects.meta import GPU
 from console.kube.snapshot import LinkState
+from console.scheduling.kueue.flavors import FlavorAssigner, Mode
+from console.scheduling.kueue.preemption import Preemption
+from console.scheduling.kueue.state import PodSet, Workload
 from console.scheduling.order import queue_order
 from console.scheduling.placement import Machines, level_name, machines, placed
 from console.scheduling.quota import Account, account, fewest, held_by, holders, ledger
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.queue import ClusterQueue
     from console.kube.snapshot import Fleet
-    from console.scheduling.quota import Held
+    from console.scheduling.quota import Held, Ledger
 
 
 CHECK = "an estimate"  # to stand beside every forecast
@@ -326,8 +329,7 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
             freed[each.cluster_queue] += each.gpus
         return book.available(queue.name, freed) - now >= short
 
-    victims = book.victims(queue.name, ask.gpus, _priority(fleet, ask))
-    evicted = tuple(held_by(fleet.workloads[key], fleet, draft.flavor) for key in victims)
+    evicted = _victims(fleet, book, queue.name, ask)
     unblocks = evicted or fewest(held, enough)
     noun = "GPU" if short == 1 else "GPUs"
     words = f"waits behind {short} {noun}: {draft.account.words}, it needs {ask.gpus}"
@@ -341,6 +343,17 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
         draft, verdict=Verdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
         preempts=bool(evicted),
     )  # fmt: skip
+
+
+def _victims(fleet: Fleet, book: Ledger, queue: str, ask: Ask) -> tuple[Held, ...]:
+    """Whom Kueue would evict for it; none if nobody has to go, or nobody may who would make enough room."""
+    flavor, resource = book.at
+    asks = PodSet("all", 1, {resource: ask.gpus}, {})
+    asked = Workload(("", ""), "", queue, _priority(fleet, ask), float("inf"), [asks])
+    preemption = Preemption(book.snapshot, asked)
+    choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
+    found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
+    return tuple(held_by(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
 
 
 def _priority(fleet: Fleet, ask: Ask) -> int:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import GPU, condition
-from console.scheduling.kueue.flavors import FlavorAssigner, Mode
-from console.scheduling.kueue.preemption import Preemption
 from console.scheduling.kueue.quota import Cohort, Quota, QuotaNode
 from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
 from console.scheduling.kueue.state import Workload as KueueWorkload
@@ -83,16 +81,16 @@ class Ledger:
     """One resource of one flavor over all queues and cohorts of a picture, as Kueue's rules take it."""
 
     def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
-        self._at = flavor, resource
+        self.at = flavor, resource
         cohorts = (Cohort(each.name, each.parent, self._quotas(each.quotas)) for each in fleet.cohorts.values())
         queues = map(self._queue, fleet.cluster_queues.values())
         holding = (
             self._workload(each, fleet) for _, name in fleet.cluster_queues for each in queue_order(fleet, name).running
         )
-        self._snapshot = Snapshot(queues, cohorts, [Flavor(flavor)], holding=holding)
+        self.snapshot = Snapshot(queues, cohorts, [Flavor(flavor)], holding=holding)
         for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
-            used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self._at)
-            self._correct(self._snapshot.queues[queue.name], used)
+            used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self.at)
+            self._correct(self.snapshot.queues[queue.name], used)
 
     def _queue(self, queue: ClusterQueue) -> QueueNode:
         rules = queue.preemption
@@ -101,7 +99,7 @@ class Ledger:
             queue.name,
             quotas=self._quotas(queue.quotas),
             cohort=queue.cohort,
-            groups=(ResourceGroup((self._at[1],), (self._at[0],)),),
+            groups=(ResourceGroup((self.at[1],), (self.at[0],)),),
             within_queue=rules.within_queue,
             reclaim=rules.reclaim_within_cohort,
             borrow_within=threshold if rules.borrow_within_cohort != "Never" else None,
@@ -109,11 +107,11 @@ class Ledger:
 
     def _quotas(self, listed: Iterable[QueueQuota]) -> dict[FlavorResource, Quota]:
         named = {(each.flavor, each.resource): each for each in listed}
-        mine = named.get(self._at)
-        return {self._at: Quota(mine.nominal, mine.borrowing_limit, mine.lending_limit)} if mine else {}
+        mine = named.get(self.at)
+        return {self.at: Quota(mine.nominal, mine.borrowing_limit, mine.lending_limit)} if mine else {}
 
     def _workload(self, workload: Workload, fleet: Fleet) -> KueueWorkload:
-        flavor, resource = self._at
+        flavor, resource = self.at
         held = sum(
             group.total(resource)
             for group in workload.pod_sets
@@ -132,38 +130,26 @@ class Ledger:
         )
 
     def _correct(self, queue: QueueNode, used: int) -> None:
-        before = queue.used.get(self._at, 0)
+        before = queue.used.get(self.at, 0)
         if used > before:
-            queue.add(self._at, used - before)
+            queue.add(self.at, used - before)
         else:
-            queue.take(self._at, before - used)
+            queue.take(self.at, before - used)
 
     def _of(self, name: str) -> QuotaNode:
-        return self._snapshot.queues.get(name) or QuotaNode(name)
-
-    def victims(self, name: str, need: int, priority: int) -> list[tuple[str, str]]:
-        """Namespace and name of the workloads that Kueue would evict for a new one in that queue.
-
-        Empty if nobody has to go, or nobody may who would make enough room.
-        """
-        asks = PodSet("all", 1, {self._at[1]: need}, {})
-        asked = KueueWorkload(("", ""), "", name, priority, float("inf"), [asks])
-        preemption = Preemption(self._snapshot, asked)
-        choice = FlavorAssigner(asked, self._snapshot.queues[name], self._snapshot, preemption.simulate).assign()
-        found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
-        return [each.workload.key for each in found]
+        return self.snapshot.queues.get(name) or QuotaNode(name)
 
     def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
         """What it could take now, or once those amounts are freed by queue; negative if more is used than there is."""
         gone = [(self._of(queue), amount) for queue, amount in (freed or {}).items()]
-        gone = [(node, min(amount, node.used.get(self._at, 0))) for node, amount in gone]
+        gone = [(node, min(amount, node.used.get(self.at, 0))) for node, amount in gone]
         for node, amount in gone:
-            node.take(self._at, amount)
+            node.take(self.at, amount)
         try:
-            return self._of(name).available(self._at)
+            return self._of(name).available(self.at)
         finally:
             for node, amount in gone:
-                node.add(self._at, amount)
+                node.add(self.at, amount)
 
     def shares(self, name: str, other: str) -> bool:
         """Whether two queues have the same topmost cohort, or are the same."""
@@ -171,14 +157,14 @@ class Ledger:
 
     def account(self, name: str) -> Account:
         queue = self._of(name)
-        nominal, used = queue.nominal(self._at), queue.used.get(self._at, 0)
-        free = max(0, queue.available(self._at))
+        nominal, used = queue.nominal(self.at), queue.used.get(self.at, 0)
+        free = max(0, queue.available(self.at))
         own = max(0, nominal - used)
         return Account(
             nominal=nominal,
             used=used,
             free=free,
-            total=max(0, queue.most(self._at)),
+            total=max(0, queue.most(self.at)),
             borrowed=max(0, used - nominal),
             can_borrow=max(0, free - own),
             lent=own - min(own, free),
