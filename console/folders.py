@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +44,8 @@ def make_private(folder: Path) -> None:
 
 def atomic_write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace a file as a whole, so that nobody ever reads half of it; OSError if it cannot be. Blocking."""
+    import tempfile  # 10 ms that a command which writes nothing does not wait for
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

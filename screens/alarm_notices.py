@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.find_job import in_namespace
-from console.launch.run_record import is_of
 from console.metrics.alarm_rules import GLYPH
 from screens.widgets.log.view import Told
 
@@ -70,6 +69,8 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
     """These runs, those that are open with how their job is now, as the list of jobs says it."""
+    from console.launch.run_record import is_of  # what it knows of Kueue is more than the first screen waits for
+
     jobs = app.fleet.jobsets if app.connected else {}
     return tuple(
         replace(run, now=line_of(app, jobset, app.fleet).health)

@@ -16,7 +16,6 @@ from console import assets
 from console.errors import BadInput, Conflict, NotAllowed, NotFound, Unreadable
 from console.kube.nested_values import Value, look, merge, overlay
 from console.kube.safe_yaml import load_yaml
-from console.launch.choices import names
 from console.launch.fit import fit_notes, fit_problems, iterations
 from console.launch.helm import RECIPE_LABEL, Helm, Removal, kind_and_name
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
@@ -67,6 +66,8 @@ async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str
 
 async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
     """Names of a namespace's LocalQueues; None where they cannot be known: no Kueue, or no right to list them."""
+    from console.launch.choices import names
+
     for version in _QUEUE_VERSIONS:
         try:
             body = await client.request(
