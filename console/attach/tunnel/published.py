@@ -174,6 +174,7 @@ def forget_profile(name: str) -> None:
 
 
 ANSWER = 2.0  # seconds a process has to answer
+ENDS = 30.0  # seconds that one which was asked to end, and has answered, has to close its ports
 REMEMBERED = 86_400.0  # seconds for which a tunnel that has ended is listed, with why
 _LONGEST = 100  # characters a socket's path may have (the system takes 107)
 
@@ -262,8 +263,9 @@ async def _ask(name: str, what: str) -> Tunnel | None:
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(what.encode() + b"\n")
             line = await reader.readline()
+        async with asyncio.timeout(ENDS):
             await reader.read()
-            writer.close()
+        writer.close()
         return decoded(json.loads(line))
     except TimeoutError as error:
         raise Unreachable(
