@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import ConsoleError
@@ -18,7 +17,6 @@ from console.metrics.alarm_rules import Coverage, read_thresholds
 from console.metrics.alarm_sources import TELLS_STEPS, JobWatcher, faults, seen
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.gpu import DCGM
-from console.pace import Slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -29,13 +27,11 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.logs.follow import Follow
-    from console.logs.job_log import JobLog
     from console.metrics.alarm_rules import Alarm, Thresholds
     from console.metrics.alarm_sources import Open
     from console.metrics.gpus import Gpus
     from console.metrics.job_monitor import Measures
     from console.metrics.job_progress import Beginnings, JobMeasures
-    from console.metrics.rank_progress import RankProgress
 
 
 EVERY = 2.0  # seconds between two rounds
@@ -175,7 +171,6 @@ class WatchedJob:
         self.complete = False  # whether the job has ended, all its log was read, and the alarms are final
         self.changed = asyncio.Event()
         self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
-        self.advances: Counter[int] = Counter()  # how often each rank told of another step
 
 
 class Alarms:
@@ -361,73 +356,39 @@ class Alarms:
 
     async def _watch(self, job: WatchedJob) -> None:
         try:
-            async with self._measures().job(*job.key) as measures, self._follow().job(*job.key, tail=TAIL) as log:
+            async with self._measures().job(*job.key) as measures:
                 job.measures = measures
-                await self._look_for_ever(job, log, measures)
+                with measures.listening(job.watch.hear):
+                    await self._look_for_ever(job, measures)
         except ConsoleError as error:
             job.trouble = error
         finally:
             job.changed.set()
 
-    async def _look_for_ever(self, job: WatchedJob, log: JobLog, measures: JobMeasures) -> None:
-        from console.metrics.rank_progress import RankProgress
-
-        pulse = RankProgress()
-        tasks = [asyncio.create_task(self._hear(job, log, pulse)), asyncio.create_task(self._ask_gpus(job))]
-        drawn: dict[int, str] = {}
+    async def _look_for_ever(self, job: WatchedJob, measures: JobMeasures) -> None:
+        asking = asyncio.create_task(self._ask_gpus(job))
         try:
             while True:
-                drawn = self._see(job, log, pulse, drawn)
                 fleet = self._cluster.fleet
-                jobset = fleet.jobsets.get(job.key)
-                behind = {rank: pulse.behind(rank) for rank, told in job.advances.items() if told >= TELLS_STEPS}
+                jobset, ranks = fleet.jobsets.get(job.key), measures.ranks
+                behind = {rank: ranks.behind(rank) for rank, told in ranks.advances.items() if told >= TELLS_STEPS}
                 look = seen(jobset, fleet, measures, behind, job.faults, self._pass_line(), self._xray(job.key))
                 job.watch.look(time.time(), look)
                 job.changed.set()
+                if measures.trouble is not None:
+                    raise measures.trouble
                 if look.finished and measures.over:
                     job.complete = True
                     return
-                for task in tasks:
-                    if task.done() and not task.cancelled() and (mistake := task.exception()) is not None:
-                        raise mistake
+                if asking.done() and (mistake := asking.exception()) is not None:
+                    raise mistake
                 await asyncio.sleep(LOOK_EVERY)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     def _pass_line(self) -> float:
         return self.thresholds.busbw or self._measures().pass_line
-
-    @staticmethod
-    def _see(job: WatchedJob, log: JobLog, pulse: RankProgress, before: dict[int, str]) -> dict[int, str]:
-        """Progress bars that are drawn on are signs of life too; those that there are now."""
-        now, drawn = time.time(), log.drawn()
-        for rank, bar in drawn.items():
-            if bar != before.get(rank):
-                job.watch.hear(now, bar)
-                pulse.add(rank, now, bar)
-        return drawn
-
-    async def _hear(self, job: WatchedJob, log: JobLog, pulse: RankProgress) -> None:
-        """All lines: when they come, and what they tell."""
-        from console.metrics.job_progress import launcher_step
-
-        slices = Slices()
-        async with aclosing(log.lines()) as batches:
-            async for batch in batches:
-                slices.begin()
-                now = time.time()
-                for number, line in enumerate(batch):
-                    if number % AT_A_TIME == AT_A_TIME - 1:
-                        await slices.pause()
-                    job.watch.hear(now, line.text, line.time)
-                    if launcher_step(line.text) is not None:
-                        continue
-                    before = pulse.steps.get(line.rank)
-                    pulse.add(line.rank, line.time, line.text)
-                    job.advances[line.rank] += pulse.steps.get(line.rank) != before
-                await asyncio.sleep(0)
 
     async def _ask_gpus(self, job: WatchedJob) -> None:
         """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Key = tuple[str, str]
 
 PAUSE = 0.1  # seconds between two tellings while lines stream in
+BARS_EVERY = 1.0  # seconds between two looks at progress bars
 NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
 BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
 LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
@@ -52,6 +53,25 @@ def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
         changed |= reader.take(batch[start : start + AT_A_TIME])
         slices.pause_thread()
     return changed
+
+
+async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
+    """Tell of these lines whoever listens."""
+    slices = Slices()
+    for number, line in enumerate(batch):
+        if number % AT_A_TIME == AT_A_TIME - 1:
+            await slices.pause()
+        measures.hear(line.rank, line.time, line.text)
+
+
+@asynccontextmanager
+async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
+    """Ends with the block."""
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @dataclass(frozen=True)
@@ -180,12 +200,17 @@ class Measures:
         async with self._follow().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
             await log.ready.wait()
             reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
-            async with aclosing(log.lines(chosen_ranks(log.ranks))) as batches:
+            measured = chosen_ranks(log.ranks)
+            bars = asyncio.create_task(self._watch_bars(measures, log), name=f"bars:{name}")
+            async with aclosing(log.lines(measured if once else None)) as batches, _ended(bars):
                 async for batch in batches:
                     if log.uid != uid:
                         measures.forget()
                         reader, uid = LogReader(measures, log.ranks), log.uid
-                    changed = await asyncio.to_thread(_take, reader, batch)
+                    mine = batch if measured is None else [line for line in batch if line.rank in measured]
+                    changed = await asyncio.to_thread(_take, reader, mine)
+                    if not once:
+                        await _hear(measures, batch)
                     changed |= await self._tell_endings(measures, log)
                     await self._find_beginning(measures)
                     read += len(batch)
@@ -202,6 +227,17 @@ class Measures:
             await self._tell_endings(measures, log)
             await self._told(measures, log)
             await self._note(measures)
+
+    async def _watch_bars(self, measures: JobMeasures, log: JobLog) -> None:
+        """Progress bars that are drawn on are signs of life too."""
+        before: dict[int, str] = {}
+        while True:
+            drawn = log.drawn()
+            for rank, bar in drawn.items():
+                if bar != before.get(rank):
+                    measures.hear(rank, 0.0, bar)
+            before = drawn
+            await asyncio.sleep(BARS_EVERY)
 
     async def _find_beginning(self, measures: JobMeasures) -> None:
         """Since when its loss is no number, where only the end of its log was read."""

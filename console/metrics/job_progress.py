@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import defaultdict
-from contextlib import aclosing, suppress
+from collections import defaultdict, deque
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -20,11 +20,12 @@ from console.metrics.alarm_rules import StepCadence, Thresholds, late_words
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.reference import Passing, judge
+from console.metrics.rank_progress import RankProgress
 from console.metrics.training.steps import Standing, standing
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from console.metrics.training.run import TrainingRun
     from console.metrics.training.steps import Step
     from console.scheduling.failure import Ending
+
+    Listener = Callable[[float, str, float], None]
+    """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
 
 
 _UNREAD = Standing()
@@ -195,6 +199,9 @@ def launcher_step(line: str) -> LauncherStep | None:
     return LauncherStep(step, name, StepState.FAILED, exit_code=int(code))
 
 
+REPLAYED = 1000  # latest lines that are told to whoever begins to listen
+
+
 class JobMeasures:
     """Tests and training runs of a job. It grows; `changes` says when."""
 
@@ -213,6 +220,9 @@ class JobMeasures:
         self.over = False  # whether nothing more will come
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
+        self.ranks = RankProgress()
+        self._listeners: list[Listener] = []
+        self._latest: deque[tuple[float, str, float]] = deque(maxlen=REPLAYED)
         self._endings: dict[tuple[int, int, str], Ending] = {}
         self._nodes: dict[int, str] = {}
         self._server = ""
@@ -255,12 +265,35 @@ class JobMeasures:
         if self.trouble is not None:
             raise self.trouble
 
+    # who listens
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        """Each line as it comes, and the latest of those that came before."""
+        for each in self._latest:
+            listener(*each)
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    def hear(self, rank: int, printed: float, text: str) -> None:
+        """A line, or the picture of a bar that is drawn: `printed` 0.0."""
+        now = time.time()
+        if launcher_step(text) is None:
+            self.ranks.add(rank, printed or now, text)
+        self._latest.append((now, text, printed))
+        for listener in self._listeners:
+            listener(now, text, printed)
+
     # it grows
 
     def forget(self) -> None:
         """Another job of the same name begins."""
         self.tests, self.tracks, self.unreadable = (), (), {}
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
+        self.ranks = RankProgress()
 
     async def find_beginning(self, beginnings: Beginnings, uid: str, pods: Sequence[Pod]) -> None:
         """Of a run that has diverged, since when: before what was read of its log, if that does not say."""

@@ -326,12 +326,10 @@ class RanksTab(JobTab):
 
     @work(group="pulse", exclusive=True)
     async def _listen(self) -> None:
-        from console.metrics.rank_progress import pulses
-
         with self.live.report_errors("The pods cannot be watched"):
-            async with self.job_log() as log, aclosing(pulses(log)) as beats:
-                async for pulse in beats:
-                    self._pulse = pulse
+            async with self.live.session.measures.job(*self.key) as job, aclosing(job.changes()) as changes:
+                async for _ in changes:
+                    self._pulse = job.ranks
                     if self.is_open and self.line is not None:
                         self._show_cells(self.line)
                     await asyncio.sleep(BEAT)

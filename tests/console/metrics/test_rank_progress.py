@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from console.logs.follow import Follow
-from console.metrics.rank_progress import RankProgress, pulses
+from console.metrics.rank_progress import RankProgress
 from console.metrics.training.formats.programs import parse_step
-from tests.apiserver import eventually, gathered
+from tests.apiserver import eventually
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -46,19 +40,18 @@ def test_an_evaluation_in_between_is_no_step_back() -> None:
     assert pulse.heard == {0: 1.0, 1: 2.0}
 
 
-async def test_a_bar_that_is_drawn_is_a_sign_of_life(tmp_path: Path) -> None:
+async def test_a_bar_that_is_drawn_is_a_sign_of_life() -> None:
     session = FakeSession(queue_scene())
-    follow = Follow(session, session._stream, tmp_path)  # type: ignore[arg-type]
     first, second = (f"llama-workload-0-{rank}-x7k{rank}" for rank in range(2))
     session.say(first, "step 9", at=100.0)
     session.say(second, "begins", at=100.0)
-    async with follow.job("default", "llama") as log, gathered(pulses(log)) as beats:
-        await eventually(lambda: beats and beats[-1].steps == {0: 9})
-        session.draw(second, "Train:   3%|#         | 3/120 [00:10<01:30,  1.02s/it]")
-        await eventually(lambda: beats[-1].steps == {0: 9, 1: 3})
-        assert beats[-1].behind(1) == 6
-        assert beats[-1].heard[1] > 100.0
-        assert log.drawn() == {1: "Train:   3%|#         | 3/120 [00:10<01:30,  1.02s/it]"}
-        session.say(second, "step 9")
-        await eventually(lambda: beats[-1].behind(1) == 0)
-        assert log.drawn({0}) == {}
+    heard: list[str] = []
+    async with session.measures.job("default", "llama") as job:
+        await eventually(lambda: job.ranks.steps == {0: 9} and job.ranks.heard.get(1) == 100.0)
+        with job.listening(lambda now, text, printed: heard.append(text)):
+            assert heard == ["step 9", "begins"], "who comes later is told what was printed lately"
+            session.draw(second, "Train:   3%|#         | 3/120 [00:10<01:30,  1.02s/it]")
+            await eventually(lambda: job.ranks.steps == {0: 9, 1: 3})
+        assert job.ranks.behind(1) == 6
+        assert job.ranks.heard[1] > 100.0
+        assert len(heard) == 3
