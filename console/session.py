@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
     from console.metrics.alarms import Alarms
     from console.metrics.gpus import Gpus
-    from console.metrics.job_monitor import Measures
+    from console.metrics.measures import Measures
     from console.preflight.run import Preflight
     from console.settings import Settings
 
@@ -332,7 +332,7 @@ class Session(LaunchingCluster):
     @cached_property
     def measures(self) -> Measures:
         """NCCL tests and training steps of jobs, read from their logs; every test is kept."""
-        from console.metrics.job_monitor import Measures
+        from console.metrics.measures import Measures
 
         return Measures(self, lambda: self.follow, lambda: self.runs)
 
@@ -346,7 +346,7 @@ class Session(LaunchingCluster):
         """What is wrong with the jobs that are watched."""
         from console.metrics.alarms import Alarms
 
-        return Alarms(self, lambda: self.follow, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
+        return Alarms(self, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
         return self.alarms.told_of(namespace, name, since) if self.alarms_enabled else ()

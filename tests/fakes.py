@@ -26,7 +26,7 @@ from console.logs.follow import Follow
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import stamped
 from console.logs.store import logs_folder
-from console.metrics.job_monitor import Measures
+from console.metrics.measures import Measures
 from console.settings import Settings
 from tests.fakes_google import FakeCloud, FakeNodePools
 from tests.fakes_preflight import FakePreflight

@@ -10,20 +10,28 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from console.hang.report import HangReport, Traced
 from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
-from console.metrics.alarms import Heard, WatchedJob
+from console.metrics.alarms import Heard
 from console.metrics.gpu import GpuBoard
+from console.metrics.job_monitor import JobMonitor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from console.metrics.alarm_watch import AlarmWatch
     from console.metrics.gpu import Source
     from tests.fakes import FakeSession
+
+
+def monitor(key: tuple[str, str], watch: AlarmWatch | None = None) -> JobMonitor:
+    """One that reads nothing by itself."""
+    return JobMonitor(key, Thresholds(), cast("Any", SimpleNamespace(cluster=None)), watch)
 
 
 class FakeAlarms:
@@ -34,7 +42,7 @@ class FakeAlarms:
         self.namespace: str | None = None
         self.latest: list[Alarm] = []
         self.refused = ""
-        self.watched: dict[tuple[str, str], WatchedJob] = {}
+        self.watched: dict[tuple[str, str], JobMonitor] = {}
         self.late_steps: dict[tuple[str, str], str] = {}
         """That the next step of a job is late, in words."""
         self._news: list[Alarm] = []
@@ -64,8 +72,11 @@ class FakeAlarms:
         return (namespace, name) in self.late_steps
 
     @asynccontextmanager
-    async def job(self, namespace: str, name: str) -> AsyncIterator[WatchedJob]:
-        yield self.watched.setdefault((namespace, name), WatchedJob((namespace, name), self.thresholds))
+    async def job(self, namespace: str, name: str) -> AsyncIterator[JobMonitor]:
+        yield self.watched.setdefault(
+            (namespace, name),
+            monitor((namespace, name)),
+        )
 
     async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
         return Heard(self.of(namespace, name), self.late(namespace, name), self.refused)

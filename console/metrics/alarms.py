@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import Coverage, read_thresholds
-from console.metrics.alarm_sources import TELLS_STEPS, JobWatcher, faults, seen
-from console.metrics.alarm_watch import AlarmWatch
-from console.metrics.gpu import DCGM
+from console.metrics.job_monitor import TAIL, JobMonitor, Sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -26,12 +23,10 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
-    from console.logs.follow import Follow
     from console.metrics.alarm_rules import Alarm, Thresholds
-    from console.metrics.alarm_sources import Open
+    from console.metrics.alarm_watch import AlarmWatch
     from console.metrics.gpus import Gpus
-    from console.metrics.job_monitor import Measures
-    from console.metrics.job_progress import Beginnings, JobMeasures
+    from console.metrics.measures import Measures
 
 
 EVERY = 2.0  # seconds between two rounds
@@ -41,22 +36,10 @@ _RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
 class AlarmMonitor:
-    def __init__(
-        self,
-        cluster: WatchedCluster,
-        gpus: Callable[[], Gpus],
-        thresholds: Thresholds,
-        pass_line: Callable[[], float],
-        open_log: Open,
-        beginnings: Callable[[], Beginnings],
-        xray: Callable[[Key], HangReport | None] = lambda _: None,
-        jobs: dict[Key, JobWatcher] | None = None,
-    ) -> None:
-        """`jobs`: where whoever else looks finds those that are followed."""
-        self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
-        self._pass_line, self._open, self._xray, self._beginnings = pass_line, open_log, xray, beginnings
+    def __init__(self, sources: Sources, thresholds: Thresholds) -> None:
+        self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
-        self.jobs: dict[Key, JobWatcher] = {} if jobs is None else jobs
+        self.jobs = sources.measures().light
         self.past: list[Alarm] = []
         self.coverage = Coverage()
         self._ending: set[asyncio.Task[None]] = set()
@@ -80,13 +63,10 @@ class AlarmMonitor:
         new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
         for jobset in new[:AT_ONCE]:
             if jobset.key not in self.jobs:
-                self.jobs[jobset.key] = JobWatcher(
-                    self._cluster, jobset.key, self._thresholds, self._gpus, self._open, self._beginnings
-                )
+                self.jobs[jobset.key] = JobMonitor(jobset.key, self._thresholds, self._sources)
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
-            line = self._thresholds.busbw or self._pass_line()
-            if not job.look(shares.get(key, 0), line, self._xray(key)) or not self._chosen(key):
+            if not job.look(shares.get(key, 0)) or not self._chosen(key):
                 self._end(self.jobs.pop(key))
                 self.past = [*self.past, *job.watch.alarms][-PAST:]
         keys = {jobset.key for jobset in running}
@@ -118,7 +98,7 @@ class AlarmMonitor:
                 left -= share
         return shares
 
-    def _end(self, job: JobWatcher) -> None:
+    def _end(self, job: JobMonitor) -> None:
         task = asyncio.create_task(job.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -142,12 +122,9 @@ def _by_weight(jobsets: list[JobSet]) -> list[JobSet]:
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-LOOK_EVERY = 1.0  # seconds between two looks
 PROVES = 60.0
 """Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
 HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a moment only
-AT_A_TIME = 200  # lines that are read before others get their turn
-TAIL = 2000  # lines of each rank that are read first
 MOST = 16  # jobs that are watched at the same time; the one watched longest makes room
 
 
@@ -159,36 +136,21 @@ class Heard(NamedTuple):
     refused: str = ""  # why its log cannot be heard, if it cannot
 
 
-class WatchedJob:
-    """One job that is watched: its alarms, and what was measured in it. `changes` says when."""
-
-    def __init__(self, key: Key, thresholds: Thresholds, watch: AlarmWatch | None = None) -> None:
-        """`watch`: of whoever watched it before."""
-        self.key = key
-        self.watch = watch or AlarmWatch(key, thresholds, time.time())
-        self.measures: JobMeasures | None = None
-        self.trouble: ConsoleError | None = None  # what keeps it from being watched
-        self.complete = False  # whether the job has ended, all its log was read, and the alarms are final
-        self.changed = asyncio.Event()
-        self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
-
-
 class Alarms:
     """The alarms of one session."""
 
     def __init__(
         self,
         cluster: WatchedCluster,
-        follow: Callable[[], Follow],
         measures: Callable[[], Measures],
         gpus: Callable[[], Gpus],
         thresholds: Thresholds | None = None,
         xray: Callable[[Key], HangReport | None] = lambda _: None,
     ) -> None:
         """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session."""
-        self._cluster, self._follow, self._measures, self._gpus = cluster, follow, measures, gpus
-        self._thresholds, self._xray = thresholds, xray
-        self._kept: dict[Key, tuple[WatchedJob, asyncio.Task[None]]] = {}
+        self._cluster, self._thresholds = cluster, thresholds
+        self._sources = Sources(cluster, measures, gpus, self._open_log, xray)
+        self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended
         self._told = 0.0
@@ -209,10 +171,10 @@ class Alarms:
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
-        job = WatchedJob(key, self.thresholds, self._patrol.give(key) if self._patrol else None)
+        job = JobMonitor(key, self.thresholds, self._sources, self._patrol.give(key) if self._patrol else None)
         while len(self._kept) >= MOST:
             self._kept.pop(next(iter(self._kept)))[1].cancel()
-        self._kept[key] = job, asyncio.create_task(self._watch(job), name=f"alarms:{name}")
+        self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         """The alarms of a job that is watched, as they are now."""
@@ -266,10 +228,7 @@ class Alarms:
         if not (self.thresholds.running or always):
             return
         if self._patrol is None:
-            self._patrol = AlarmMonitor(
-                self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log,
-                self._beginnings, self._xray, self._measures().light,
-            )  # fmt: skip
+            self._patrol = AlarmMonitor(self._sources, self.thresholds)
             self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace
         if self._rounds is not None and self._rounds.done():
@@ -285,16 +244,12 @@ class Alarms:
             patrol.round([key for key, (_, task) in self._kept.items() if not task.done()])
             await asyncio.sleep(EVERY)
 
-    def _beginnings(self) -> Beginnings:
-        return self._measures().glancing.beginnings
-
     def _open_log(self, pod: Pod) -> LogStream:
         """The log of its main container, secrets redacted."""
         from console.logs.container_log import LogStream, Wanted
         from console.logs.redact import Redactor
-        from console.metrics.alarm_sources import TAIL as LITTLE
 
-        wanted = Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", LITTLE)
+        wanted = Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
         return LogStream(self._cluster.connected.client, wanted, clean=Redactor().lines)
 
     def left(self) -> None:
@@ -323,11 +278,11 @@ class Alarms:
     # one job
 
     @asynccontextmanager
-    async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[WatchedJob]:
+    async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[JobMonitor]:
         """Watch a job for as long as the block runs; other thresholds than the person's may be given."""
-        job = WatchedJob((namespace, name), thresholds or self.thresholds)
+        job = JobMonitor((namespace, name), thresholds or self.thresholds, self._sources)
         self._asked.append(job.watch)
-        task = asyncio.create_task(self._watch(job), name=f"alarms:{name}")
+        task = asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
         try:
             yield job
         finally:
@@ -340,64 +295,14 @@ class Alarms:
         It ends with the first alarm, and after so many seconds, if there is no doubt by then; two logs are followed, as
         on patrol.
         """
-        from console.metrics.alarm_sources import JobWatcher
-
         key, until = (namespace, name), time.monotonic() + seconds
-        heard = JobWatcher(self._cluster, key, self.thresholds, self._gpus, self._open_log, self._beginnings)
+        heard = JobMonitor(key, self.thresholds, self._sources)
         try:
             while True:
-                goes_on = heard.look(2, self._pass_line())
+                goes_on = heard.look(2)
                 proving = (heard.watch.unproved or heard.seeking) and time.monotonic() < until + PROVES
                 if heard.watch.now or not goes_on or (time.monotonic() > until and not proving):
                     return Heard(heard.watch.now, heard.watch.late or heard.late_by_log, heard.refused)
                 await asyncio.sleep(HEARS_EVERY)
         finally:
             await heard.close()
-
-    async def _watch(self, job: WatchedJob) -> None:
-        try:
-            async with self._measures().job(*job.key) as measures:
-                job.measures = measures
-                with measures.listening(job.watch.hear):
-                    await self._look_for_ever(job, measures)
-        except ConsoleError as error:
-            job.trouble = error
-        finally:
-            job.changed.set()
-
-    async def _look_for_ever(self, job: WatchedJob, measures: JobMeasures) -> None:
-        asking = asyncio.create_task(self._ask_gpus(job))
-        try:
-            while True:
-                fleet = self._cluster.fleet
-                jobset, ranks = fleet.jobsets.get(job.key), measures.ranks
-                behind = {rank: ranks.behind(rank) for rank, told in ranks.advances.items() if told >= TELLS_STEPS}
-                look = seen(jobset, fleet, measures, behind, job.faults, self._pass_line(), self._xray(job.key))
-                job.watch.look(time.time(), look)
-                job.changed.set()
-                if measures.trouble is not None:
-                    raise measures.trouble
-                if look.finished and measures.over:
-                    job.complete = True
-                    return
-                if asking.done() and (mistake := asking.exception()) is not None:
-                    raise mistake
-                await asyncio.sleep(LOOK_EVERY)
-        finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-
-    def _pass_line(self) -> float:
-        return self.thresholds.busbw or self._measures().pass_line
-
-    async def _ask_gpus(self, job: WatchedJob) -> None:
-        """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""
-        every = self.thresholds.gpus
-        while every:
-            with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
-                gpus = self._gpus()
-                board = await gpus.once(*job.key, source=DCGM) if gpus.exporter_of(*job.key) else None
-                if board is None or not board.every:
-                    board = await gpus.once(*job.key)
-                job.faults = faults(board)
-            await asyncio.sleep(every)

@@ -1,353 +1,353 @@
-"""What programs measured in jobs: NCCL tests and steps of training, read from their logs once for all who look."""
+"""The monitor of one job: what was measured in it, and its alarms, for the list, its page and commands alike.
+
+It reads the logs of all its pods, once for all who look; or, of a job whose page nobody opened, those of the first and
+last pods, then only the one that tells of steps. Of these nothing goes to the disk, and only so many steps are kept.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+import time
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.job_progress import JobMeasures, JobProgressReader
-from console.metrics.nccl.history import KeptTests, usual_place
-from console.metrics.nccl.reference import PASS_LINE
+from console.logs.line import RankLine
+from console.logs.line_splitter import text_of
+from console.metrics.alarm_watch import AlarmWatch, Look
+from console.metrics.gpu import DCGM
+from console.metrics.job_progress import JobMeasures
+from console.metrics.log_reader import LogReader
+from console.metrics.nccl.reference import Passing, judge
+from console.metrics.training.run import MarkKind
+from console.metrics.training.steps import Standing
 from console.pace import Slices
-from console.scheduling.failure import endings
-from console.scheduling.ranks import ranks
+from console.scheduling.failure import first_deletion
+from console.scheduling.ranks import first_failure, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
+    from console.hang.report import HangReport
+    from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.runs import Runs
-    from console.logs.follow import Follow
-    from console.logs.job_log import JobLog
-    from console.logs.line import LogLine, RankLine
-    from console.logs.segment import Part
-    from console.metrics.alarm_sources import JobWatcher
-    from console.metrics.log_reader import LogReader
-    from console.metrics.nccl.history import NodeBandwidth
-    from console.metrics.training.run import TrainingRun
-    from console.scheduling.failure import Ending
-
-    Key = tuple[str, str]
-
-PAUSE = 0.1  # seconds between two tellings while lines stream in
-BARS_EVERY = 1.0  # seconds between two looks at progress bars
-NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
-BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
-LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
-AT_A_TIME = 32  # lines that are read before others get their turn
-READ_AGAIN = 15.0  # seconds after which tests that other consoles keep are looked for
-EARLIER = 3  # earlier runs that are laid under a curve at most
+    from console.logs.container_log import LogStream
+    from console.metrics.alarm_rules import Thresholds
+    from console.metrics.gpu import GpuBoard
+    from console.metrics.gpus import Gpus
+    from console.metrics.measures import Measures
 
 
-def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
-    """Read lines in a thread, whether anything changed."""
-    changed, slices = False, Slices()
-    for start in range(0, len(batch), AT_A_TIME):
-        changed |= reader.take(batch[start : start + AT_A_TIME])
-        slices.pause_thread()
-    return changed
+TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells of all its steps
 
 
-async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
-    """Tell of these lines whoever listens."""
-    slices = Slices()
-    for number, line in enumerate(batch):
-        if number % AT_A_TIME == AT_A_TIME - 1:
-            await slices.pause()
-        measures.hear(line.rank, line.time, line.text)
+def faults(board: GpuBoard) -> tuple[str, ...]:
+    return tuple(f"pod {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}" for rank, gpu in board.every if gpu.faults)
 
 
-@asynccontextmanager
-async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
-    """Ends with the block."""
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def seen(
+    jobset: JobSet | None,
+    fleet: Fleet,
+    measures: JobMeasures,
+    behind: Mapping[int, int],
+    gpus: tuple[str, ...],
+    pass_line: float,
+    report: HangReport | None = None,
+) -> Look:
+    """How a job is in that picture, by what was measured in it; `report`: the last X-ray of it."""
+    every = ranks(jobset, fleet) if jobset else ()
+    track = measures.track
+    last = track.last if track else None
+    failed = first_failure(jobset, fleet) if jobset else None
+    marks = track.marks() if track else []
+    where = track.standing() if track else Standing()
+    # What is saved once the loss is no number is of no use.
+    of_use = [mark for mark in track.checkpoints if mark.step is not None] if track else []
+    if where.nan_from is not None:
+        of_use = [mark for mark in of_use if mark.step is not None and mark.step < where.nan_from]
+    tests = [(each, judge(each.test, pass_line, each.accelerator)) for each in measures.tests]
+    return Look(
+        running=bool(every) and all(rank.phase == "Running" for rank in every),
+        finished=jobset is None or jobset.finished,
+        restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
+        restart_words=f"pod {failed.number} {failed.status}" if failed else "",
+        step=last.step if last else None,
+        step_time=track.times[-1] if track and len(track) else 0.0,
+        steps=len(track) if track else 0,
+        pace=track.pace() if track else None,
+        trained=bool(track and track.finished),
+        rhythm=track.rhythm() if track else None,
+        blamed=f"X-ray: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
+        blamed_at=report.at if report is not None else 0.0,
+        nan="" if measures.seeking else where.nan_words,
+        nan_at=max((mark.time for mark in marks if mark.kind is MarkKind.NAN), default=0.0) if where.nan else 0.0,
+        failed_at=jobset.finished_at if jobset else 0.0,
+        saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
+        held=jobset.gpus if jobset and not jobset.finished else 0,
+        spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is MarkKind.SPIKE),
+        failed_tests=tuple(
+            (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is Passing.FAILED
+        ),
+        behind=tuple((rank, by) for rank, by in behind.items() if by),
+        gpus=gpus,
+        failed=_failure(jobset, fleet) if jobset else "",
+        stopped=jobset is None or bool(jobset.deleting_since),
+    )
+
+
+def _failure(jobset: JobSet, fleet: Fleet) -> str:
+    if jobset.state is not JobState.FAILED:
+        return ""
+    deleted, first = first_deletion(jobset, fleet), first_failure(jobset, fleet)
+    if deleted is not None and first is None:
+        return f"pod {deleted.rank} was deleted"
+    return f"pod {first.number} {first.status}" if first else jobset.failure.rstrip(".") or "see a4 why"
+
+
+if TYPE_CHECKING:
+    Open = Callable[[Pod], LogStream]
+
+TAIL = 400  # lines at the end of a log that are read first
+LOOK_EVERY = 1.0  # seconds between two looks at a job all of whose log is read
+AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
+QUIET = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
+AT_A_TIME = 16  # lines that are read before others get their turn
+MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True)
-class KeptLog:
-    """The log of a job as it is kept on this machine."""
+class Sources:
+    """What monitors ask."""
 
-    measures: JobMeasures
-    parts: list[Part]  # its lines, one for each container
-
-
-@dataclass(slots=True)
-class _Shared:
-    measures: JobMeasures
-    task: asyncio.Task[None]
-    readers: int = 0
+    cluster: WatchedCluster
+    measures: Callable[[], Measures]
+    gpus: Callable[[], Gpus]
+    open_log: Open
+    xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None
+    """The last X-ray of a job in this session."""
 
 
-class Measures:
-    """The measurements of one session."""
+class JobMonitor:
+    """One job: what was measured in it is in `measures`, its alarms are in `watch`.
+
+    It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`look` is to be
+    called every second or two, `close` at the end).
+    """
 
     def __init__(
-        self,
-        cluster: WatchedCluster,
-        follow: Callable[[], Follow],
-        runs: Callable[[], Runs],
-        *,
-        place: Path | None = None,
-        read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
+        self, key: tuple[str, str], thresholds: Thresholds, sources: Sources, watch: AlarmWatch | None = None
     ) -> None:
-        """`place`: where tests are kept; `read_tail`: reads the end of a pod's log; the cluster's own unless given."""
-        self._cluster, self._follow, self._runs = cluster, follow, runs
-        self._place = place
-        self._shared: dict[Key, _Shared] = {}
-        self._kept: dict[Path, KeptTests] = {}
-        self._reading: asyncio.Task[None] | None = None
-        self._read_again = 0.0
-        self.light: dict[Key, JobWatcher] = {}
-        """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
-        self.glancing = JobProgressReader(cluster, lambda: self.kept, lambda: self.pass_line, read_tail, self._live)
+        """`watch`: of whoever watched it before."""
+        self.key = key
+        self.watch = watch or AlarmWatch(key, thresholds, time.time())
+        self.measures = JobMeasures(key)
+        self.faults: tuple[str, ...] = ()  # what was last found wrong with its GPUs
+        self.refused = ""  # why its log cannot be followed
+        self.trouble: ConsoleError | None = None  # what keeps it from being watched
+        self.complete = False  # whether the job has ended, all its log was read, and the alarms are final
+        self.changed = asyncio.Event()
+        self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
+        self._number = 0
+        self._reader = LogReader(self.measures, 0)
+        self._teller: int | None = None  # the rank that tells of steps or tests
+        self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}
+        """By the uid of the pod, its rank, and how often its container was restarted."""
+        self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
+        self._again: dict[tuple[str, int, int], float] = {}
+        self._seen: JobSet | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._asked = 0.0
 
     @property
-    def pass_line(self) -> float:
-        """GB/s that a test has to reach: that of A4_NCCL_PASS, else the health scanner's."""
-        try:
-            line = float(os.environ.get("A4_NCCL_PASS", ""))
-        except ValueError:
-            return PASS_LINE
-        return line if 0 < line < float("inf") else PASS_LINE
+    def seeking(self) -> bool:
+        """Whether it is being looked for since when its loss is no number: a moment, and then it is an alarm."""
+        return self.measures.seeking
 
     @property
-    def kept(self) -> KeptTests:
-        """Every test that was seen to its end; each practice cluster has its own."""
-        folder = None if self._place else self._cluster.connected.target.cluster.practice_folder
-        place = self._place or (folder / "nccl-tests.jsonl" if folder else usual_place())
-        if place not in self._kept:
-            self._kept[place] = KeptTests(place)
-        return self._kept[place]
+    def streams(self) -> int:
+        return sum(not task.done() for task in self._tasks.values())
 
-    def nodes(self) -> dict[str, NodeBandwidth]:
-        """The bandwidth of each node in its latest tests, as last read; what other consoles keep comes later."""
-        try:
-            kept = self.kept
-        except ConsoleError:
-            return {}  # there is no cluster now, and nothing is shown of its nodes
-        now = asyncio.get_running_loop().time()
-        if now >= self._read_again and (self._reading is None or self._reading.done()):
-            self._read_again = now + READ_AGAIN
-            self._reading = asyncio.create_task(self._read_kept(kept), name="measures:kept")
-        return kept.nodes
+    @property
+    def heard(self) -> bool:
+        """Whether its log is followed, or ended by itself."""
+        return bool(self._tasks) and not self.refused
 
-    def _live(self, key: Key) -> JobMeasures | None:
-        """What is read of a job whose log is followed; None of any other."""
-        if key in self._shared:
-            return self._shared[key].measures
-        watcher = self.light.get(key)
-        return watcher.measures if watcher is not None and watcher.heard else None
+    @property
+    def late_by_log(self) -> str:
+        """That its next step is late by the times in its log, in words; empty: it is not, or that cannot be said."""
+        track = self.measures.track
+        return track.late(time.time(), self._thresholds) if track is not None and self.heard else ""
 
-    async def _read_kept(self, kept: KeptTests) -> None:
-        await kept.read()
+    def wants(self, number: int) -> int:
+        """How many logs it would like to follow, of a job of so many ranks."""
+        return 1 if self._teller is not None or number < 2 else 2
 
-    # one job
+    @property
+    def _pass_line(self) -> float:
+        return self._thresholds.busbw or self._sources.measures().pass_line
 
-    @asynccontextmanager
-    async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
-        """What is measured in a job, growing: over restarts, new pods, and from what is kept once it is gone.
-
-        All who look at one job share it; the last one to leave ends it. `once`: what there is now, not followed.
-        """
-        key = namespace, name
-        shared = None if once else self._shared.get(key)
-        if shared is None:
-            measures = JobMeasures(key)
-            shared = _Shared(measures, asyncio.create_task(self._read(measures, once), name=f"measures:{name}"))
-            if not once:
-                self._shared[key] = shared
-        shared.readers += 1
-        try:
-            yield shared.measures
-        finally:
-            shared.readers -= 1
-            if not shared.readers:
-                if self._shared.get(key) is shared:
-                    del self._shared[key]
-                shared.task.cancel()
-                await asyncio.wait([shared.task])
-                if not shared.task.cancelled() and (mistake := shared.task.exception()) is not None:
-                    raise mistake
-
-    async def _read(self, measures: JobMeasures, once: bool) -> None:
-        try:
-            await self._follow_job(measures, once)
-        except ConsoleError as error:
-            measures.trouble = error
-        finally:
-            measures.over = True
-            measures.wake()
-
-    async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
-        from console.metrics.log_reader import LogReader, chosen_ranks
-
-        namespace, name = measures.key
-        jobset = self._cluster.fleet.jobsets.get(measures.key)
-        tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
-        await self.kept.read()
-        chosen = chosen_ranks if once else lambda _: None
-        async with self._follow().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
-            await log.ready.wait()
-            reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
-            measured = chosen_ranks(log.ranks)
-            bars = asyncio.create_task(self._watch_bars(measures, log), name=f"bars:{name}")
-            async with aclosing(log.lines(measured if once else None)) as batches, _ended(bars):
-                async for batch in batches:
-                    if log.uid != uid:
-                        measures.forget()
-                        reader, uid = LogReader(measures, log.ranks), log.uid
-                    mine = batch if measured is None else [line for line in batch if line.rank in measured]
-                    changed = await asyncio.to_thread(_take, reader, mine)
-                    if not once:
-                        await _hear(measures, batch)
-                    changed |= await self._tell_endings(measures, log)
-                    await self._find_beginning(measures)
-                    read += len(batch)
-                    if once and log.errors and read > LINES_OF_BROKEN:
-                        break
-                    if changed and not once:
-                        await self._told(measures, log)
-                        if (now := asyncio.get_running_loop().time()) > noted + NOTE_EVERY:
-                            noted = now
-                            await self._note(measures)
-                        await asyncio.sleep(PAUSE)
-            await asyncio.to_thread(reader.close)
-            measures.unread = log.errors
-            await self._tell_endings(measures, log)
-            await self._told(measures, log)
-            await self._note(measures)
-
-    async def _watch_bars(self, measures: JobMeasures, log: JobLog) -> None:
-        """Progress bars that are drawn on are signs of life too."""
-        before: dict[int, str] = {}
-        while True:
-            drawn = log.drawn()
-            for rank, bar in drawn.items():
-                if bar != before.get(rank):
-                    measures.hear(rank, 0.0, bar)
-            before = drawn
-            await asyncio.sleep(BARS_EVERY)
-
-    async def _find_beginning(self, measures: JobMeasures) -> None:
-        """Since when its loss is no number, where only the end of its log was read."""
-        jobset = self._cluster.fleet.jobsets.get(measures.key)
-        if jobset is not None and measures.track is not None and measures.track.nan:
-            pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
-            await measures.find_beginning(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
-
-    async def _told(self, measures: JobMeasures, log: JobLog) -> None:
-        """What changed is for all to see, and tests that ended are kept."""
-        self._place_tests(measures, log)
-        await self.kept.keep(each for each in measures.tests if each.test.finished or each.test.error)
-        measures.wake()
-
-    def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
-        """Say where the tests were measured, as far as the picture has it."""
+    def _judge(self, behind: Mapping[int, int]) -> Look:
         fleet = self._cluster.fleet
-        jobset = fleet.jobsets.get(measures.key)
-        measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
-        if jobset is not None:
-            measures.place(jobset, fleet, self._cluster.connected.target.cluster.server if not self._place else "")
-        elif log.kept.note is not None:
-            measures.recipe = log.kept.note.recipe
+        report = self._sources.xray(self.key)
+        jobset = fleet.jobsets.get(self.key)
+        return seen(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
 
-    async def _note(self, measures: JobMeasures) -> None:
-        """The memory of runs has the last figures."""
-        namespace, name = measures.key
-        runs = self._runs()
-        if measures.tests:
-            await runs.note_tests(namespace, name, tuple(each.test for each in measures.tests))
-        track = measures.track
-        if track is not None and track.last is not None:
-            await runs.note_training(namespace, name, track.standing())
+    # all its pods
 
-    async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
-        """Ranks that ended badly are marks on the curve; whether there are more than before."""
-        jobset = self._cluster.fleet.jobsets.get(measures.key)
-        if measures.track is not None:
-            measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}
-        seen: list[Ending] = endings(jobset, self._cluster.fleet) if jobset else []
-        about = (measures.uid, len(seen), jobset.restarts if jobset else -1)
-        if about == measures.endings_seen:
-            return False
-        measures.endings_seen = about
-        return measures.ended_badly([*await log.kept.endings(), *seen])
-
-    # earlier runs of the same recipe
-
-    async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
-        """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
-        from console.logs.store import kept
-
-        follow = self._follow()
-        names = [
-            (jobset.created, jobset.key)
-            for jobset in self._cluster.fleet.jobsets.values()
-            if jobset.recipe == measures.recipe and jobset.uid != measures.uid
-        ]
-        names += [
-            (shelf.note.created, (shelf.note.namespace, shelf.note.name))
-            for shelf in await asyncio.to_thread(kept, follow.folder)
-            if shelf.note.recipe == measures.recipe and shelf.note.uid != measures.uid
-        ]
-        found: list[tuple[str, TrainingRun]] = []
-        for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
-            if len(found) == most:
-                break
-            async with self.job(*key, once=True) as other:
-                async for _ in other.changes():
-                    pass
-                if other.track is not None:
-                    found.append((key[1], other.track))
-        return found
-
-    # one that is over
-
-    async def of_kept(self, namespace: str, name: str, uid: str) -> KeptLog | None:
-        """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
-        from console.logs.job_log import ChangeSubscription, Reader
-        from console.logs.store import kept_job
-        from console.metrics.log_reader import LogReader, chosen_ranks
-
-        folder = self._follow().folder
-        shelf = await asyncio.to_thread(kept_job, folder, "", namespace, name, uid) if uid else None
-        if shelf is None:
-            return None
-        parts = await asyncio.to_thread(lambda: list(shelf.parts()))
-        measures = JobMeasures((namespace, name))
-        measures.uid, measures.recipe = uid, shelf.note.recipe
-        reader, news = LogReader(measures, shelf.note.ranks), ChangeSubscription(parts)
+    async def follow_all(self) -> None:
+        """Read all of its log with whoever else does, until the job has ended; what keeps it from that is `trouble`."""
         try:
-            lines = Reader(news, chosen_ranks(shelf.note.ranks))
-            while batch := await asyncio.to_thread(lines.more):
-                await asyncio.to_thread(_take, reader, batch)
+            async with self._sources.measures().job(*self.key) as self.measures:
+                with self.measures.listening(self.watch.hear):
+                    await self._look_for_ever()
+        except ConsoleError as error:
+            self.trouble = error
         finally:
-            news.close()
-        await asyncio.to_thread(reader.close)
-        measures.ended_badly(await asyncio.to_thread(shelf.endings))
-        await self.kept.read()
-        measures.tests = tuple(each for each in self.kept.tests if each.uid == uid) or measures.tests
-        return KeptLog(measures, parts)
+            self.changed.set()
 
-    # life
+    async def _look_for_ever(self) -> None:
+        asking = asyncio.create_task(self._keep_asking_gpus(), name=f"gpus:{self.key[1]}")
+        try:
+            while True:
+                ranks = self.measures.ranks
+                look = self._judge(
+                    {rank: ranks.behind(rank) for rank, told in ranks.advances.items() if told >= TELLS_STEPS}
+                )
+                self.watch.look(time.time(), look)
+                self.changed.set()
+                if self.measures.trouble is not None:
+                    raise self.measures.trouble
+                if look.finished and self.measures.over:
+                    self.complete = True
+                    return
+                if asking.done() and (mistake := asking.exception()) is not None:
+                    raise mistake
+                await asyncio.sleep(LOOK_EVERY)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
-    def left(self) -> None:
-        """The cluster is another one from here on."""
-        self.glancing.forget()
-        if self._reading is not None:
-            self._reading.cancel()
-        self._read_again = 0.0
-        for shared in self._shared.values():
-            shared.task.cancel()
-        self._shared.clear()
+    async def _keep_asking_gpus(self) -> None:
+        """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""
+        every = self._thresholds.gpus
+        while every:
+            with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
+                gpus = self._sources.gpus()
+                board = await gpus.once(*self.key, source=DCGM) if gpus.exporter_of(*self.key) else None
+                if board is None or not board.every:
+                    board = await gpus.once(*self.key)
+                self.faults = faults(board)
+            await asyncio.sleep(every)
+
+    # a log or two
+
+    def look(self, streams: int) -> bool:
+        """How the job is now, with so many of its logs; whether it goes on."""
+        fleet, now = self._cluster.fleet, time.time()
+        jobset = fleet.jobsets.get(self.key)
+        if jobset is not None and jobset is self._seen and not (streams or self._tasks):
+            return True  # of a job that is not heard only the picture tells
+        self._seen = jobset
+        if jobset is not None:
+            self.measures.place(jobset, fleet, "")
+            self._follow(streams)
+            self._ask_gpus(now)
+        elif self._cluster.fleet.links["jobsets"].state.value != "live":
+            return True  # nobody knows
+        found = self._judge({})
+        if not self.heard:
+            found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
+        self.watch.look(now, found)
+        return not found.finished
+
+    def _follow(self, streams: int) -> None:
+        """Follow so many logs of what runs, and end the others."""
+        every = ranks(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
+        if self._teller is not None and time.time() - self.watch.line_at > QUIET:
+            self._teller = None
+        if len(every) != self._number:
+            self._number, self._reader = len(every), LogReader(self.measures, len(every))
+        chosen = [0, len(every) - 1] if self._teller is None else [self._teller]
+        wanted: dict[tuple[str, int, int], Pod] = {}
+        for number in dict.fromkeys(chosen[:streams]):
+            pod = every[number].pod if number < len(every) else None
+            if pod is not None and pod.main is not None and pod.main.state == "running":
+                wanted[(pod.uid, number, pod.main.restarts)] = pod
+        named = " nor ".join(f"pod {number}" for number in sorted({number for _, number, _ in wanted}))
+        alone = f"{named} has not" if named else "no pod has"
+        self.watch.quiet = f"neither {named} has" if " nor " in named else alone
+        for name in set(self._tasks) - set(wanted):
+            self._tasks.pop(name).cancel()
+        for name, pod in wanted.items():
+            task = self._tasks.get(name)
+            if task is None or (task.done() and time.monotonic() > self._again.get(name, 0.0)):
+                self._tasks[name] = asyncio.create_task(self._hear(name, pod), name=f"listening:{pod.name}")
+
+    async def _hear(self, name: tuple[str, int, int], pod: Pod) -> None:
+        _, rank, _ = name
+        since = self._heard.get(rank, 0.0)
+        container = pod.main.name if pod.main else ""
+        try:
+            stream = self._sources.open_log(pod)
+            async with aclosing(stream.batches()) as batches:
+                async for batch in batches:
+                    self.refused = ""
+                    if not batch:  # a progress bar was drawn on
+                        self.watch.hear(time.time(), stream.open.decode(errors="replace"))
+                        continue
+                    lines = [
+                        RankLine(rank, moment, text_of(raw).decode(errors="replace"), pod.attempt, pod.name, container)
+                        for moment, raw in batch
+                        if not since or moment > since
+                    ]
+                    self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
+                    await self._take(rank, lines)
+                    if self._seen is not None and rank == self._teller:
+                        await self.measures.find_beginning(
+                            self._sources.measures().glancing.beginnings, self._seen.uid, [pod]
+                        )
+        except ConsoleError as error:
+            self.refused = error.message
+        finally:
+            self._again[name] = time.monotonic() + AGAIN
+
+    async def _take(self, rank: int, lines: list[RankLine]) -> None:
+        now = time.time()
+        slices = Slices()
+        for start in range(0, len(lines), AT_A_TIME):
+            some = lines[start : start + AT_A_TIME]
+            for line in some:
+                self.watch.hear(now, line.text, line.time)
+            if self._reader.take(some) and self._teller is None:
+                self._teller = rank
+            await slices.pause()
+        track = self.measures.track
+        if track is not None and len(track) > MAX_STEPS:
+            self.measures.forget()
+            self._reader = LogReader(self.measures, self._number)
+        await asyncio.sleep(0)
+
+    def _ask_gpus(self, now: float) -> None:
+        """Look at the DCGM exporters now and then: in pods that nobody looks at no program is run."""
+        every = self._thresholds.gpus
+        idle = self._asking is None or self._asking.done()
+        if every and idle and now > self._asked + every and self._sources.gpus().exporter_of(*self.key):
+            self._asked = now
+            self._asking = asyncio.create_task(self._read_gpus(), name=f"gpus:{self.key[1]}")
+
+    async def _read_gpus(self) -> None:
+        try:
+            self.faults = faults(await self._sources.gpus().once(*self.key, source=DCGM))
+        except ConsoleError:
+            self.faults = ()  # nobody who may look: there is nothing to tell
+
+    async def close(self) -> None:
+        tasks = [*self._tasks.values(), *([self._asking] if self._asking else [])]
+        self._tasks = {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

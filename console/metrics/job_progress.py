@@ -6,12 +6,10 @@ For lists, the ends of the logs of running jobs are read now and then; how often
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import defaultdict, deque
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
@@ -156,49 +154,6 @@ def of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgre
     return None if found is None or found.empty else found
 
 
-class StepState(Enum):
-    """What a launcher says of a step."""
-
-    RUNNING = "running"
-    DONE = "done"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class LauncherStep:
-    """One step of a launcher, as it last reported it."""
-
-    number: int
-    name: str
-    state: StepState
-    seconds: int | None = None  # how long it took, once it is done
-    why: str = ""  # why it was skipped
-    exit_code: int | None = None  # of a step that failed
-
-
-_STEP = re.compile(
-    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
-    r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
-)
-
-
-def launcher_step(line: str) -> LauncherStep | None:
-    """What a launcher says in that line; None if it says nothing."""
-    found = _STEP.search(line) if "step " in line else None
-    if found is None:
-        return None
-    number, name, running, seconds, why, code = found.groups()
-    step = int(number)
-    if running:
-        return LauncherStep(step, name, StepState.RUNNING)
-    if seconds is not None:
-        return LauncherStep(step, name, StepState.DONE, seconds=int(seconds))
-    if why is not None:
-        return LauncherStep(step, name, StepState.SKIPPED, why=why.strip())
-    return LauncherStep(step, name, StepState.FAILED, exit_code=int(code))
-
-
 REPLAYED = 1000  # latest lines that are told to whoever begins to listen
 
 
@@ -281,8 +236,7 @@ class JobMeasures:
     def hear(self, rank: int, printed: float, text: str) -> None:
         """A line, or the picture of a bar that is drawn: `printed` 0.0."""
         now = time.time()
-        if launcher_step(text) is None:
-            self.ranks.add(rank, printed or now, text)
+        self.ranks.add(rank, printed or now, text)
         self._latest.append((now, text, printed))
         for listener in self._listeners:
             listener(now, text, printed)

@@ -1,10 +1,56 @@
-"""Signs of life of every rank: when it printed last, and which step it is at."""
+"""Signs of life of every rank: when it printed last, which step it is at, and which step of its launcher."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
 
 from console.metrics.training.formats.programs import parse_step
+
+
+class StepState(Enum):
+    """What a launcher says of a step."""
+
+    RUNNING = "running"
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherStep:
+    """One step of a launcher, as it last reported it."""
+
+    number: int
+    name: str
+    state: StepState
+    seconds: int | None = None  # how long it took, once it is done
+    why: str = ""  # why it was skipped
+    exit_code: int | None = None  # of a step that failed
+
+
+_STEP = re.compile(
+    r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): "
+    r"(?:(run)|done in (\d{1,9}) s|skip: (.{0,1000})|failed with exit code (\d{1,3}))\s*$"
+)
+
+
+def launcher_step(line: str) -> LauncherStep | None:
+    """What a launcher says in that line; None if it says nothing."""
+    found = _STEP.search(line) if "step " in line else None
+    if found is None:
+        return None
+    number, name, running, seconds, why, code = found.groups()
+    step = int(number)
+    if running:
+        return LauncherStep(step, name, StepState.RUNNING)
+    if seconds is not None:
+        return LauncherStep(step, name, StepState.DONE, seconds=int(seconds))
+    if why is not None:
+        return LauncherStep(step, name, StepState.SKIPPED, why=why.strip())
+    return LauncherStep(step, name, StepState.FAILED, exit_code=int(code))
 
 
 class RankProgress:
@@ -20,7 +66,7 @@ class RankProgress:
     def add(self, rank: int, moment: float, text: str) -> None:
         """A line, or the picture of a bar that is drawn."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        found = parse_step(text)
+        found = parse_step(text) if launcher_step(text) is None else None
         if found is None:
             return
         step, total = found

@@ -13,7 +13,7 @@ from screens.cli.output import warn
 
 if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
-    from console.metrics.alarms import WatchedJob
+    from console.metrics.job_monitor import JobMonitor
     from console.session import Session
 
 LOOK_EVERY = 0.5
@@ -27,7 +27,7 @@ def told_of(session: Session, alarm: Alarm) -> dict[str, object]:
     return made | {"next": in_namespace(alarm.next, session.unusual(alarm.namespace))}
 
 
-async def tell_alarms(name: str, watched: WatchedJob) -> None:
+async def tell_alarms(name: str, watched: JobMonitor) -> None:
     """Each alarm of a job as it begins, until its log was read to the end; that it failed is told as its state."""
     told = 0
     while True:

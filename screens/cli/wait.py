@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from console.kube.objects.jobset import JobSet
     from console.metrics.alarm_rules import Alarm
-    from console.metrics.alarms import WatchedJob
+    from console.metrics.job_monitor import JobMonitor
     from console.metrics.job_progress import JobMeasures
     from console.session import Session
     from screens.cli.options import Options
@@ -121,7 +121,7 @@ def _texts(wanted: tuple[Condition, ...]) -> str:
 
 
 async def _until(
-    session: Session, options: Options, wanted: tuple[Condition, ...], watched: WatchedJob
+    session: Session, options: Options, wanted: tuple[Condition, ...], watched: JobMonitor
 ) -> tuple[int, str]:
     """The exit code and why."""
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
@@ -177,12 +177,12 @@ def figure(what: str, measures: JobMeasures | None) -> float | None:
     return track.last.step if what == "step" else track.last.loss if what == "loss" else None
 
 
-def _first_alarm(watched: WatchedJob) -> Alarm | None:
+def _first_alarm(watched: JobMonitor) -> Alarm | None:
     return next(iter(watched.watch.now), None)
 
 
 def _over(
-    job: str, jobset: JobSet | None, seen: bool, watched: WatchedJob, wanted: tuple[Condition, ...]
+    job: str, jobset: JobSet | None, seen: bool, watched: JobMonitor, wanted: tuple[Condition, ...]
 ) -> tuple[int, str] | None:
     """Nothing more can come: the job failed, is gone, or is done and all its log was read."""
     if jobset is None and not seen:
@@ -208,7 +208,7 @@ def _progress(options: Options, measures: JobMeasures | None, told: str) -> str:
     return said
 
 
-def _told(options: Options, code: int, words: str, watched: WatchedJob) -> dict[str, object]:
+def _told(options: Options, code: int, words: str, watched: JobMonitor) -> dict[str, object]:
     result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
     measures = watched.measures
     return {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.metrics.alarm_sources import faults
 from console.metrics.gpu import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard, added
+from console.metrics.job_monitor import faults
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Column, Notice

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.metrics.evaluation import parse_lm_eval
-from console.metrics.job_progress import LauncherStep, StepState, launcher_step
 from console.metrics.nccl.parser import parse_nccl
 from console.metrics.nccl.reference import Passing, judge
+from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE

@@ -14,9 +14,9 @@ from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
-from console.metrics.alarm_sources import QUIET
 from console.metrics.alarm_watch import SETTLES
 from console.metrics.alarms import AlarmMonitor
+from console.metrics.job_monitor import QUIET, Sources
 from console.metrics.job_progress import Beginnings
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -69,8 +69,13 @@ class Cluster:
     def patrol(self, **thresholds: Any) -> AlarmMonitor:
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
         limits = replace(Thresholds(), **thresholds)
-        return AlarmMonitor(cast("Any", self), cast("Any", lambda: gpus), limits, lambda: 250.0,
-                      lambda pod: cast("Any", Log(self, pod)), lambda: Beginnings(self.read_tail))  # fmt: skip
+        reader = SimpleNamespace(beginnings=Beginnings(self.read_tail))
+        measures = SimpleNamespace(pass_line=250.0, light={}, glancing=reader)
+        sources = Sources(
+            cast("Any", self), lambda: cast("Any", measures), cast("Any", lambda: gpus),
+            lambda pod: cast("Any", Log(self, pod)),
+        )  # fmt: skip
+        return AlarmMonitor(sources, limits)
 
     async def read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self.read_back.append(pod.name)

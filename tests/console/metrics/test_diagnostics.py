@@ -15,7 +15,7 @@ from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, p
 from console.metrics.evaluation import LmEvalParser, Score, parse_lm_eval
 from console.metrics.gpu import Gpu
 from console.metrics.gpu_readings import NvidiaSmiParser, parse_nvidia_smi
-from console.metrics.job_progress import LauncherStep, StepState, launcher_step
+from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,12 +20,12 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.metrics.alarm_rules import Alarm, AlarmKind, Thresholds
 from console.metrics.alarm_watch import AlarmWatch
-from console.metrics.alarms import WatchedJob
 from console.metrics.job_progress import JobMeasures
 from screens.cli.columns import FAULT_WIDTH, LAYOUTS, briefly, pods_done
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import print_rows
 from tests.fakes import FakeSession, fleet_of
+from tests.fakes_watch import monitor
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
@@ -123,7 +123,7 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
     watch.alarms.append(
         Alarm(AlarmKind.NAN, "loss is NaN since step 20 (last good 10.58 at 19)", time.time(), *runs.key)
     )
-    watched = session.alarms.watched[runs.key] = WatchedJob(runs.key, Thresholds(), watch)
+    watched = session.alarms.watched[runs.key] = monitor(runs.key, watch)
     end = asyncio.create_task(wait_for_end(session, *runs.key, as_json=False))  # type: ignore[arg-type]
     said = ""
     async with asyncio.timeout(60):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from console.metrics.alarm_sources import seen
 from console.metrics.export import track_csv, track_json, track_svg
+from console.metrics.job_monitor import seen
 from console.metrics.job_progress import JobMeasures
 from console.metrics.training.run import Mark, MarkKind, TrainingRun, peak_of
 from console.metrics.training.series import BLOCK, Column

@@ -1,0 +1,353 @@
+"""What programs measured in jobs: NCCL tests and steps of training, read from their logs once for all who look."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.kube.objects.jobset import JobState
+from console.metrics.job_progress import JobMeasures, JobProgressReader
+from console.metrics.nccl.history import KeptTests, usual_place
+from console.metrics.nccl.reference import PASS_LINE
+from console.pace import Slices
+from console.scheduling.failure import endings
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from console.kube.objects.pod import Pod
+    from console.kube.watched_cluster import WatchedCluster
+    from console.launch.runs import Runs
+    from console.logs.follow import Follow
+    from console.logs.job_log import JobLog
+    from console.logs.line import LogLine, RankLine
+    from console.logs.segment import Part
+    from console.metrics.job_monitor import JobMonitor
+    from console.metrics.log_reader import LogReader
+    from console.metrics.nccl.history import NodeBandwidth
+    from console.metrics.training.run import TrainingRun
+    from console.scheduling.failure import Ending
+
+    Key = tuple[str, str]
+
+PAUSE = 0.1  # seconds between two tellings while lines stream in
+BARS_EVERY = 1.0  # seconds between two looks at progress bars
+NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
+BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
+LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
+AT_A_TIME = 32  # lines that are read before others get their turn
+READ_AGAIN = 15.0  # seconds after which tests that other consoles keep are looked for
+EARLIER = 3  # earlier runs that are laid under a curve at most
+
+
+def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
+    """Read lines in a thread, whether anything changed."""
+    changed, slices = False, Slices()
+    for start in range(0, len(batch), AT_A_TIME):
+        changed |= reader.take(batch[start : start + AT_A_TIME])
+        slices.pause_thread()
+    return changed
+
+
+async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
+    """Tell of these lines whoever listens."""
+    slices = Slices()
+    for number, line in enumerate(batch):
+        if number % AT_A_TIME == AT_A_TIME - 1:
+            await slices.pause()
+        measures.hear(line.rank, line.time, line.text)
+
+
+@asynccontextmanager
+async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
+    """Ends with the block."""
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@dataclass(frozen=True)
+class KeptLog:
+    """The log of a job as it is kept on this machine."""
+
+    measures: JobMeasures
+    parts: list[Part]  # its lines, one for each container
+
+
+@dataclass(slots=True)
+class _Shared:
+    measures: JobMeasures
+    task: asyncio.Task[None]
+    readers: int = 0
+
+
+class Measures:
+    """The measurements of one session."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        follow: Callable[[], Follow],
+        runs: Callable[[], Runs],
+        *,
+        place: Path | None = None,
+        read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
+    ) -> None:
+        """`place`: where tests are kept; `read_tail`: reads the end of a pod's log; the cluster's own unless given."""
+        self._cluster, self._follow, self._runs = cluster, follow, runs
+        self._place = place
+        self._shared: dict[Key, _Shared] = {}
+        self._kept: dict[Path, KeptTests] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._read_again = 0.0
+        self.light: dict[Key, JobMonitor] = {}
+        """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
+        self.glancing = JobProgressReader(cluster, lambda: self.kept, lambda: self.pass_line, read_tail, self._live)
+
+    @property
+    def pass_line(self) -> float:
+        """GB/s that a test has to reach: that of A4_NCCL_PASS, else the health scanner's."""
+        try:
+            line = float(os.environ.get("A4_NCCL_PASS", ""))
+        except ValueError:
+            return PASS_LINE
+        return line if 0 < line < float("inf") else PASS_LINE
+
+    @property
+    def kept(self) -> KeptTests:
+        """Every test that was seen to its end; each practice cluster has its own."""
+        folder = None if self._place else self._cluster.connected.target.cluster.practice_folder
+        place = self._place or (folder / "nccl-tests.jsonl" if folder else usual_place())
+        if place not in self._kept:
+            self._kept[place] = KeptTests(place)
+        return self._kept[place]
+
+    def nodes(self) -> dict[str, NodeBandwidth]:
+        """The bandwidth of each node in its latest tests, as last read; what other consoles keep comes later."""
+        try:
+            kept = self.kept
+        except ConsoleError:
+            return {}  # there is no cluster now, and nothing is shown of its nodes
+        now = asyncio.get_running_loop().time()
+        if now >= self._read_again and (self._reading is None or self._reading.done()):
+            self._read_again = now + READ_AGAIN
+            self._reading = asyncio.create_task(self._read_kept(kept), name="measures:kept")
+        return kept.nodes
+
+    def _live(self, key: Key) -> JobMeasures | None:
+        """What is read of a job whose log is followed; None of any other."""
+        if key in self._shared:
+            return self._shared[key].measures
+        watcher = self.light.get(key)
+        return watcher.measures if watcher is not None and watcher.heard else None
+
+    async def _read_kept(self, kept: KeptTests) -> None:
+        await kept.read()
+
+    # one job
+
+    @asynccontextmanager
+    async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
+        """What is measured in a job, growing: over restarts, new pods, and from what is kept once it is gone.
+
+        All who look at one job share it; the last one to leave ends it. `once`: what there is now, not followed.
+        """
+        key = namespace, name
+        shared = None if once else self._shared.get(key)
+        if shared is None:
+            measures = JobMeasures(key)
+            shared = _Shared(measures, asyncio.create_task(self._read(measures, once), name=f"measures:{name}"))
+            if not once:
+                self._shared[key] = shared
+        shared.readers += 1
+        try:
+            yield shared.measures
+        finally:
+            shared.readers -= 1
+            if not shared.readers:
+                if self._shared.get(key) is shared:
+                    del self._shared[key]
+                shared.task.cancel()
+                await asyncio.wait([shared.task])
+                if not shared.task.cancelled() and (mistake := shared.task.exception()) is not None:
+                    raise mistake
+
+    async def _read(self, measures: JobMeasures, once: bool) -> None:
+        try:
+            await self._follow_job(measures, once)
+        except ConsoleError as error:
+            measures.trouble = error
+        finally:
+            measures.over = True
+            measures.wake()
+
+    async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
+        from console.metrics.log_reader import LogReader, chosen_ranks
+
+        namespace, name = measures.key
+        jobset = self._cluster.fleet.jobsets.get(measures.key)
+        tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
+        await self.kept.read()
+        chosen = chosen_ranks if once else lambda _: None
+        async with self._follow().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
+            await log.ready.wait()
+            reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
+            measured = chosen_ranks(log.ranks)
+            bars = asyncio.create_task(self._watch_bars(measures, log), name=f"bars:{name}")
+            async with aclosing(log.lines(measured if once else None)) as batches, _ended(bars):
+                async for batch in batches:
+                    if log.uid != uid:
+                        measures.forget()
+                        reader, uid = LogReader(measures, log.ranks), log.uid
+                    mine = batch if measured is None else [line for line in batch if line.rank in measured]
+                    changed = await asyncio.to_thread(_take, reader, mine)
+                    if not once:
+                        await _hear(measures, batch)
+                    changed |= await self._tell_endings(measures, log)
+                    await self._find_beginning(measures)
+                    read += len(batch)
+                    if once and log.errors and read > LINES_OF_BROKEN:
+                        break
+                    if changed and not once:
+                        await self._told(measures, log)
+                        if (now := asyncio.get_running_loop().time()) > noted + NOTE_EVERY:
+                            noted = now
+                            await self._note(measures)
+                        await asyncio.sleep(PAUSE)
+            await asyncio.to_thread(reader.close)
+            measures.unread = log.errors
+            await self._tell_endings(measures, log)
+            await self._told(measures, log)
+            await self._note(measures)
+
+    async def _watch_bars(self, measures: JobMeasures, log: JobLog) -> None:
+        """Progress bars that are drawn on are signs of life too."""
+        before: dict[int, str] = {}
+        while True:
+            drawn = log.drawn()
+            for rank, bar in drawn.items():
+                if bar != before.get(rank):
+                    measures.hear(rank, 0.0, bar)
+            before = drawn
+            await asyncio.sleep(BARS_EVERY)
+
+    async def _find_beginning(self, measures: JobMeasures) -> None:
+        """Since when its loss is no number, where only the end of its log was read."""
+        jobset = self._cluster.fleet.jobsets.get(measures.key)
+        if jobset is not None and measures.track is not None and measures.track.nan:
+            pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+            await measures.find_beginning(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
+
+    async def _told(self, measures: JobMeasures, log: JobLog) -> None:
+        """What changed is for all to see, and tests that ended are kept."""
+        self._place_tests(measures, log)
+        await self.kept.keep(each for each in measures.tests if each.test.finished or each.test.error)
+        measures.wake()
+
+    def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
+        """Say where the tests were measured, as far as the picture has it."""
+        fleet = self._cluster.fleet
+        jobset = fleet.jobsets.get(measures.key)
+        measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
+        if jobset is not None:
+            measures.place(jobset, fleet, self._cluster.connected.target.cluster.server if not self._place else "")
+        elif log.kept.note is not None:
+            measures.recipe = log.kept.note.recipe
+
+    async def _note(self, measures: JobMeasures) -> None:
+        """The memory of runs has the last figures."""
+        namespace, name = measures.key
+        runs = self._runs()
+        if measures.tests:
+            await runs.note_tests(namespace, name, tuple(each.test for each in measures.tests))
+        track = measures.track
+        if track is not None and track.last is not None:
+            await runs.note_training(namespace, name, track.standing())
+
+    async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
+        """Ranks that ended badly are marks on the curve; whether there are more than before."""
+        jobset = self._cluster.fleet.jobsets.get(measures.key)
+        if measures.track is not None:
+            measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}
+        seen: list[Ending] = endings(jobset, self._cluster.fleet) if jobset else []
+        about = (measures.uid, len(seen), jobset.restarts if jobset else -1)
+        if about == measures.endings_seen:
+            return False
+        measures.endings_seen = about
+        return measures.ended_badly([*await log.kept.endings(), *seen])
+
+    # earlier runs of the same recipe
+
+    async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
+        """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
+        from console.logs.store import kept
+
+        follow = self._follow()
+        names = [
+            (jobset.created, jobset.key)
+            for jobset in self._cluster.fleet.jobsets.values()
+            if jobset.recipe == measures.recipe and jobset.uid != measures.uid
+        ]
+        names += [
+            (shelf.note.created, (shelf.note.namespace, shelf.note.name))
+            for shelf in await asyncio.to_thread(kept, follow.folder)
+            if shelf.note.recipe == measures.recipe and shelf.note.uid != measures.uid
+        ]
+        found: list[tuple[str, TrainingRun]] = []
+        for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
+            if len(found) == most:
+                break
+            async with self.job(*key, once=True) as other:
+                async for _ in other.changes():
+                    pass
+                if other.track is not None:
+                    found.append((key[1], other.track))
+        return found
+
+    # one that is over
+
+    async def of_kept(self, namespace: str, name: str, uid: str) -> KeptLog | None:
+        """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
+        from console.logs.job_log import ChangeSubscription, Reader
+        from console.logs.store import kept_job
+        from console.metrics.log_reader import LogReader, chosen_ranks
+
+        folder = self._follow().folder
+        shelf = await asyncio.to_thread(kept_job, folder, "", namespace, name, uid) if uid else None
+        if shelf is None:
+            return None
+        parts = await asyncio.to_thread(lambda: list(shelf.parts()))
+        measures = JobMeasures((namespace, name))
+        measures.uid, measures.recipe = uid, shelf.note.recipe
+        reader, news = LogReader(measures, shelf.note.ranks), ChangeSubscription(parts)
+        try:
+            lines = Reader(news, chosen_ranks(shelf.note.ranks))
+            while batch := await asyncio.to_thread(lines.more):
+                await asyncio.to_thread(_take, reader, batch)
+        finally:
+            news.close()
+        await asyncio.to_thread(reader.close)
+        measures.ended_badly(await asyncio.to_thread(shelf.endings))
+        await self.kept.read()
+        measures.tests = tuple(each for each in self.kept.tests if each.uid == uid) or measures.tests
+        return KeptLog(measures, parts)
+
+    # life
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        self.glancing.forget()
+        if self._reading is not None:
+            self._reading.cancel()
+        self._read_again = 0.0
+        for shared in self._shared.values():
+            shared.task.cancel()
+        self._shared.clear()
