@@ -1,15 +1,15 @@
-"""A canvas of terminal cells to plot on: lines of braille dots, marks, shading and text, each in an ink (pure)."""
+"""A canvas of terminal cells to plot on, with lines of braille dots, marks, shading, text, and axes; each in an ink."""
 
 from __future__ import annotations
 
 from itertools import groupby, pairwise
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 DOTS_WIDE = 2
 DOTS_HIGH = 4
@@ -161,3 +161,109 @@ def round_ticks(top: float, parts: int) -> list[float]:
     """Ticks from 0 to at least `top`, at round distances, at most `parts` steps (and one step at least)."""
     step = round_step(top, parts)
     return [step * index for index in range(max(1, ceil(top / step - 1e-9)) + 1)]
+
+
+def round_values(low: float, high: float, parts: int) -> list[float]:
+    """Round values between both ends, at most so many steps and one more."""
+    step = round_step(high - low, parts + 1)
+    return [step * number for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def tick_words(value: float) -> str:
+    """A value of an axis in few letters: "2.5", "12,000", "3e-05"."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100_000 or abs(value) < 0.001:
+        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-")
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+class Box(NamedTuple):
+    """A part of the canvas, in cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class Frame:
+    """A plot in a box: its axes, and where values lie on the one that goes up."""
+
+    def __init__(
+        self,
+        box: Box,
+        low: float,
+        high: float,
+        *,
+        log: bool = False,
+        ticks: Sequence[float] = (),
+        below: int = 2,
+        gap: int = 0,
+        margin: int = 0,
+    ) -> None:
+        """`ticks`: round values unless given; `below`: lines below the plot; `gap`: cells between labels and axis;
+        `margin`: cells that stay free on the right.
+        """
+        self.box, self.log = box, log and low > 0
+        self.low, self.high = (log10(low), log10(high)) if self.log else (low, high)
+        if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
+            pad = abs(self.high) * 0.01 or 1.0
+            self.low, self.high = self.low - pad, self.high + pad
+        self.lines = max(1, box.height - 1 - below)
+        self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
+        self._per_unit = self._last / (self.high - self.low)
+        self.ticks = ticks or self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1))
+        self._words, self._gap = [tick_words(tick) for tick in self.ticks], gap
+        self.left = box.x + max(map(len, self._words), default=0) + 1 + gap
+        self.columns = max(1 + (not margin), box.x + box.width - self.left - margin)
+        self.top = box.y + 1
+        self.base = self.top + self.lines
+
+    def _ticks(self, parts: int) -> list[float]:
+        if self.log:
+            found = [
+                factor * 10.0**power
+                for power in range(floor(self.low), ceil(self.high) + 1)
+                for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
+            ]
+            inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
+            return inside if len(inside) > 1 else round_values(10.0**self.low, 10.0**self.high, parts)
+        return round_values(self.low, self.high, parts)
+
+    def row(self, value: float) -> int | None:
+        """Dots from the top of the canvas; None where the scale has no place for it."""
+        if self.log:
+            if value <= 0:
+                return None
+            value = log10(value)
+        at = round((self.high - value) * self._per_unit)
+        return self._first + (0 if at < 0 else self._last if at > self._last else at)
+
+    def dots(self) -> int:
+        return self.columns * DOTS_WIDE
+
+    def upright(self, canvas: Canvas, x: int, ink: str, letter: str) -> None:
+        """A line through the plot, behind what is drawn."""
+        for y in range(self.top, self.base):
+            canvas.shade(x, y, ink, letter)
+
+    def draw(self, canvas: Canvas, along: Iterable[tuple[int, str]] | None) -> None:
+        """Draw the axes; `along`: cells of the lower one and what stands below them, where it is drawn."""
+        for y in range(self.top, self.base):
+            canvas.mark(self.left - 1, y, "│", "faint")
+        for tick, words in zip(self.ticks, self._words, strict=True):
+            dot = self.row(tick)
+            if dot is not None:
+                canvas.text(self.left - 1 - self._gap - len(words), dot // DOTS_HIGH, words, "dim")
+                canvas.mark(self.left - 1, dot // DOTS_HIGH, "┤", "faint")
+        if along is None:
+            return
+        canvas.text(self.left - 1, self.base, "└" + "─" * self.columns, "faint")
+        taken = -2
+        for x, words in along:
+            start = max(self.box.x, min(x - len(words) // 2, self.box.x + self.box.width - len(words)))
+            if start > taken + 1:
+                canvas.mark(x, self.base, "┴", "faint")
+                canvas.text(start, self.base + 1, words, "dim")
+                taken = start + len(words)

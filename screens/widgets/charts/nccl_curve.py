@@ -15,7 +15,7 @@ from console.metrics.export import size_words
 from console.metrics.nccl.history import faster
 from console.metrics.nccl.reference import PASS_LINE, Passing, Word, expected_busbw, is_comparable, judge, verdict
 from screens import wording
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Canvas, round_ticks
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_ticks
 from screens.widgets.line import Inked
 from screens.wording import Run
 
@@ -65,8 +65,8 @@ def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
     return (band[0].low, band[0].high) if len(band) == 1 and band[0].size == size else None
 
 
-class Frame:
-    """Where values lie on a canvas: the axes of one curve."""
+class SizeFrame(Frame):
+    """The axes of a curve: bandwidths from 0 on, and message sizes by their logarithm."""
 
     def __init__(
         self, points: Sequence[Point], band: Sequence[Band], width: int, height: int, overlays: Sequence[Overlay] = ()
@@ -77,29 +77,19 @@ class Frame:
         values = [value for point in points for value in (point.out_of_place, point.in_place) if value is not None]
         values += [value for _, value in laid]
         self.first, self.last = min(sizes, default=1), max(sizes, default=1)
-        self.ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
-        self.left = max(len(self.label(tick)) for tick in self.ticks) + 2
-        self.columns = max(1, width - self.left - 1)
-        self.lines = max(1, height - 3)
-        self.top = 1
-
-    @staticmethod
-    def label(tick: float) -> str:
-        """How the y axis writes that value."""
-        return f"{tick:,.4g}" if tick < 1000 else f"{tick:,.0f}"
+        ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
+        super().__init__(Box(0, 0, width, height), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
 
     def column(self, size: float) -> float:
         """Dots from the y axis."""
         span = log2(self.last) - log2(self.first)
         part = (log2(size) - log2(self.first)) / span if span else 0.5
-        return part * (self.columns * DOTS_WIDE - 1)
-
-    def line(self, value: float) -> float:
-        """Dots from the top of the plot."""
-        return (1 - value / self.ticks[-1]) * (self.lines * DOTS_HIGH - 1)
+        return part * (self.dots() - 1)
 
     def dot(self, size: float, value: float) -> tuple[int, int]:
-        return self.left * DOTS_WIDE + round(self.column(size)), self.top * DOTS_HIGH + round(self.line(value))
+        row = self.row(value)
+        assert row is not None, "the scale begins at 0 and is no logarithm"
+        return self.left * DOTS_WIDE + round(self.column(size)), row
 
     def cell(self, size: float, value: float) -> tuple[int, int]:
         x, y = self.dot(size, value)
@@ -119,13 +109,13 @@ def draw(
     if width < 24 or height < 6:
         canvas.text(0, 0, "too small for a curve", "dim")
         return canvas
-    frame = Frame(points, band, width, height, overlays)
+    frame = SizeFrame(points, band, width, height, overlays)
     _shade_band(canvas, frame, band)
-    _draw_axes(canvas, frame, sorted({point.size for point in points if point.size > 0} | {each.size for each in band}))
+    sizes = sorted({point.size for point in points if point.size > 0} | {each.size for each in band})
+    frame.draw(canvas, [(frame.left + round(frame.column(size)) // DOTS_WIDE, size_words(size)) for size in sizes])
     if marked is not None and frame.first <= marked <= frame.last:
         x, _ = frame.cell(marked, 0)
-        for y in range(frame.top, frame.top + frame.lines):
-            canvas.shade(x, y, "dim", "┊")
+        frame.upright(canvas, x, "dim", "┊")
     shown = [point for point in points if point.size > 0]
     for each in overlays:
         _draw_overlay(canvas, frame, each)
@@ -136,14 +126,14 @@ def draw(
     return canvas
 
 
-def _draw_overlay(canvas: Canvas, frame: Frame, overlay: Overlay) -> None:
+def _draw_overlay(canvas: Canvas, frame: SizeFrame, overlay: Overlay) -> None:
     inside = [(size, value) for size, value in overlay.points if frame.first <= size <= frame.last]
     _draw_half(canvas, frame, inside, overlay.ink, every=4)
     for size, value in inside:
         canvas.mark(*frame.cell(size, value), overlay.letter, overlay.ink)
 
 
-def _shade_band(canvas: Canvas, frame: Frame, band: Sequence[Band]) -> None:
+def _shade_band(canvas: Canvas, frame: SizeFrame, band: Sequence[Band]) -> None:
     for column in range(frame.columns):
         dots = column * DOTS_WIDE + 0.5
         span = log2(frame.last) - log2(frame.first)
@@ -151,42 +141,20 @@ def _shade_band(canvas: Canvas, frame: Frame, band: Sequence[Band]) -> None:
         reach = expected(band, size)
         if reach is None:
             continue
-        top = frame.top + int(frame.line(reach[1])) // DOTS_HIGH
-        bottom = frame.top + int(frame.line(reach[0])) // DOTS_HIGH
+        (_, top), (_, bottom) = (frame.cell(size, value) for value in reversed(reach))
         for y in range(top, bottom + 1):
             canvas.shade(frame.left + column, y)
 
 
-def _draw_axes(canvas: Canvas, frame: Frame, sizes: Sequence[int]) -> None:
-    base = frame.top + frame.lines
-    for y in range(frame.top, base):
-        canvas.mark(frame.left - 1, y, "│", "faint")
-    for tick in frame.ticks:
-        _, y = frame.cell(frame.first, tick)
-        label = frame.label(tick)
-        canvas.text(frame.left - 2 - len(label), y, label, "dim")
-        canvas.mark(frame.left - 1, y, "┤", "faint")
-    canvas.text(frame.left - 1, base, "└" + "─" * frame.columns, "faint")
-    taken = -2
-    for size in sizes:
-        x = frame.left + round(frame.column(size)) // DOTS_WIDE
-        label = size_words(size)
-        start = min(x - len(label) // 2, canvas.width - len(label))
-        if start > taken + 1:
-            canvas.mark(x, base, "┴", "faint")
-            canvas.text(start, base + 1, label, "dim")
-            taken = start + len(label)
-
-
 def _draw_half(
-    canvas: Canvas, frame: Frame, values: Sequence[tuple[int, float | None]], ink: str, *, every: int
+    canvas: Canvas, frame: SizeFrame, values: Sequence[tuple[int, float | None]], ink: str, *, every: int
 ) -> None:
     dots = [frame.dot(size, value) for size, value in values if value is not None]
     for start, end in pairwise(dots):
         canvas.line(start, end, ink, every=every)
 
 
-def _draw_marks(canvas: Canvas, frame: Frame, points: Sequence[Point]) -> None:
+def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> None:
     for point in points:
         if point.in_place is not None:
             canvas.mark(*frame.cell(point.size, point.in_place), IN, IN_INK)

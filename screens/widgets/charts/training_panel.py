@@ -17,17 +17,15 @@ from textual.strip import Strip
 from console.metrics.training.run import MarkKind, peak_of
 from console.metrics.training.series import METRICS
 from screens import wording
-from screens.widgets.charts.canvas import Canvas
+from screens.widgets.charts.canvas import Box, Canvas, tick_words
 from screens.widgets.charts.training_plot import (
     LETTERS,
     SIGNS,
-    Box,
     Chart,
     View,
     clock_words,
     draw_chart,
     reach,
-    tick_words,
 )
 from screens.widgets.line import Inked
 from screens.widgets.sentence_line import SentenceLine

@@ -10,33 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from math import ceil, floor, inf, log10
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.metrics.training.run import MarkKind
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, round_step
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Frame, round_step, tick_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from console.metrics.training.run import Mark, TrainingRun
     from console.metrics.training.series import Column, Metric
     from screens.widgets.charts.canvas import Canvas
-
-
-def round_values(low: float, high: float, parts: int) -> list[float]:
-    """Round values between both ends, at most so many steps and one more."""
-    step = round_step(high - low, parts + 1)
-    return [step * number for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
-
-
-def tick_words(value: float) -> str:
-    """A value of an axis in few letters: "2.5", "12,000", "3e-05"."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 100_000 or abs(value) < 0.001:
-        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-")
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def span_words(seconds: float) -> str:
@@ -81,15 +66,6 @@ LETTERS = "abc"
 EARLIER_INKS = ("job-1", "job-3", "job-5")
 
 
-class Box(NamedTuple):
-    """A part of the canvas, in cells."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """What part of a run is shown, and how."""
@@ -129,48 +105,6 @@ def _start(track: TrainingRun, view: View) -> float:
     return axis[0] if view.by_time and len(axis) else 0.0
 
 
-class Frame:
-    """Where values lie in a box."""
-
-    def __init__(self, box: Box, low: float, high: float, *, log: bool, labels: bool, below: int) -> None:
-        self.log = log and low > 0
-        self.low, self.high = (log10(low), log10(high)) if self.log else (low, high)
-        if self.high - self.low < 1e-12 * max(1.0, abs(self.high)):
-            pad = abs(self.high) * 0.01 or 1.0
-            self.low, self.high = self.low - pad, self.high + pad
-        self.lines = max(1, box.height - 1 - below)
-        self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
-        self._per_unit = self._last / (self.high - self.low)
-        self.ticks = self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1))
-        self.words = [tick_words(tick) for tick in self.ticks]
-        self.left = box.x + (max(map(len, self.words), default=0) + 1 if labels else 0)
-        self.columns = max(2, box.x + box.width - self.left)
-        self.top = box.y + 1
-
-    def _ticks(self, parts: int) -> list[float]:
-        if self.log:
-            found = [
-                factor * 10.0**power
-                for power in range(floor(self.low), ceil(self.high) + 1)
-                for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
-            ]
-            inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
-            return inside if len(inside) > 1 else round_values(10.0**self.low, 10.0**self.high, parts)
-        return round_values(self.low, self.high, parts)
-
-    def row(self, value: float) -> int | None:
-        """Dots from the top of the canvas; None where the scale has no place for it."""
-        if self.log:
-            if value <= 0:
-                return None
-            value = log10(value)
-        at = round((self.high - value) * self._per_unit)
-        return self._first + (0 if at < 0 else self._last if at > self._last else at)
-
-    def dots(self) -> int:
-        return self.columns * DOTS_WIDE
-
-
 @dataclass(frozen=True, slots=True)
 class Chart:
     """One chart: a metric of a run, beside earlier runs."""
@@ -197,8 +131,8 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
     low, high = _scale(every, sight, view)
     if low > high:
         return
-    frame = Frame(box, low, high, log=view.log, labels=True, below=2 if chart.large else 0)
-    _draw_axes(canvas, frame, box, sight, view, large=chart.large)
+    frame = Frame(box, low, high, log=view.log, below=2 if chart.large else 0)
+    frame.draw(canvas, _along(frame, sight, view) if chart.large else None)
     _draw_marks(canvas, frame, chart, sight, view)
     for at, (track, other) in enumerate(every[1:]):
         _draw_earlier(canvas, frame, track, other, sight, view, at)
@@ -208,8 +142,7 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
         _draw_smooth(canvas, frame, column, edges)
     if view.cursor is not None:
         x = frame.left + min(frame.columns - 1, int(view.cursor * frame.columns))
-        for y in range(frame.top, frame.top + frame.lines):
-            canvas.shade(x, y, "text", "│")
+        frame.upright(canvas, x, "text", "│")
 
 
 def _edges(track: TrainingRun, sight: Reach, view: View, columns: int) -> list[int]:
@@ -275,34 +208,14 @@ def _draw_earlier(
         canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], ink)
 
 
-def _draw_axes(canvas: Canvas, frame: Frame, box: Box, sight: Reach, view: View, *, large: bool) -> None:
-    base = frame.top + frame.lines
-    for y in range(frame.top, base):
-        canvas.mark(frame.left - 1, y, "│", "faint")
-    for tick, words in zip(frame.ticks, frame.words, strict=True):
-        dot = frame.row(tick)
-        if dot is not None:
-            canvas.text(frame.left - 1 - len(words), dot // DOTS_HIGH, words, "dim")
-            canvas.mark(frame.left - 1, dot // DOTS_HIGH, "┤", "faint")
-    if not large:
-        return
-    canvas.text(frame.left - 1, base, "└" + "─" * frame.columns, "faint")
+def _along(frame: Frame, sight: Reach, view: View) -> Iterator[tuple[int, str]]:
+    """Cells of the axis of steps or times that have a label, and what it says."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
-    taken = -2
-    step = (
-        time_step(sight.high - sight.low)
-        if view.by_time
-        else round_step(sight.high - sight.low, max(2, frame.columns // 14))
-    )
+    span = sight.high - sight.low
+    step = time_step(span) if view.by_time else round_step(span, max(2, frame.columns // 14))
     for number in range(ceil(sight.low / step - 1e-9), floor(sight.high / step + 1e-9) + 1):
-        place = (number * step - sight.low) / ((sight.high - sight.low) or 1.0)
-        x = frame.left + min(frame.columns - 1, int(place * frame.columns))
-        words = words_of(number * step)
-        start = max(box.x, min(x - len(words) // 2, box.x + box.width - len(words)))
-        if start > taken + 1:
-            canvas.mark(x, base, "┴", "faint")
-            canvas.text(start, base + 1, words, "dim")
-            taken = start + len(words)
+        place = (number * step - sight.low) / (span or 1.0)
+        yield frame.left + min(frame.columns - 1, int(place * frame.columns)), words_of(number * step)
 
 
 def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: View) -> None:
@@ -318,7 +231,6 @@ def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: 
     for x, mark in best.items():
         letter, ink = SIGNS[mark.kind]
         if mark.kind in _LINES:
-            for y in range(frame.top, frame.top + frame.lines):
-                canvas.shade(x, y, ink, "┊")
+            frame.upright(canvas, x, ink, "┊")
         if chart.large:
-            canvas.mark(x, frame.top + frame.lines, letter, ink)
+            canvas.mark(x, frame.base, letter, ink)
