@@ -29,12 +29,12 @@ PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
 LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short may print
-ANSWER_LIMIT = 9.0  # seconds that such a command may be silent
+ANSWER_LIMIT = 7.0  # seconds that such a command may be silent
 TOGETHER = 50  # pieces of an output that are passed on before others get their turn
 BEGUN = "echo >&2; "
 """The first words of a script of ours: an empty line on standard error tells that a shell has begun, however long the
 rest takes."""
-BEGINS = 8.0  # seconds until that line has come
+BEGINS = 6.0  # seconds until that line has come
 FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
 MAX_OF_MESSAGE = 4 << 20  # bytes of one message; API servers send 32 KiB at a time

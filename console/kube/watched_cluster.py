@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 _BY_ITSELF = "Retrying automatically."
-SILENT = 8.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
+SILENT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
 _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
 
 

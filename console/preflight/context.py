@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-PATIENCE = 8.0  # seconds for which a kind that is still being listed is waited for
+PATIENCE = 7.0  # seconds for which a kind that is still being listed is waited for
 
 
 class Questions:

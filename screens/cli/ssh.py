@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.session import Session
     from screens.cli.options import Options
 
-BEGINS = 8  # seconds until an SSH server has said who it is
+BEGINS = 6  # seconds until an SSH server has said who it is
 MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
 
 

@@ -46,8 +46,6 @@ IN_PODS = {
     "ssh": ("ssh", JOB, "0", "--yes", "--", "true"),
 }
 """Commands whose answers come from inside pods; `--limit` where the person says how long a command may take."""
-SILENCE = {"facts": 25.0, "gpus": 45.0, "gpus, nvidia-smi": 45.0, "hang": 95.0, "cp from": 45.0, "cp to": 45.0}
-"""Seconds that a command waits for a pod that says nothing: some programs need that long for their first byte."""
 AT_PORTS = {
     "doctor": ("doctor", JOB, "0"),
     "ssh": ("ssh", JOB, "0", "--yes", "--", "true"),
@@ -169,7 +167,7 @@ def main(parts: list[str], say: Callable[[str], None]) -> bool:
             for name, what, argv in pairs(parts):
                 flood(name)
                 end = ended(argv, kubeconfig, folder)
-                kept = end.kept(SILENCE.get(what, SECONDS) if name.endswith("silence") else SECONDS)
+                kept = end.kept(SECONDS)
                 broken += not kept
                 mark = "" if kept else "BROKEN "
                 say(f"{what:20} {name:38} {end.seconds:6.1f} {end.memory:6.0f} {end.code:4}  {mark}{end.said[:120]}")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 ANSWER = 10.0  # seconds for each answer of an SSH server
-BEGINS = 6.0  # seconds until both sides have agreed on ciphers
+BEGINS = 5.0  # seconds until both sides have agreed on ciphers
 MAX_SAID, MAX_NAMES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
 TRIES = 5  # keys that are offered: an OpenSSH server hangs up after six
 _RSA = ("rsa-sha2-512", "rsa-sha2-256")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.rank_address import Address, LivePod
 
-BANNER = 5.0  # seconds an SSH server has to say its first line
-STEP = 8.0  # seconds for each step but the login program's
+BANNER = 4.0  # seconds an SSH server has to say its first line
+STEP = 7.0  # seconds for each step but the login program's
 REFUSAL = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
 POD = 5.0
 """Seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it."""
