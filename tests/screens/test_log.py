@@ -10,6 +10,8 @@ from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.pages.log import LogScreen
 from screens.pages.pod import PodScreen
+from screens.widgets.log.lines import LogLines
+from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, focus, screen_text, until
 from tests.screens.scene import scene
@@ -130,3 +132,14 @@ async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("4")
         await until(pilot, lambda: app.current_mode == "pods" and len(app.screen_stack) == 1)
+
+
+async def test_what_comes_in_while_the_page_closes_is_not_shown() -> None:
+    session = FakeSession(scene())
+    session.logs[KEY] = [LogLine(1.0, "iteration 7")]
+    async with console(session) as (app, pilot, _):
+        page = await log_of(app, pilot)
+        view = page.query_one(LogView)
+        await view.query_one(LogLines).remove()
+        view.over = "✗ not followed"
+        assert "not followed" not in screen_text(app)

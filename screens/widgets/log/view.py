@@ -155,6 +155,8 @@ class LogView(Vertical):
         bar.update(printable(self.drawn))
 
     def _tell(self) -> None:
+        if not self.query(LogLines):  # the page is closing, and what was asked for it comes in
+            return
         lines = self.lines
         none = self._why_none()
         empty = self.query_one(".log-empty", Static)
