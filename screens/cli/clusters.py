@@ -325,7 +325,7 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
                         help="only this project (may be repeated); default: all that the login may see")  # fmt: skip
     parser.add_argument("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
     parser.add_argument("--write-kubeconfig", nargs="?", const="", metavar="FILE", help="with connect: keep the entry")
-    parser.add_argument("--yes", action="store_true", help="with enable: do not ask for confirmation")
+    parser.add_argument("-y", "--yes", action="store_true", help="with enable: do not ask for confirmation")
     add_json(parser)
 
 
@@ -368,7 +368,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_asking(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--wait", action="store_true", help="until it is done; exit code 1 if it fails")
     add_json(parser)
 

@@ -276,7 +276,7 @@ def add_rm(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "JSON: kind, pod_index (and rank, its older name), pod, place. Exit code 1 if the answer was no."
     parser.add_argument("place", metavar="JOB:POD:PATH | pod/NAME:PATH")
     add_container(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     add_json(parser)
 
 

@@ -304,7 +304,7 @@ def add_build_log(parser: argparse.ArgumentParser) -> None:
 
 def add_build_cancel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="ID")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     add_where(parser)
 
 

@@ -220,7 +220,10 @@ def _told(options: Options, code: int, words: str, watched: JobMonitor) -> dict[
 async def alarms(options: Options) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
     async with connected(options, (*ALARMS_KINDS, "nodes")) as session:
-        require_jobs(await session.listed(*ALARMS_KINDS), "Which jobs run")
+        fleet = await session.listed(*ALARMS_KINDS)
+        require_jobs(fleet, "Which jobs run")
+        if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
+            await session.require_namespace(session.namespace)
         watching = session.alarms
         watching.patrol("" if options.all_namespaces else session.namespace, always=True)
         if options.follow:

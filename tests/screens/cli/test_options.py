@@ -142,3 +142,11 @@ def test_help_of_what_watches_names_the_keys_too(
         parse([name, "--help"])
     said = capsys.readouterr().out
     assert [key for key in keys if not re.search(rf"\b{key}\b", said)] == []
+
+
+def test_every_command_that_asks_takes_the_short_yes() -> None:
+    lines = ("stop j", "rm j:0:/x", "resize p 3", "build-cancel b", "report n", "clusters", "preflight", "ssh j")
+    for line in lines:
+        with_short, written_out = parse([*line.split(), "-y"]), parse([*line.split(), "--yes"])
+        assert with_short == written_out
+        assert with_short.yes
