@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-PATIENCE = 7.0  # seconds for which a kind that is still being listed is waited for
+PATIENCE = 5.0  # seconds for which the API server may say nothing
+LISTING = 20.0  # seconds for which a kind that is still being listed is waited for
 
 
 class Questions:
@@ -102,7 +103,8 @@ class Looking:
 
         async def question() -> _T:
             client = self.cluster.connected.client
-            return read_found(await client.request("GET", path, params=params, doing=f"read {path}"), type_)
+            body = await client.request("GET", path, params=params, doing=f"read {path}", silence=PATIENCE)
+            return read_found(body, type_)
 
         return await self.ask(KUBERNETES, f"GET {what}", question)
 
@@ -111,7 +113,9 @@ class Looking:
 
         async def question() -> tuple[NamedWire, ...]:
             client = self.cluster.connected.client
-            body = await client.request("GET", path, params=params, doing=f"list {noun}", accept=_METADATA)
+            body = await client.request(
+                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=PATIENCE
+            )
             return tuple(read_found(body, NamesWire).items or ())
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
@@ -129,7 +133,7 @@ class Looking:
 
         async def question() -> Fleet:
             try:
-                fleet = await self.cluster.listed(*kinds, timeout=PATIENCE)
+                fleet = await self.cluster.listed(*kinds, timeout=LISTING, silent=PATIENCE)
             except KeyError as error:
                 raise Unreachable(f"{error.args[0]} are not watched.") from error
             for kind in kinds:
