@@ -294,7 +294,8 @@ class WatchedCluster:
                         break
                     if slow != before:
                         before = slow
-                        clock.reschedule(min(ends, loop.time() + silent))
+                        quiet = time.time() - max(max(link.since, link.heard) for link in slow)
+                        clock.reschedule(min(ends, loop.time() + max(0.0, silent - quiet)))
         except TimeoutError as error:
             from console.kube.failures import CHECK, unreachable
 
