@@ -1,21 +1,126 @@
-"""A server whose certificate is not checked is told for as long as it lasts."""
+"""Nothing is sent to a server that cannot prove who it is; one whose certificate is not checked is told of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from console.errors import BadKubeconfig
+from console.errors import BadKubeconfig, ConsoleError, Unreachable
+from console.kube.client import Client
+from console.kube.failures import first_bytes
 from console.kube.login import Login
+from console.kube.raw_connection import connected
 from console.kube.target import Cluster, Target, User
-from tests.certificates import usual_certificate
+from console.launch.helm import Helm
+from tests.apiserver import ApiServer
+from tests.certificates import make_certificate, usual_certificate
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+PATH = "/version"
+
+
+async def plain(target: Target, _: Path) -> object:
+    client = Client(Login(target))
+    try:
+        return await client.request("GET", PATH, doing="ask")
+    finally:
+        await client.close()
+
+
+async def going_on(target: Target, _: Path) -> object:
+    client = Client(Login(target))
+    try:
+        async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+            return await first_bytes(answer.pieces(), 1 << 20)
+    finally:
+        await client.close()
+
+
+async def command(target: Target, _: Path) -> object:
+    client = Client(Login(target))
+    try:
+        async with client.websocket(PATH, doing="ask", params=(), protocols=("v5.channel.k8s.io",)) as socket:
+            return socket
+    finally:
+        await client.close()
+
+
+async def tunnel(target: Target, _: Path) -> object:
+    login = Login(target)
+    async with connected(login, "ask") as wire:
+        return wire
+
+
+async def helm(target: Target, folder: Path) -> object:
+    fields = ("server", "certificate_authority", "tls_server_name")
+    given = {each.replace("_", "-"): value for each in fields if (value := getattr(target.cluster, each))}
+    content = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": given}],
+        "users": [{"name": "u", "user": {"token": target.user.token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return await Helm(path).releases("a4", "default")
+
+
+WAYS: dict[str, Callable[[Target, Path], Awaitable[object]]] = {
+    "a request": plain,
+    "an answer that goes on": going_on,
+    "a command": command,
+    "a tunnel": tunnel,
+    "Helm": helm,
+}
+LIES = ("another authority", "another name", "expired", "no authority given", "another tls-server-name")
+
+
+def lying_target(lie: str, folder: Path, port: int) -> Target:
+    """The server's address as the kubeconfig gives it, and what it is to be trusted by."""
+    authority: dict[str, Any] = {"certificate_authority": str(folder / "ca.crt")}
+    host = "localhost" if lie == "another name" else "127.0.0.1"
+    if lie == "another authority":
+        (folder / "other").mkdir()
+        authority["certificate_authority"] = str(make_certificate(folder / "other", days=1)[1])
+    elif lie == "no authority given":
+        authority = {}
+    elif lie == "another tls-server-name":
+        authority["tls_server_name"] = "other.example"
+    return Target("x", "u", "default", Cluster(server=f"https://{host}:{port}", **authority), User(token="s3cr3t"))
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("way", WAYS)
+async def test_who_cannot_prove_to_be_the_server_is_sent_nothing(way: str, lie: str, tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=-1 if lie == "expired" else 1)
+    async with ApiServer(tls) as server:
+        with pytest.raises(Unreachable) as told:
+            await WAYS[way](lying_target(lie, tmp_path, server.port), tmp_path)
+        assert server.requests == []
+    assert "certificate" in told.value.message
+    assert "s3cr3t" not in f"{told.value.message}{told.value.hint}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_who_can_is_reached(way: str, tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server:
+        target = lying_target("", tmp_path, server.port)
+        if way == "a command":  # this server has no pod to run one in: it was asked all the same
+            with pytest.raises(ConsoleError):
+                await command(target, tmp_path)
+        else:
+            await WAYS[way](target, tmp_path)
+        sent = {each.headers["Authorization"] for each in server.requests}
+    assert sent == (set() if way == "a tunnel" else {"Bearer s3cr3t"})
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 42)])

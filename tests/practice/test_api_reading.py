@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import WSServerHandshakeError
 
 from practice.api.authn import reader
 from practice.api.faults import Fault
 from practice.objects import resources as kinds
-from tests.practice.api_client import MAPS, PODS, QUEUES, Api, config_map, serving
+from tests.practice.api_client import MAPS, MERGE, PODS, QUEUES, Api, config_map, serving
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -162,6 +165,78 @@ async def test_nobody_and_a_wrong_token(tmp_path: Path) -> None:
         refused = await api.get(PODS)
         assert refused.status == 403
         assert 'User "system:anonymous"' in refused.message
+
+
+LISTS = (
+    *(f"/api/v1/{each}" for each in ("namespaces", "nodes", "pods", "services", "secrets", "configmaps", "events")),
+    *(f"/api/v1/namespaces/default/{each}" for each in ("pods", "secrets", "persistentvolumeclaims")),
+    *(f"/apis/batch/v1/{each}" for each in ("jobs", "namespaces/default/jobs")),
+    *(f"/apis/jobset.x-k8s.io/v1alpha2/{each}" for each in ("jobsets", "namespaces/default/jobsets")),
+    *(f"/apis/kueue.x-k8s.io/v1beta2/{each}" for each in ("clusterqueues", "localqueues", "workloads", "topologies")),
+)
+SINGLE = (f"{PODS}/run", f"{PODS}/run/log?container=main")
+UPGRADES = tuple(
+    f"{PODS}/run/{each}"
+    for each in (
+        "exec?container=main&command=echo&command=x&stdout=true",
+        "exec?container=side&command=cat&stdin=true&stdout=true",
+        "attach?container=main&stdout=true",
+        "portforward?ports=2222",
+        "portforward",
+    )
+)
+"""Of a pod that runs: each of them opens for the administrator."""
+NOT_LET_IN = {
+    "none": ({}, 403),
+    "wrong": ({"Authorization": "Bearer wrong"}, 401),
+    "basic": ({"Authorization": "Basic YWRtaW46YWRtaW4="}, 401),
+    "empty": ({"Authorization": "Bearer "}, 401),
+}
+
+
+@pytest.mark.parametrize("who", [*NOT_LET_IN, "reader", "admin"])
+async def test_every_path_asks_who_it_is(tmp_path: Path, who: str) -> None:
+    """20 paths x 6, and what would change something by 4 methods."""
+    assert len(LISTS + SINGLE) == 20
+    readable = ("/pods", "/nodes", "/jobs", "/jobsets", "/events", "/run", "container=main")
+    async with serving(tmp_path) as api:
+        api.runtime.output.end()
+        headers, refused = NOT_LET_IN.get(who, ({}, 0))
+        token = {"reader": api.server.reader.token, "admin": api.server.admin.token}.get(who)
+        headers = {"Authorization": f"Bearer {token}"} if token else headers
+        del api.http.headers["Authorization"]
+        api.http.headers.update(headers)
+        for path in LISTS + SINGLE:
+            wanted = 200 if who == "admin" or (who == "reader" and path.endswith(readable)) else refused or 403
+            assert (await api.get(path)).status == wanted, path
+        if who == "admin":
+            return
+        for method, path in (("POST", MAPS), ("PUT", f"{PODS}/run"), ("PATCH", f"{PODS}/run"), ("DELETE", PODS)):
+            kind = MERGE if method == "PATCH" else ""
+            assert (await api.send(method, path, config_map("run"), kind)).status == (refused or 403), method
+        assert [each["metadata"]["name"] for each in api.storage.list(kinds.PODS, "default")] == ["run"]
+        assert not api.storage.list(kinds.CONFIGMAPS, "default")
+
+
+@pytest.mark.parametrize("path", UPGRADES)
+async def test_no_connection_is_upgraded_for_who_is_not_let_in(tmp_path: Path, path: str) -> None:
+    async with serving(tmp_path) as api:
+        protocols = ["SPDY/3.1+portforward.k8s.io"] if path.endswith("forward") else ["v4.channel.k8s.io"]
+        async with api.http.ws_connect(path, protocols=protocols):
+            pass  # so would the others, if they were let in
+        right = api.server.admin.token
+        in_protocol = base64.urlsafe_b64encode(right.encode()).decode().rstrip("=")
+        tries: list[tuple[Mapping[str, str], str, list[str]]] = [
+            *((headers, path, protocols) for headers, _ in NOT_LET_IN.values()),
+            ({"Authorization": f"Bearer {api.server.reader.token}"}, path, protocols),
+            ({}, f"{path}{'&' if '?' in path else '?'}access_token={right}", protocols),
+            ({}, path, [f"base64url.bearer.authorization.k8s.io.{in_protocol}", *protocols]),
+        ]
+        del api.http.headers["Authorization"]
+        for headers, asked, offered in tries:
+            with pytest.raises(WSServerHandshakeError) as told:
+                await api.http.ws_connect(asked, protocols=offered, headers=headers)
+            assert told.value.status in {401, 403}
 
 
 async def test_a_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:
