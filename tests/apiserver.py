@@ -202,8 +202,9 @@ class ApiServer:
         everything = [self.objects[request.path][key] for key in sorted(self.objects[request.path])]
         start = int(request.query.get("continue", "0"))
         size = self.page_size or int(request.query.get("limit", "0")) or len(everything)
-        rest = len(everything) > start + size
-        meta = {"resourceVersion": str(self.version), **({"continue": str(start + size)} if rest else {})}
+        rest = len(everything) - start - size
+        following = {"continue": str(start + size), "remainingItemCount": rest} if rest > 0 else {}
+        meta = {"resourceVersion": str(self.version), **following}
         return web.json_response({"metadata": meta, "items": everything[start : start + size]})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:

@@ -29,6 +29,7 @@ class ListMetaWire(Wire):
 
     resource_version: str | None = None
     next: str | None = msgspec.field(default=None, name="continue")
+    remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
 class ListWire(Wire, Generic[W]):
@@ -60,6 +61,7 @@ class Page(Generic[W]):
     next: str  # token of the next page; empty on the last
     version: str  # resourceVersion to watch from
     unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be decoded, and why
+    remaining: int | None = None  # objects on the pages after it, as far as the server says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Reader(Generic[W, M]):
         except UNREADABLE:
             return self._page_piecewise(body)
         meta = listed.metadata or ListMetaWire()
-        return Page(listed.items or [], meta.next or "", meta.resource_version or "")
+        return Page(listed.items or [], meta.next or "", meta.resource_version or "", remaining=meta.remaining)
 
     def _page_piecewise(self, body: bytes) -> Page[W]:
         try:
@@ -122,7 +124,7 @@ class Reader(Generic[W, M]):
             except UNREADABLE as error:
                 unreadable[_key(raw)] = str(error)
         meta = listed.metadata or ListMetaWire()
-        return Page(items, meta.next or "", meta.resource_version or "", unreadable)
+        return Page(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
 
     def models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
         """Models by key, and why an object could not be made into one."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.discovery import Catalogue
     from console.kube.kinds import Key, Line, Reader
+    from console.kube.kinds import Page as ListPage
 
 
 M = TypeVar("M")
@@ -95,6 +96,9 @@ Change = Page[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed | Heard |
 class Source(Protocol):
     """Where lists and watch lines come from."""
 
+    of: str
+    """What is listed, and by which server."""
+
     async def page(self, token: str) -> bytes:
         """One page of the list."""
 
@@ -128,6 +132,12 @@ class _EndedAtOnce(Unreachable):
 MAX_OBJECTS = 200_000
 MAX_OF_LIST = 4 << 30
 """Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
+UNCOUNTED = 100
+"""Pages of a list that does not say how many objects are to come. Every server since Kubernetes 1.15 says it where
+all objects of a kind are listed.
+"""
+SHORT = 5000
+"""Objects by which a list may turn out longer than its first page said: some count those that came since, too."""
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
 
 
@@ -175,25 +185,52 @@ async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUA
                 await asyncio.sleep(backoff.wait(error, failures))
 
 
+class _Length:
+    """What a list has brought so far, and why it cannot be the list of a cluster."""
+
+    def __init__(self) -> None:
+        self._pages = self._objects = self._bytes = 0
+        self._said: int | None = None
+
+    def add(self, page: ListPage[Any], size: int, token: str) -> str:
+        """Count a page of so many bytes, asked for by that token; why the list is given up, empty where it is not."""
+        found = len(page.items) + len(page.unreadable)
+        self._pages += 1
+        self._objects += found
+        self._bytes += size
+        if self._objects > MAX_OBJECTS or self._bytes > MAX_OF_LIST:
+            return f"{self._objects:,} objects in {self._bytes >> 20:,} MiB so far"
+        if not page.next:
+            return ""
+        if page.next == token or not found:
+            return "a page " + ("is followed by itself" if found else "without objects is followed by another")
+        if page.remaining is None:
+            many = self._pages >= UNCOUNTED
+            return f"{self._objects:,} objects so far, and not said how many are to come" if many else ""
+        whole = self._objects + page.remaining
+        self._said = whole if self._said is None else self._said
+        if whole > MAX_OBJECTS:
+            return f"{whole:,} objects are announced, of at most {MAX_OBJECTS:,} that are read"
+        many = whole > self._said + SHORT
+        return f"{self._said:,} objects were announced, and {whole:,} by now" if many else ""
+
+
 async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> AsyncGenerator[tuple[str, Change], None]:
     """The whole list, with the version to watch from; the next page is on its way while this one is read."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
-    size = 0
-    version = ""
+    length = _Length()
+    token = version = ""
     fetching: asyncio.Task[bytes] | None = asyncio.ensure_future(source.page(""))
     try:
         while fetching:
             body = await fetching
-            size += len(body)
             page = reader.page(body)
-            if len(everything) + len(unreadable) > MAX_OBJECTS or size > MAX_OF_LIST:
-                raise Unreadable(
-                    f"The API server's list does not end: {len(everything):,} objects in {size >> 20:,} MiB so far."
-                )
+            if why := length.add(page, len(body), token):
+                raise Unreadable(f"The list of {source.of} does not end: {why}.")
             del body
-            fetching = asyncio.ensure_future(source.page(page.next)) if page.next else None
-            version = page.version
+            token, version = page.next, page.version
+            fetching = asyncio.ensure_future(source.page(token)) if token else None
             unreadable.update(page.unreadable)
             for start in range(0, len(page.items), BATCH):
                 made, odd = reader.models(page.items[start : start + BATCH])
@@ -233,6 +270,7 @@ class HttpSource:
         self._client = client
         self._path = path
         self._what = what
+        self.of = f"{what} of the API server {client.login.server}"
         self._silence = silence
 
     async def page(self, token: str) -> bytes:

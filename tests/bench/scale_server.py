@@ -63,15 +63,15 @@ class Fleet:
         }
         return self._template % tuple(values[name].encode() for name in self._fields)
 
-    def page(self, kind: str, start: int, limit: int) -> tuple[bytes, str]:
-        """The items of a page, and where the next one begins, empty when there is none."""
+    def page(self, kind: str, start: int, limit: int) -> tuple[bytes, int, int]:
+        """The items of a page, where it ends, and how many there are in all."""
         if kind == "pods":
             end = min(self.pods, start + limit) if limit else self.pods
             items = [self.pod(number, 1000) for number in range(start, end)]
-            return b",".join(items), str(end) if end < self.pods else ""
+            return b",".join(items), end, self.pods
         known = self.node_bytes if kind == "nodes" else []
         end = min(len(known), start + limit) if limit else len(known)
-        return b",".join(known[start:end]), str(end) if end < len(known) else ""
+        return b",".join(known[start:end]), end, len(known)
 
 
 def _pod_template() -> tuple[bytes, list[str]]:
@@ -166,8 +166,9 @@ class Server:
             gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": message}
             await self._send(writer, json.dumps(gone).encode(), "410 Gone")
             return True
-        items, following = self.fleet.page(kind, start, int(query.get("limit", 0)))
-        metadata = {"resourceVersion": str(self.fleet.version)} | ({"continue": following} if following else {})
+        items, end, of = self.fleet.page(kind, start, int(query.get("limit", 0)))
+        following = {"continue": str(end), "remainingItemCount": of - end} if end < of else {}
+        metadata = {"resourceVersion": str(self.fleet.version)} | following
         body = b'{"kind":"List","apiVersion":"v1","metadata":%s,"items":[%s]}' % (json.dumps(metadata).encode(), items)
         if kind == "pods" and self.cut == -1:
             self.cut = 0

@@ -148,15 +148,16 @@ def watched(line: Callable[[int], dict[str, Any]], *, pause: float = 0.0) -> Ans
     return body(lines)
 
 
-def pages_without_end() -> Answer:
-    """A list whose every page names another."""
+def pages_without_end(**said: Any) -> Answer:
+    """A list whose every page names another, `said` of it."""
     number = 0
 
     async def answer(_: web.Request) -> web.StreamResponse:
         nonlocal number
         number += 1
         items = [pod(f"p{number}-{each}") for each in range(500)]
-        return web.json_response({"metadata": {"resourceVersion": "1", "continue": "more"}, "items": items})
+        meta = {"resourceVersion": "1", "continue": f"more-{number}", **said}
+        return web.json_response({"metadata": meta, "items": items})
 
     return answer
 
@@ -256,6 +257,10 @@ FLOODS: dict[str, Flood] = {
     ),
     "list: all kinds without end": Flood(lists(), body(lambda: repeated(TEXT), LIST_START + b'{"kind": "')),
     "list: pages without end": Flood(lists("pods"), pages_without_end()),
+    "list: pages without end, with as many to come as before": Flood(
+        lists("pods"), pages_without_end(remainingItemCount=100_000)
+    ),
+    "list: a page that is its own next": Flood(lists("pods"), pages_without_end(**{"continue": "more"})),
     "list: a refusal without end": Flood(lists(), body(lambda: repeated(TEXT), status=403)),
     "list: a failure without end": Flood(lists(), body(lambda: repeated(TEXT), status=500)),
     "list: a drip without end": Flood(lists(), body(lambda: dripping(b" "), LIST_START)),

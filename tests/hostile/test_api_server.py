@@ -10,7 +10,7 @@ import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -24,6 +24,7 @@ from console.kube.raw_connection import connected
 from console.kube.target import User
 from console.kube.watch import Backoff, Change, HttpSource, Listed, Lost, Unparsable, follow
 from tests.apiserver import ApiServer
+from tests.hostile.lying_api import pages_without_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -133,25 +134,77 @@ async def test_many_lists_without_end_at_once_do_not_fill_the_memory() -> None:
             await asyncio.gather(*map(refused, paths))
 
 
-async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.kube.watch.MAX_OBJECTS", 5000)
-    page = b'{"metadata": {"continue": "more"}, "items": [' + b",".join([POD] * 400) + b"]}"
-    number = 0
+PAGES: dict[str, tuple[Any, int, str]] = {
+    "more pages than a list has that counts nothing": (pages_without_end(), 10, "5,000 objects so far, and not said"),
+    "as many to come as before": (pages_without_end(remainingItemCount=100_000), 12, "100,500 objects were announced"),
+    "more to come than are read": (
+        pages_without_end(remainingItemCount=10**9),
+        1,
+        "1,000,000,500 objects are announced",
+    ),
+    "a page that is its own next": (pages_without_end(**{"continue": "more"}), 2, "a page is followed by itself"),
+    "a page without objects": (
+        body(b'{"metadata": {"continue": "more"}}'),
+        1,
+        "without objects is followed by another",
+    ),
+}
+"""Lists whose every page names another; after how many pages they are given up, and why."""
 
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal number
-        number += 1
-        return web.Response(body=page.replace(b"good", b"p%d" % number))
+
+@pytest.mark.parametrize("attack", PAGES)
+async def test_a_list_of_pages_without_end_is_given_up(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.watch.UNCOUNTED", 10)
+    answer, pages, why = PAGES[attack]
+    read = 0
+
+    async def counted(request: web.Request) -> web.StreamResponse:
+        nonlocal read
+        read += 1
+        answered: web.StreamResponse = await answer(request)
+        return answered
 
     async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers[PATH] = answer
-        monkeypatch.setattr("console.kube.watch.MAX_OF_LIST", 40 * len(page))
+        server.handlers[PATH] = counted
         async with limited(), aclosing(pods(client)) as changes:
             async for change in changes:
                 if isinstance(change, Lost):
-                    assert "does not end" in str(change.error)
+                    assert f"The list of pods of the API server {client.login.server} does not end" in str(change.error)
+                    assert why in str(change.error)
                     break
-    assert number < 60
+    assert read == pages
+
+
+async def test_a_list_of_more_bytes_than_a_cluster_has_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.watch.MAX_OF_LIST", 100_000)
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[PATH] = pages_without_end()
+        async with limited(), aclosing(pods(client)) as changes:
+            lost = await anext(change async for change in changes if isinstance(change, Lost))
+    assert "does not end" in str(lost.error)
+
+
+async def test_a_list_that_says_how_many_are_to_come_may_have_more_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that grows while it is listed, too."""
+    monkeypatch.setattr("console.kube.watch.UNCOUNTED", 3)
+    number = 0
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal number
+        number += 1
+        to_come = 40 * (20 - number) + number
+        meta = {"continue": f"{number}", "remainingItemCount": to_come} if number < 20 else {}
+        items = [{"metadata": {"name": f"p{number}-{each}", "namespace": "n"}} for each in range(40)]
+        return web.json_response({"metadata": {"resourceVersion": "1", **meta}, "items": items})
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[PATH] = answer
+        async with limited(), aclosing(pods(client)) as changes:
+            async for change in changes:
+                assert not isinstance(change, Lost)
+                if isinstance(change, Listed):
+                    assert len(change.objects) == 800
+                    break
 
 
 def event(data: bytes) -> bytes:

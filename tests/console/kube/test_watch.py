@@ -52,6 +52,8 @@ def line(verb: str, thing: dict[str, Any]) -> bytes:
 class Script:
     """Answers in order: bytes or an error for a page; for a watch, lines with perhaps an error in or before them."""
 
+    of = "pods of the API server https://here"
+
     def __init__(self, pages: list[bytes | Exception], watches: list[list[bytes | Exception] | Exception]) -> None:
         self._pages, self._watches = pages, watches
         self.tokens: list[str] = []
