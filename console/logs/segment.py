@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.folders import atomic_write
 from console.logs.line_splitter import stamped, texts_of
+from console.pace import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from console.logs.container_log import Stamped
 
+BLOCK = 1 << 18  # bytes of a file that are read at once
 RECENT = 128  # lines that stay in memory once they are written
 HELD = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
 _NOWHERE = (1 << 64) - 1
@@ -173,16 +175,16 @@ class Part:
     def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> Part:
         """The lines of a file; a last one without an end, which a crash may leave, does not count."""
         part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
-        data = file.read_bytes()
-        end = data.rfind(b"\n") + 1
-        raws = data[:end].split(b"\n")[:-1]
-        at, last = 0, 0.0
-        for moment, raw in stamped(raws):
-            last = moment if moment > last else last
-            part.times.append(last)
-            part._starts.append(at)
-            at += len(raw) + 1
-        part._size, part._written = end, len(raws)
+        at, last, slices = 0, 0.0, Slices()
+        with file.open("rb", buffering=BLOCK) as lines:
+            while block := b"".join(lines.readlines(BLOCK)):
+                for moment, raw in stamped(block.split(b"\n")[:-1]):
+                    last = moment if moment > last else last
+                    part.times.append(last)
+                    part._starts.append(at)
+                    at += len(raw) + 1
+                slices.pause_thread()
+        part._size, part._written = at, len(part.times)
         if part._note is not None and part._note.exists():
             part.opened_with = int(part._note.read_bytes().strip() or b"1")
         return part

@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import time
+from bisect import bisect_left
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.folders import atomic_write, make_private, state_folder
+from console.logs.line_splitter import stamped
 from console.logs.segment import Part, append_to
 from console.scheduling.failure import Ending
 
@@ -134,9 +136,11 @@ class Shelf:
             theirs.mend()
             known = {raw for _, raw in theirs.tail(TAIL)}
             last = theirs.times[-1] if theirs.times else -1.0
-            fresh = [raw for moment, raw in mine.tail(len(mine)) if moment >= last and raw not in known]
-            if fresh:
-                append_to(common, b"".join(raw + b"\n" for raw in fresh))
+            for start in range(bisect_left(mine.times, last), len(mine), TAIL):
+                lines = stamped(mine.raws(start, start + TAIL))
+                fresh = [raw for moment, raw in lines if moment >= last and raw not in known]
+                if fresh:
+                    append_to(common, b"".join(raw + b"\n" for raw in fresh))
 
     # endings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,21 @@ def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path
     assert again.texts(0, 99) == words(0, 15)
     assert Part.read(tmp_path / "log", 7).texts(0, 99) == words(0, 15)
     assert [moment % 60 for moment, _ in again.tail(2)] == [13.5, 14.5]
+
+
+def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> None:
+    block = b"".join(raw + b"\n" for _, raw in lines(0, 3600))
+    with (tmp_path / "log").open("wb") as file:
+        for _ in range(200):
+            file.write(block)
+    tracemalloc.start()
+    try:
+        part = Part.read(tmp_path / "log", 7)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert part.texts(719_990, 720_000) == words(3590, 3600)
+    assert most < (tmp_path / "log").stat().st_size
 
 
 def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
