@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from textual.css.model import RuleSet
 
+# Commands that tests start write to pipes as they do for a person: in blocks, unless they say otherwise.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # How long a machine under load takes to make inputs says nothing about what is tested.
 settings.register_profile("a4", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("a4")

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def say(text: str = "") -> None:
-    """One line on standard output."""
+    """One line on standard output, at once: a command that then waits may be read by a program."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def print_json(value: Any) -> None:
@@ -30,7 +31,7 @@ def print_json(value: Any) -> None:
     import msgspec
 
     raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    sys.stdout.write(raw.decode() + "\n")
+    say(raw.decode())
 
 
 class MessageStyle:
@@ -155,7 +156,8 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
             cell.rjust(width) if flush else cell.ljust(width)
             for cell, width, flush in zip(row, widths, right, strict=True)
         )
-        say("  ".join(cells).rstrip())
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+    sys.stdout.flush()
 
 
 def write_text(place: str, text: str) -> None:

@@ -34,7 +34,7 @@ async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
         await until(pilot, lambda: "iteration 4999/" in text_of(view))
         await pilot.press("F", *"!iteration", "enter")
         await until(pilot, lambda: view.shown == 1)
-        assert "RuntimeError: broken" in text_of(view)
+        await until(pilot, lambda: "RuntimeError: broken" in text_of(view))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: view.shown == 5001)
         with place.open("a") as file:
