@@ -62,8 +62,8 @@ def find(parts: Sequence[Timed], start: int) -> list[int]:
         else:
             least, low = middle, cut
         if sum(high) - sum(low) <= len(parts):
-            break
-    return _step(parts, low, start - sum(low))
+            return _step(parts, low, start - sum(low))
+    return _skip(parts, low, start - sum(low))
 
 
 def _step(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
@@ -71,6 +71,18 @@ def _step(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
     at = list(at)
     for part, number in islice(walk(parts, at), lines):
         at[part] = number + 1
+    return at
+
+
+def _skip(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
+    """The same over lines of few moments, however many were printed at each."""
+    at = list(at)
+    while lines > 0:
+        moment = min(part.times[here] for part, here in zip(parts, at, strict=True) if here < len(part.times))
+        for index, part in enumerate(parts):
+            printed = min(bisect_right(part.times, moment, at[index]) - at[index], lines)
+            at[index] += printed
+            lines -= printed
     return at
 
 

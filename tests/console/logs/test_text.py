@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from console.errors import NotFound
 from console.logs import file_text as files
 from console.logs.file_text import FileText
 from console.logs.filter import found, kept, required
-from console.logs.merged_text import MergedText
+from console.logs.merged_text import MergedText, find, walk
 from console.logs.segment import Part
 from console.logs.text import Keep
 
@@ -198,3 +200,33 @@ def test_a_block_is_sifted_as_its_lines_are(words: list[str], keep: Keep, patter
     assert list(found(data, wanted)) == [
         begin for begin, line in zip(begins, lines, strict=True) if wanted.search(line)
     ]
+
+
+class Counted(Sequence[float]):
+    """Times of which it is known how often they were looked at."""
+
+    def __init__(self, times: list[float]) -> None:
+        self._times = times
+        self.looks = 0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looks += 1
+        return self._times[at]
+
+
+def test_a_line_among_many_of_one_moment_is_found_without_walking_over_all_of_them() -> None:
+    def parts(number: int) -> list[Any]:
+        some = [[0.0] * number, [0.0, 1.0] + [2.0] * number, [2.0] * number + [3.0], [1.0, 2.0]]
+        return [SimpleNamespace(times=Counted(times)) for times in some]
+
+    few = parts(20)
+    at = [0] * 4
+    for line, (part, number) in enumerate(walk(few, at)):
+        assert find(few, line) == at
+        at[part] = number + 1
+    many = parts(20_000)
+    assert find(many, 50_000) == [20_000, 20_002, 9_997, 1]
+    assert sum(part.times.looks for part in many) < 5000
