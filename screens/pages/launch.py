@@ -224,8 +224,11 @@ class LaunchScreen(LiveScreen):
         if self.form.here != self.draft.queue_path and self._follow_queue(self.draft):
             self.form.redraw()
         plan, unread = self.draft.plan(self.session.namespace)
-        if self._planned is None or self._planned[0] != plan or unread:
-            self._planned = plan, (*unread, *self.session.problems(plan))
+        if unread:  # such a text is not in the plan, which is the same once the text is gone
+            self._planned = None
+            return plan, (*unread, *self.session.problems(plan))
+        if self._planned is None or self._planned[0] != plan:
+            self._planned = plan, self.session.problems(plan)
         return self._planned
 
     @on(Form.Changed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -145,7 +146,7 @@ def _place(line: WorkloadLine) -> Cell:
 
 
 def _wait(line: WorkloadLine) -> Cell:
-    since = wording.age(line.fleet.at - line.since) if line.since else ""
+    since = wording.age(time.time() - line.since) if line.since else ""
     return Run(since, "waits" if line.position else "dim")
 
 
@@ -175,7 +176,7 @@ def workload_columns(reason: int) -> Sequence[Column[WorkloadLine]]:
         Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=3),
         Column("GPUS", lambda line: f"{line.gpus or ''}", width=4, right=True),
         Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=4),
-        Column("SINCE", _wait, width=6, right=True),
+        Column("SINCE", _wait, width=6, right=True, ages=True),
         Column("WHY", _reason, fill=True, least=reason),
     )
 

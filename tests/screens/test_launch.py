@@ -183,6 +183,20 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
         await until(pilot, lambda: "must be a whole number" in screen_text(app))
 
 
+async def test_the_default_takes_an_unreadable_number_and_its_error_away() -> None:
+    session = session_of()
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        screen.form.go("gpus")
+        await pilot.press("a", "b", "c")
+        await until(pilot, lambda: "must be a whole number" in screen_text(app))
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "16")
+        await until(pilot, lambda: "must be a whole number" not in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+
+
 @pytest.mark.parametrize(
     ("method", "error"),
     [

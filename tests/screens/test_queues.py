@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from console.kube.objects.queue import ClusterQueue
@@ -27,6 +29,17 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
+
+
+async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
+        assert "3d0h" not in screen_text(app)
+        later = time.time() + 86400 * 3
+        monkeypatch.setattr("screens.pages.queues.time.time", lambda: later)
+        app.tick()
+        await until(pilot, lambda: screen_text(app).count("3d0h") == 2)
 
 
 def test_the_figures_of_a_row_add_up() -> None:

@@ -139,9 +139,10 @@ def section_runs(model: FormModel, row: Row, width: int) -> list[Run]:
 
 def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Run]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
-    mark = Run("✗", "bad") if problem else Run("•", "accent") if changed else Run("▸" if here else " ", "accent")
+    cursor = Run("▸" if here else " ", "accent")
+    mark = Run("✗", "bad") if problem else Run("•" if changed else " ", "accent")
     ink = "strong" if here or changed else "dim"
-    return [Run(" "), mark, Run(" "), Run(fit(model.by_path[row.path].title, columns.value - 4), ink), Run(" ")]
+    return [cursor, mark, Run(" "), Run(fit(model.by_path[row.path].title, columns.value - 4), ink), Run(" ")]
 
 
 def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Run]:

@@ -106,6 +106,17 @@ async def test_a_problem_stands_at_its_field_even_from_deep_inside() -> None:
         await until(pilot, lambda: "✗" not in screen_text(app))
 
 
+async def test_the_cursor_is_seen_on_a_changed_and_on_a_wrong_field() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("gpus")
+        await pilot.press("8")
+        await until(pilot, lambda: "▸• GPUs" in screen_text(app))
+        form.show_problems({"gpus": "GPUs must be 16; 8 was given."})
+        await until(pilot, lambda: "▸✗ GPUs" in screen_text(app))
+        await pilot.press("down")
+        await until(pilot, lambda: " ✗ GPUs" in screen_text(app))
+
+
 async def test_arrows_go_through_fields_and_never_change_them() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
