@@ -205,7 +205,10 @@ class Guide:
         await self.press("y", "Yes")
         await self.until("the end of everything of the release", self.nothing_left)
         say("   nothing of the release is left")
-        await self.press("escape", "Back to the jobs")
+        self.step("escape", "Back to the jobs")
+        await self.until("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
+        self.app.close_alarms()  # else the key would close the toast of an alarm
+        await self.press("escape")
         await self.until("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
         await self.settled()
         self.shot("jobs-after")
