@@ -234,6 +234,7 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         self._page = (0, [])
         self._measure()
+        self._show_columns()  # what was found before the log was in front had no width to be shown in
 
     # following
 
@@ -264,6 +265,30 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         middle = 0 if self.wrap else self._rows_high() // 2
         self._jump(line - middle)
         self.refresh()
+
+    def _go(self, match: int) -> None:
+        super()._go(match)
+        self._show_columns()
+
+    def _show_columns(self) -> None:
+        """Scrolls sideways to what was found; where it stands in the first columns, back to these."""
+        if self.wrap or self.marks is None or self.match_line < 0:
+            return
+        top = round(self.scroll_y)
+        rows = self._lines(top, top + max(1, self._rows_high()))
+        if not 0 <= self.match_line - top < len(rows):
+            return
+        text = rows[self.match_line - top].text
+        found = next((each for each in self.marks.finditer(text) if each.group()), None)
+        if found is None:
+            return
+        first, last, room = cell_len(text[: found.start()]), cell_len(text[: found.end()]), self._room()
+        left = round(self.scroll_x)
+        if last <= room:
+            left = 0
+        elif first < left or last > left + room:
+            left = max(0, min(first, (first + last - room) // 2))
+        self.scroll_to(x=left, animate=False, immediate=True, force=True)
 
     def action_toggle_follow(self) -> None:
         """Stops here, or goes to the end and stays there."""

@@ -112,6 +112,23 @@ async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> No
         assert not view.has_class("-searching")
 
 
+async def test_what_was_found_far_right_in_a_line_is_scrolled_to_and_back() -> None:
+    async with log() as (lines, pilot, _):
+        lines.append(
+            (0.0, f"{number:03d} " + "x" * 150 + (" loss: nan" if number == 20 else "")) for number in range(50)
+        )
+        lines.append([(0.0, "050 nan")])
+        await until(pilot, lambda: lines.shown == 51)
+        lines.find_first("nan")
+        await until(pilot, lambda: (lines.match, lines.match_line) == (0, 20))
+        await until(pilot, lambda: "loss: nan" in text_of(lines))
+        await pilot.press("n")
+        assert lines.scroll_x == 0
+        assert "050 nan" in text_of(lines)
+        await pilot.press("N")
+        assert "loss: nan" in text_of(lines)
+
+
 async def test_wrap_folds_long_lines_and_keeps_the_first_visible_line() -> None:
     async with log() as (lines, pilot, _):
         lines.append((0.0, f"{number:03d} " + "x" * 200) for number in range(50))
