@@ -156,7 +156,7 @@ class Cloud:
         return latest
 
     async def growing(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
-        """The same while it is read: every quarter of a second what is known by then, at last all of it."""
+        """Clusters as they are found: every quarter of a second those known by then, at last all of them."""
         gke = await self.gke()
         pending: set[asyncio.Task[Clusters]] = set()
         known = Clusters(())
@@ -311,7 +311,10 @@ def check_ready(cluster: GkeCluster) -> None:
 
 
 async def reachable(cluster: GkeCluster, way: str = "") -> str:
-    """The way in that answers ("dns" first), or the one asked for; Unreachable, with what to do, if none does."""
+    """The control plane's endpoint that answers ("dns" before "ip"), or the one asked for.
+
+    Raises Unreachable, with what to do, if none answers.
+    """
     check_ready(cluster)
     known = ways(cluster)
     if way and way not in known:

@@ -258,5 +258,5 @@ def _without_names(said: str) -> str:
 
 
 def no_address(server: str) -> BadKubeconfig:
-    """The error that says that nothing can be asked there."""
+    """BadKubeconfig for a server address that is no URL."""
     return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

@@ -228,7 +228,7 @@ class LaunchingCluster(WatchedCluster):
     async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither.
 
-        `only` is what was named when somebody was asked: Conflict if by now more would go.
+        `only`: the objects that the person was asked about; Conflict if more than those would be deleted now.
         """
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
             await self.runs.settle()

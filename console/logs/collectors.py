@@ -87,7 +87,7 @@ class Collected:
             data += self._decoder.decode(b"", True).encode()
         said = self._unwrap(data) if not self._plain else data
         if self._whole is not None:
-            return said + _of_array(bytes(self._whole))
+            return said + _text_of_json_array(bytes(self._whole))
         rest, self._rest = self._rest, b""
         if self._plain:
             return said + rest
@@ -441,7 +441,7 @@ def _cells(row: str) -> list[str]:
         return []
 
 
-def _of_array(data: bytes) -> bytes:
+def _text_of_json_array(data: bytes) -> bytes:
     """The texts of one JSON array; the bytes as they are if it is none of records or lines."""
     try:
         said = msgspec.json.decode(data)

@@ -65,7 +65,7 @@ class Memory:
         self._remember([*given])
 
     def rewind(self) -> None:
-        """The lines since `last - OVERLAP` come once more."""
+        """After a reconnection: the server sends the lines since `last - OVERLAP` again, which are not given twice."""
         self._again = Counter(raw for _, raw in self._lines)
         self._replaying = bool(self._lines)
         self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)

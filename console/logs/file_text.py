@@ -89,9 +89,9 @@ class FileText:
         return len(self._kept) if self._keep is not None else self.total()
 
     def total(self) -> int:
-        return self._before[-1] + self._open_end()
+        return self._before[-1] + self._unterminated_lines()
 
-    def _open_end(self) -> int:
+    def _unterminated_lines(self) -> int:
         """1 if the last line has no end."""
         whole = self._counted == self._size
         return int(bool(self._size) and (not whole or self._data[self._size - 1 : self._size] != b"\n"))

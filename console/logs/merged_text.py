@@ -211,7 +211,7 @@ class MergedText:
 
 
 def _look(part: Part, picked: Picked, lines: int, keep: Keep | None, pattern: re.Pattern[bytes] | None = None) -> bool:
-    """Look at some more lines of a part, all in one block; whether there are still more."""
+    """Search the next `lines` lines of a part, all in one block; whether some are left after them."""
     start = picked.seen
     stop = min(len(part), start + lines)
     block = b"".join([text + b"\n" for text in part.texts(start, stop)])

@@ -113,7 +113,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """How much is enough."""
+    """From when on alarms are raised: in seconds, steps and GB/s."""
 
     silent: float = 600.0  # seconds without a line of any rank
     late: float = 30.0

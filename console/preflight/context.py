@@ -60,7 +60,7 @@ async def _told(question: Callable[[], Awaitable[object]]) -> object:
 
 
 def _seen(task: asyncio.Task[object]) -> None:
-    """Its error may come when nobody waits any more: it is no mistake of the program."""
+    """Retrieve the error of a task that nobody waits for any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 

@@ -94,7 +94,7 @@ def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
         words = f"{_lost(workload, fleet)}; its pods are being deleted"
         return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
     if state is WorkloadState.RESERVED:
-        return _checked(workload, draft)
+        return _explained_by_admission_checks(workload, draft)
     return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
 
 
@@ -117,7 +117,7 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
     return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=told.message if told else "")
 
 
-def _checked(workload: Workload, draft: Why) -> Why:
+def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
     """Has quota, is not admitted."""
     admitted = condition(workload.conditions, "Admitted")
     open_ = [each for each in workload.checks if each.state != "Ready"]
@@ -189,7 +189,7 @@ def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -
     answer = (
         _strictly_behind(workload, fleet, said, draft)
         or _named(workload, fleet, said, draft)
-        or _reckoned(workload, fleet, said, draft)
+        or _explained_by_quota(workload, fleet, said, draft)
     )
     evicted = condition(workload.conditions, "Evicted")
     if evicted and evicted.is_true and evicted.reason in _LOST:
@@ -258,7 +258,7 @@ def _overtaken(draft: Why, said: KueueMessage) -> bool:
     return bool(fits) and not said.more and not said.resource
 
 
-def _reckoned(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """Kueue says nothing known: arithmetic, and its own words last."""
     have, wish = draft.account, wish_of(workload)
     if have and draft.need > have.free:

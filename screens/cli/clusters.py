@@ -165,7 +165,7 @@ async def nodepools(options: Options) -> int:
 
 
 def wanted(facts: PoolFacts) -> str:
-    """Ready of target; of those there are where the target is not known."""
+    """Nodes that are ready, of the pool's target size; of the nodes there are, where the target is not known."""
     return f"{facts.ready}/{facts.target if facts.target is not None else facts.nodes}"
 
 

@@ -132,7 +132,7 @@ def _module_of(name: str) -> Mapping[str, Command]:  # noqa: C901, PLR0912, PLR0
     return COMMANDS
 
 
-def _adds(name: str) -> Callable[[argparse.ArgumentParser], None]:
+def _argument_adder(name: str) -> Callable[[argparse.ArgumentParser], None]:
     """What adds the arguments of a command."""
     match name:
         case "view" | "tour" | "practice":  # `screens.__main__` runs these
@@ -172,7 +172,7 @@ class CommandParser(Parser):
         """Import the command's module and take its arguments."""
         if self.command:
             _add_common(self)
-            _adds(self.command)(self)
+            _argument_adder(self.command)(self)
             self.command = ""
 
     def parse_known_args(  # type: ignore[override]  # argparse itself calls it so

@@ -38,7 +38,7 @@ _CELL = 6
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """One rank, and against what its GPUs are held."""
+    """The GPUs of one pod, beside the median over all pods of the metric that is shown."""
 
     gpus: RankGpus
     metric: Metric
@@ -177,7 +177,7 @@ class GpusTab(JobTab):
             self._read()
 
     def go(self) -> None:
-        """Nobody looks: the streams end."""
+        """The tab is left: its streams of GPU readings end."""
         super().go()
         self.workers.cancel_group(self, "gpus")
         self._reading = False

@@ -222,7 +222,7 @@ TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")  # names of recipes that p
 
 
 def tab_of(recipe: str) -> str:
-    """The tab with the progress of such a job: of what is no test and no known training, its pods."""
+    """The tab that shows the progress of a recipe's jobs: nccl, training, or pods where there are no figures."""
     return "nccl" if recipe.startswith("nccl") else "training" if TRAINS.search(recipe) else "pods"
 
 

@@ -1,4 +1,4 @@
-"""How practice Google is asked by gRPC: with its token, over a connection of this machine to itself."""
+"""The gRPC channel to the practice cluster's imitation of Google: its token, over loopback without TLS."""
 
 from __future__ import annotations
 

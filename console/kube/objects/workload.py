@@ -95,7 +95,7 @@ class Workload:
 
     @property
     def state(self) -> WorkloadState:
-        """Where it is; conditions are read by type and status, so unknown reasons still count."""
+        """Its place in Kueue's life cycle, from the type and status of its conditions, whatever their reasons."""
         if holds(self.conditions, "Finished"):
             return WorkloadState.FINISHED
         if not self.active:

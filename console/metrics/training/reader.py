@@ -32,7 +32,7 @@ _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_
 
 @dataclass(slots=True)
 class RunReader:
-    """A run of which more may come."""
+    """Reads the log of a training that may still grow, line by line."""
 
     format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
     steps: Steps = field(default_factory=Steps)  # in their order, each once; of steps done again the later value
