@@ -1,0 +1,260 @@
+"""--read-only: no command line and no key sends what changes the cluster or the project."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import string
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from console.session import Session
+from console.settings import Settings
+from practice.api.server import ApiServer
+from practice.cluster import PracticeCluster
+from practice.google.cloud import PracticeGoogle
+from practice.google.server import GoogleServer
+from practice.objects.resources import JOBSETS, NODES, PODS
+from screens.__main__ import main
+from screens.app import ConsoleApp
+from screens.dialogs.question import Confirm
+from tests.hostile.payloads import PAYLOADS, RAW
+from tests.screens.press import screen_text, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+REVIEWS = ("/selfsubjectaccessreviews", "/selfsubjectrulesreviews", "/selfsubjectreviews")
+LOOKS = ("Get", "List", "Query", "Search", "Test", "Read", "BatchGet", "Check")
+"""How the methods of Google's services begin that change nothing."""
+REFUSED = (
+    "launch nccl-all-reduce", "launch nccl-all-reduce --no-preflight --name n-1", "launch nccl-all-reduce --wait",
+    "launch ddp-smoke --set gpus=16", "launch interactive --queue none", "launch ddp-smoke --queue research",
+    "upgrade mine --set gpus=8", "upgrade mine --set gpus=8 --json", "rollback mine 1", "rollback mine 1 --json",
+    "stop nccl-0412", "stop nccl-0412 --yes", "stop llama-70b nccl-0412 -y", "stop -n team-b rag-eval --yes",
+    "stop --leftovers --yes", "stop --leftovers --data -A -y", "stop nccl-0412 --yes --json",
+    "exec llama-70b 0 -- hostname", "exec llama-70b --all -- hostname", "exec llama-70b --pods 0-3 -- rm -rf /",
+    "exec llama-70b 0 --json -- id", "exec -i llama-70b 0 -- cat", "exec -n team-b rag-eval 0 -- true",
+    "shell llama-70b", "shell llama-70b 3 --no-tmux", "shell -n team-b rag-eval 0",
+    "rm llama-70b:0:/tmp/x -y", "rm llama-70b:0:/ --yes", "rm llama-70b:1:a --json -y",
+    "cp README llama-70b:0:/tmp/", "cp README llama-70b:all:/tmp/", "cp README nccl-0412:0:/tmp/b",
+    "ssh llama-70b 0 --yes", "ssh llama-70b 0 --yes -- id", "ssh nccl-0412 1 -y --json",
+    "code llama-70b 0 --yes", "code llama-70b 0 --editor zed -y", "code nccl-0412 --json -y",
+    "hang llama-70b", "hang llama-70b --install", "hang llama-70b --install --all",
+    "nccl-quick llama-70b", "nccl-quick llama-70b 1 --gpus 2",
+    "resize a4-flex 2 --yes", "resize a4-flex --limits 0:4 --yes", "resize system 0 --yes --json",
+    "resize a4-flex 1 --yes --wait",
+    "report NODE --yes", "report NODE --for XID --yes", "report NODE --yes --json",
+    "images create mine", "images create mine --json",
+    "build testbed", "build testbed --wait", "build testbed --set _IMAGE_TAG=x", "build --file FOLDER",
+    "build-cancel BUILD --yes", "build-cancel BUILD -y --json",
+    "store-logs llama-70b gs://practice-a4/logs", "store-logs llama-70b gs://practice-a4/logs --replace",
+    "clusters enable practice-new --yes", "clusters enable practice-new -y --json",
+    "preflight nccl-all-reduce --queue mine --fix localqueue --yes", "preflight --fix P21 --yes",
+    "preflight --fix P21 -y --json",
+    "preflight nccl-all-reduce --registry us-central1-docker.pkg.dev/practice/mine --fix P31 -y",
+)  # fmt: skip
+"""Each is told that it is not done, with exit code 3."""
+LOOKED = (
+    "pools", "nodes", "queues", "workloads", "jobs -A", "pods -A", "releases",
+    "releases mine", "history", "logs llama-70b 0 --tail 5", "nccl nccl-0412", "training llama-70b",
+    "facts llama-70b 0", "ls llama-70b:0:/", "cp llama-70b:0:/etc/hostname .", "doctor llama-70b 0", "gpus llama-70b",
+    "stop nccl-0412 --dry-run", "launch nccl-all-reduce --dry-run", "buckets", "builds", "images",
+    "nodepools", "operations", "clusters", "preflight nccl-all-reduce",
+)  # fmt: skip
+"""Each does what it does for everybody."""
+
+
+def changes(request: web.Request) -> bool:
+    if request.method in {"GET", "HEAD"} or request.path.endswith(REVIEWS):
+        return False
+    return request.query.get("dryRun") != "All"
+
+
+def watch_requests(patch: pytest.MonkeyPatch, seen: list[tuple[bool, str]]) -> None:
+    """Note each request, and whether it changes something."""
+    handle, known, first = ApiServer._handle, GoogleServer._known, PracticeGoogle.first
+
+    async def of_api(self: ApiServer, request: web.Request) -> web.StreamResponse:
+        seen.append((changes(request), f"{request.method} {request.path_qs}"))
+        return await handle(self, request)
+
+    @web.middleware
+    async def of_http(self: GoogleServer, request: web.Request, handler: Any) -> web.StreamResponse:
+        seen.append((request.method not in {"GET", "HEAD"}, f"{request.method} {request.path_qs}"))
+        return await known(self, request, handler)
+
+    async def of_grpc(self: PracticeGoogle, method: str, request: Any) -> None:
+        seen.append((not method.rpartition("/")[2].startswith(LOOKS), method))
+        await first(self, method, request)
+
+    patch.setattr(ApiServer, "_handle", of_api)
+    patch.setattr(GoogleServer, "_known", of_http)
+    patch.setattr(PracticeGoogle, "first", of_grpc)
+
+
+@contextmanager
+def practised() -> Iterator[tuple[PracticeCluster, Callable[[Any], Any]]]:
+    """A practice cluster in a thread of its own, and what does work there."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def do(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(60)
+
+    cluster = PracticeCluster()
+    try:
+        do(cluster.start())
+        yield cluster, do
+    finally:
+        do(cluster.stop())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is written to this machine lies in the test's folder."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "A4_SSH_FOLDER"):
+        (tmp_path / name).mkdir(mode=0o700)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README").write_text("mine")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+
+
+def test_no_command_line_changes_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert len(set(REFUSED)) == len(REFUSED)
+    assert len(REFUSED) + len(LOOKED) >= 72
+    seen: list[tuple[bool, str]] = []
+    ended: dict[str, int] = {}
+    with practised() as (cluster, do), monkeypatch.context() as patched:
+        watch_requests(patched, seen)
+
+        def run(words: list[str]) -> int:
+            return main([words[0], "--kubeconfig", str(cluster.kubeconfig), *words[1:]])
+
+        async def lose_job() -> str:
+            cluster.storage.remove(JOBSETS, "default", "left")
+            names = [str(node["metadata"]["name"]) for node in cluster.storage.list(NODES)]
+            return next(name for name in names if "a4" in name)
+
+        for name in ("mine", "left"):
+            assert run(["launch", "interactive", "--name", name, "--queue", "none", "--no-preflight"]) == 0
+        node = do(lose_job())
+        capfd.readouterr()
+        assert run(["build", "testbed", "--json"]) == 0
+        build = str(json.loads(capfd.readouterr().out)["id"])
+        assert sum(writes for writes, _ in seen) > 4  # what writes is noticed
+        seen.clear()
+        for line in (*REFUSED, *LOOKED):
+            named = {"NODE": node, "BUILD": build, "FOLDER": str(tmp_path)}
+            first, *words = (named.get(each, each) for each in line.split())
+            ended[line] = run([first, "--read-only", *words])
+            told = capfd.readouterr()
+            if ended[line] == 3 and "read-only" not in told.err:
+                ended[line] = -3
+    assert [what for writes, what in seen if writes] == []
+    assert {line: code for line, code in ended.items() if code != 3 and line in REFUSED} == {}
+    assert {line: code for line, code in ended.items() if code and line in LOOKED} == {"doctor llama-70b 0": 1}
+
+
+KEYS = (
+    *(string.ascii_letters.replace("q", "") * 2 + string.digits * 2 + "?:/.,-+[]"),
+    *("enter", "escape", "tab", "shift+tab", "space", "backspace", "up", "down", "left", "right") * 4,
+    *("home", "end", "pageup", "pagedown", "ctrl+s", "ctrl+r", "ctrl+d", "ctrl+o", "delete"),
+    *(f"f{number}" for number in range(1, 13)),
+    *"é漢\u200d\u202e🙂\u0301\U0001f9d1ａ",
+)
+"""What a person may press, but for what quits."""
+AIMED = tuple(
+    ("escape", "escape", "escape", page, *way, key, "y")
+    for page, keys in {"1": "KUxRLF", "3": "xsUnvQ", "4": "xU", "6": "n", "I": "bxme", "P": "f"}.items()
+    for way in ((), ("enter",), ("down", "enter"), ("enter", "enter"), ("enter", "down", "enter"))
+    for key in keys
+)
+"""A page, an object on it, a key that changes something, and the consent."""
+SESSIONS, PRESSED = 3, 500
+
+
+def pressed(chance: random.Random) -> Iterator[str]:
+    """Keys without end: some by chance, some that are meant to change something."""
+    while True:
+        yield from chance.choice(AIMED) if chance.random() < 0.1 else chance.choices(KEYS, k=6)
+
+
+def lie(draft: Any) -> None:
+    """Give an object hostile texts."""
+    hostile = "".join(PAYLOADS.values())
+    draft["metadata"].setdefault("annotations", {})["note"] = hostile
+    for condition in draft.get("status", {}).get("conditions", ()):
+        condition["message"] = hostile
+
+
+@asynccontextmanager
+async def console(
+    monkeypatch: pytest.MonkeyPatch, *, read_only: bool
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], list[tuple[bool, str]]]]:
+    """The console on a cluster whose texts are hostile, and what it sends."""
+    seen: list[tuple[bool, str]] = []
+    watch_requests(monkeypatch, seen)
+    no_tunnel = b'{"error": "no tunnel outlives this test"}'
+    monkeypatch.setattr("console.attach.tunnel.background._first_line", lambda _: no_tunnel)
+
+    async def stay(self: ConsoleApp) -> None:
+        pass
+
+    monkeypatch.setattr(ConsoleApp, "action_quit", stay)
+    opened: list[Session] = []
+    async with PracticeCluster() as cluster:
+        for kind in (PODS, JOBSETS, NODES):
+            for each in cluster.storage.list(kind):
+                cluster.storage.modify(kind, each["metadata"].get("namespace", ""), each["metadata"]["name"], lie)
+        settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
+
+        async def connect() -> Session:
+            opened.append(await Session.open(settings))
+            return opened[-1]
+
+        app = ConsoleApp(settings, connect=connect)
+        async with app.run_test(size=(90, 26)) as pilot:
+            await until(pilot, lambda: app.connected and app.fleet.nodes and app.fleet.jobsets)
+            yield app, pilot, seen
+            app.workers.cancel_all()
+        for session in opened:
+            await session.close()
+
+
+@pytest.mark.parametrize("seed", range(SESSIONS))
+async def test_no_key_changes_anything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,500 keys in three sessions: the console goes on, and sends nothing that changes."""
+    assert SESSIONS * PRESSED >= 1500
+    pages = set()
+    async with console(monkeypatch, read_only=True) as (app, pilot, seen):
+        for number, key in zip(range(PRESSED), pressed(random.Random(seed)), strict=False):
+            await pilot.press(key)
+            pages.add(type(app.screen))
+            if number % 5 == 0:
+                assert not RAW.search(screen_text(app))
+    assert [what for writes, what in seen if writes] == []
+    assert len(pages) > 5
+
+
+async def test_a_key_that_changes_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(monkeypatch, read_only=False) as (app, pilot, seen):
+        await pilot.press("3", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: any(writes for writes, _ in seen))
