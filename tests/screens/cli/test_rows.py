@@ -79,10 +79,28 @@ def test_a_pool_counts_its_gpus(fleet: Fleet) -> None:
 
 
 def test_a_waiting_workload_says_why_with_numbers(fleet: Fleet) -> None:
-    running, waiting = sorted(LAYOUTS["workloads"].rows(fleet), key=lambda row: row["position"])
-    assert (running["job"], running["position"], running["why"]) == ("one", 0, "")
+    waiting, running = sorted(LAYOUTS["workloads"].rows(fleet), key=lambda row: row["position"] is None)
+    assert (running["job"], running["position"], running["why"]) == ("one", None, "")
     assert (waiting["job"], waiting["position"], waiting["short_by"]) == ("two", 1, 8)
     assert "needs 16 GPUs of a4; 16 own - 8 used = 8 free, 8 more needed" in waiting["why"]
+
+
+def test_only_what_is_in_a_queue_has_a_place_and_a_wait(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.time() - 3 * 3600
+    evicted = (Condition("Evicted", "True", "Preempted", since=began + 3600),)
+    workloads = {
+        key: replace(each, created=began, priority=1000, priority_class="high",
+                     conditions=each.conditions or evicted)
+        for key, each in fleet.workloads.items()
+    }  # fmt: skip
+    rows = LAYOUTS["workloads"].rows(replace(fleet, workloads=workloads))
+    found = {row["job"]: (row["position"], row["queued_since"], row["state"]) for row in rows}
+    assert found == {"one": (None, None, "admitted"), "two": (1, began + 3600, "pending")}
+    print_rows(LAYOUTS["workloads"], rows, "workloads")
+    titles, two, one = capsys.readouterr().out.splitlines()
+    assert two[titles.index("WAITS") :].startswith("2h00m")
+    assert one[titles.index("WAITS") :].strip() == "", "what runs waits for nothing"
+    assert one[titles.index("PRIORITY CLASS") :].split() == ["high", "1000"]
 
 
 def test_a_namespace_leaves_out_the_others(fleet: Fleet) -> None:
