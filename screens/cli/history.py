@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
-from console.launch.run_record import differences, find_run, last_success
+from console.launch.run_record import Outcome, differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
@@ -142,7 +142,7 @@ def row(run: RunRecord, now: float) -> tuple[str, ...]:
         run.recipe,
         run.name,
         wording.moment(run.launched, now),
-        f"{GLYPH} {run.state}" if run.sick else run.state,
+        f"{GLYPH} {_outcome(run)}" if run.sick else run.state,
         "" if seconds is None else wording.age(seconds),
         str(run.gpus or ""),
         run.queue,
@@ -150,6 +150,13 @@ def row(run: RunRecord, now: float) -> tuple[str, ...]:
         _loss(run),
         run.context,
     )
+
+
+def _outcome(run: RunRecord) -> str:
+    """A run that had stalled did not end by that: it was stopped."""
+    if run.outcome is not Outcome.STALLED:
+        return run.state
+    return "stopped, stalled" + (f" since step {run.step:,}" if run.step is not None else "")
 
 
 def _loss(run: RunRecord) -> str:

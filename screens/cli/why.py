@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.kube.find_job import find_job
+from console.errors import NotFound
+from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobState
+from console.launch.run_record import Outcome
 from console.metrics.health import job_health
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
@@ -38,6 +40,7 @@ async def why(options: Options) -> int:
         card = await session.follow.why(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
         if job is None and card is None:
+            await _require_unknown(session, options.job)
             find_job(fleet, session.namespace, options.job)
         reason = why_jobset(job, session.fleet) if job else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
@@ -65,6 +68,27 @@ async def why(options: Options) -> int:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
                 say_hint(f"{more}{alarm.next}.")
     return 0
+
+
+async def _require_unknown(session: Session, name: str) -> None:
+    """NotFound with the end of its latest run, if the history has one of a job that is in the cluster no longer."""
+    where = session.namespace, session.server
+    known = [run for run in await session.runs.all() if run.name == name and (run.namespace, run.server) == where]
+    if not known:
+        return
+    require_jobs(session.fleet, f"Whether there is a job {name} in namespace {session.namespace}")
+    run = max(known, key=lambda each: (each.launched, each.number))
+    why = run.why.rstrip(".")
+    if run.open:
+        how = "how it ended is not known"
+    elif run.outcome in {Outcome.STALLED, Outcome.UNKNOWN} and why:
+        how = f"{why[0].lower()}{why[1:]}"
+    else:
+        how = f"{run.outcome}{why and ': '}{why}"
+    raise NotFound(
+        f"{name} is no longer in the cluster (run {run.number}): {how}.",
+        f"a4 history {run.number} has more, and a4 logs {name} what was kept of its log.",
+    )
 
 
 async def _looked_at(session: Session, job: JobSet) -> tuple[tuple[Alarm, ...], str, Health]:

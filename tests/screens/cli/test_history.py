@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from console.kube.objects.meta import short_name
@@ -14,6 +15,7 @@ from console.launch.run_database import History, usual_place
 from console.launch.run_record import Outcome, RunRecord
 from console.settings import login_name
 from screens.__main__ import main
+from screens.cli.history import TITLES, row
 from tests.contract.client import Api
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     assert "JobSet two" in out
     assert a4.json("stop", "two")["release"] == "two"
     assert a4.json("history", "--show", "two")["outcome"] == "stopped"
+    code, _, told = a4.run("why", "two")
+    assert (code, "two is no longer in the cluster (run 2): stopped. a4 history 2 has more" in told) == (1, True), told
     assert a4.json("history", "--forget", "two")["forgotten"] == [2]
     assert [item["number"] for item in a4.json("history")["items"]] == [1]
     assert a4.run("history", "--show", "two")[0] == 1
@@ -233,3 +237,10 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
     said = capfd.readouterr()
     assert [item["outcome"] for item in json.loads(said.out)["items"]] == ["running"]
     assert "The outcome of open runs is not known: " in said.err
+
+
+def test_a_stalled_run_is_said_to_have_been_stopped() -> None:
+    stalled = RunRecord("ddp-smoke", "far", "team", launched=1000.0, outcome=Outcome.STALLED, step=1240)
+    outcome = TITLES.index("OUTCOME")
+    assert row(stalled, 2000.0)[outcome] == "▲ stopped, stalled since step 1,240"
+    assert row(replace(stalled, step=None), 2000.0)[outcome] == "▲ stopped, stalled"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.launch.run_record import Outcome, RunRecord
 from console.logs.line import Coverage, LogLine, RankLine
 from console.metrics.alarm_rules import AlarmKind
 from console.scheduling.why_job import why_jobset
@@ -365,6 +366,31 @@ async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pyte
     assert json.loads("\n".join(out))["card"] is None
     with pytest.raises(NotFound):
         await say(capsys, "why", "never")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "how"),
+    [
+        (Outcome.STALLED, "stopped by a person, stalled since step 12", "stopped by a person, stalled since step 12"),
+        (Outcome.STOPPED, "", "stopped"),
+        (Outcome.FAILED, "exit code 1", "failed: exit code 1"),
+        (Outcome.RUNNING, "", "how it ended is not known"),
+    ],
+)
+async def test_why_tells_how_a_job_ended_that_is_in_the_cluster_no_longer(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], outcome: Outcome, reason: str, how: str
+) -> None:
+    run = RunRecord("ddp-smoke", "h1", "default", number=3, server=session.server, outcome=outcome, why=reason)
+    elsewhere = replace(run, number=4, launched=9.0, server="https://other")
+    session.runs.runs = [elsewhere, run]
+    with pytest.raises(NotFound) as raised:
+        await say(capsys, "why", "h1")
+    assert raised.value.message == f"h1 is no longer in the cluster (run 3): {how}."
+    assert raised.value.hint == "a4 history 3 has more, and a4 logs h1 what was kept of its log."
+    assert raised.value.exit_code == 1
+    session.runs.runs = [elsewhere]
+    with pytest.raises(NotFound, match="There is no job h1"):
+        await say(capsys, "why", "h1")
 
 
 async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
