@@ -7,7 +7,6 @@ names the one that is used when none is named.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from console.folders import atomic_write, config_folder, make_private
 from console.kube.nested_values import overlay, put
 from console.kube.safe_yaml import NotPlainError, load_plain
 from console.launch.recipes import FieldProblem
-from console.launch.schema import parse_sets, without_secrets
+from console.launch.schema import nearest, parse_sets, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -148,7 +147,10 @@ class Profiles:
             raise NotThere(f"There is no profile {name}.", hint)
         fields = self._fields()
         places, values = _parted(_loaded(path), fields)
-        problems = [FieldProblem(path, _unknown(path, fields)) for path in _strangers(values, fields)]
+        problems = [
+            FieldProblem(path, f"{path} is not a value of any recipe{nearest(path, [*fields])}")
+            for path in _strangers(values, fields)
+        ]
         known_values = {path: value for path, value in _by_field(values, fields) if path in fields}
         nested: dict[str, Value] = {}
         for field_path, value in known_values.items():
@@ -221,14 +223,6 @@ def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: s
 
 def _strangers(values: Mapping[str, Value], fields: Mapping[str, Field]) -> list[str]:
     return [path for path, _ in _by_field(values, fields) if path not in fields]
-
-
-def _unknown(path: str, fields: Mapping[str, Field]) -> str:
-    last = path.rpartition(".")[2]
-    near = difflib.get_close_matches(path, fields, n=1, cutoff=0.6) or [
-        each for each in fields if each.rpartition(".")[2] == last
-    ]
-    return f"{path} is not a value of any recipe{f'; did you mean {near[0]}?' if near else '.'}"
 
 
 def _drop(values: dict[str, Value], path: str, profile: str) -> None:

@@ -302,10 +302,15 @@ def _inside(rest: Sequence[str | int]) -> str:
 
 
 def nearest(path: str, known: Sequence[str]) -> str:
-    """The end of a sentence about an unknown path: what was meant, if one of the known ones is like it."""
-    near = difflib.get_close_matches(path, known, n=1, cutoff=0.7) or [
-        one for one in known if one.rpartition(".")[2] == path.rpartition(".")[2]
-    ]
+    """The end of a sentence about an unknown path: what was meant, else the names that there are beside it."""
+    group, _, name = path.rpartition(".")
+    names = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == group]
+    above = f"{group}." if group else ""
+    near = [one for one in known if one.rpartition(".")[2] == name]
+    near = near or [f"{above}{one}" for one in difflib.get_close_matches(name, names, n=1)]
+    if not near and group and names:
+        return f"; {group} has {', '.join(names)}."
+    near = near or difflib.get_close_matches(path, known, n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else "."
 
 

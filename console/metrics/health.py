@@ -64,6 +64,8 @@ def job_health(
     are not needed; `faults`: what else was found wrong with it, as by an X-ray.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
+    if state is JobState.RUNNING and reason.category is Category.STARTING:
+        state = JobState.STARTING  # the JobSet's own count of its pods is ahead of them, or behind
     why = reason.sentence
     if reason.category is Category.REFUSED:
         return Health("refused", Level.BAD, f"{why}. {reason.next}" if reason.next else why)

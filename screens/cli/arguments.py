@@ -16,6 +16,9 @@ EXIT_CODES = (
     "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json "
     'standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
 )
+ALL_EXIT_CODES = (
+    f"{EXIT_CODES}; of a4 wait, a4 alarms and a4 launch --wait: 5 an alarm, 6 timed out, 7 the job ended without it"
+)
 TEST_KEYS = (
     "program, version, ranks, rows: size, count, type, redop, root, out_of_place and in_place: time_us, algbw, busbw, "
     "wrong; avg_busbw, out_of_bounds, ok, finished, error"

@@ -232,7 +232,8 @@ def health_json(health: Health) -> Row:
 
 def health_words(health: Row) -> str:
     """A mark where something is wrong or late, and the word."""
-    return {"bad": "▲ ", "late": "◐ "}.get(health["level"], "") + str(health["state"])
+    bad = wording.BAD.text if health["state"] == "failed" else "▲"
+    return {"bad": f"{bad} ", "late": "◐ "}.get(health["level"], "") + str(health["state"])
 
 
 POOLS: Layout[Pool] = Layout(

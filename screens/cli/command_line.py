@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from screens.cli.arguments import EXIT_CODES, speed
+from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES, speed
 from screens.cli.options import Options
 from screens.cli.output import Parser, say
 
@@ -189,7 +189,7 @@ def whole_parser() -> argparse.ArgumentParser:
         prog="a4",
         argument_default=argparse.SUPPRESS,
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
-        epilog=EXIT_CODES,
+        epilog=ALL_EXIT_CODES,
     )
     _add_common(parser)
     commands = parser.add_subparsers(

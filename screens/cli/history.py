@@ -42,6 +42,8 @@ async def history(options: Options) -> int:
             if not any(each.recipe == named for each in runs):
                 return show_run(_of_word(runs, named), runs, as_json=options.json)
         runs = await runs_of(kept, named)
+        if lists and options.namespace:
+            runs = tuple(run for run in runs if run.namespace == options.namespace)
         if options.forgotten:
             code = await forget(kept, runs, options)
         elif options.diff:
@@ -49,7 +51,7 @@ async def history(options: Options) -> int:
         elif options.run:
             code = show_run(pick(runs, options.run), runs, as_json=options.json)
         else:
-            code = show_runs(runs, kept.note, as_json=options.json)
+            code = show_runs(runs, kept.note, options.namespace, as_json=options.json)
         if kept.note and not options.json:
             warn(kept.note)
     return code
@@ -122,13 +124,13 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     return {**known, "state": run.state, "seconds": run.seconds(now)}
 
 
-def show_runs(runs: Sequence[RunRecord], note: str, *, as_json: bool) -> int:
+def show_runs(runs: Sequence[RunRecord], note: str, namespace: str, *, as_json: bool) -> int:
     """All of them, newest first."""
     now = time.time()
     if as_json:
         print_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
     elif not runs:
-        say("No runs in the history.")
+        say(f"No runs in namespace {namespace} in the history." if namespace else "No runs in the history.")
     else:
         print_table(TITLES, [row(run, now) for run in runs], RIGHT)
     return 0

@@ -325,7 +325,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     facts = [
         (health.state if health else "", health.words if health else ""),
         ("loss", "nan" if track.nan else _figure(track.latest("loss"))),
-        ("grad norm", _figure(track.latest("grad_norm"))),
+        ("grad norm", _figure(track.latest("grad_norm") if last.grad_norm is None else last.grad_norm)),
         ("learning rate", _figure(track.latest("lr"))),
         ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),
         ("TFLOP/s per GPU", _figure(track.recent("tflops_per_gpu"))),

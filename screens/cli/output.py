@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -106,6 +107,8 @@ class Parser(argparse.ArgumentParser):
     Options are written in full: the beginning of one may be that of another one tomorrow.
     """
 
+    _given: Sequence[str] = ()
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
@@ -113,19 +116,29 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As argparse does; what is not known is a mistake here already, where the command is known."""
+        self._given = sys.argv[1:] if args is None else args
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             word = unknown[0].partition("=")[0]
             if word.startswith("-"):
-                self.error(f"{self.prog} has no option {word}.{nearest(word, self._option_string_actions)}")
-            self.error(f"{self.prog} has no use for {word!r}")
+                self._no_option(word)
+            self.error(f"{self.prog.removeprefix('a4 ')} has no use for {word!r}")
         return found, unknown
+
+    def _no_option(self, word: str) -> NoReturn:
+        where = self.prog.removeprefix("a4 ")
+        words = f"There is no option {word}" if where == "a4" else f"{where} has no option {word}"
+        self.error(f"{words}.{nearest(word, self._option_string_actions)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         choices = [str(each) for each in action.choices]
         if isinstance(action, argparse._SubParsersAction):
+            # The value of an option that is not known is taken for a command: the option is the mistake.
+            for word in takewhile(lambda each: each != value, self._given):
+                if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
+                    self._no_option(word.partition("=")[0])
             self.error(f"There is no command {value}.{nearest(str(value), choices)}")
         name = "/".join(action.option_strings) or action.metavar or action.dest
         self.error(f"{name} cannot be {value!r}; there are {', '.join(choices)}.{nearest(str(value), choices)}")
@@ -144,8 +157,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that was probably meant, as a question after a sentence; empty if none is like it."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word, list(known), 1)
-    return f" Did you mean {found[0]}?" if found else ""
+    bare = {each.lstrip("-"): each for each in known}  # the dashes that all options have make none of them alike
+    found = get_close_matches(word.lstrip("-"), bare, 1)
+    return f" Did you mean {bare[found[0]]}?" if found else ""
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:

@@ -19,6 +19,7 @@ from console.errors import BadInput
 from console.kube.find_job import find_job, in_namespace, require_jobs
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
+from console.metrics.health import job_health
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import Command, above_zero, add_json, seconds_of_an_hour
@@ -26,11 +27,13 @@ from screens.cli.columns import WAIT_KINDS
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
+from screens.wording import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
     from console.metrics.alarm_rules import Alarm
     from console.metrics.job_monitor import JobMonitor
     from console.metrics.job_progress import JobMeasures
@@ -100,6 +103,7 @@ async def wait(options: Options) -> int:
                     code, words = await _until(session, options, wanted, watched)
             except TimeoutError:
                 code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
+                words += f"; {_state(session.fleet, watched.key)}"
         if options.json:
             print_json(_told(options, code, words, watched))
         else:
@@ -177,6 +181,15 @@ def figure(what: str, measures: JobMeasures | None) -> float | None:
     return track.last.step if what == "step" else track.last.loss if what == "loss" else None
 
 
+def _state(fleet: Fleet, key: tuple[str, str]) -> str:
+    """How the job is, and why it waits or is ill where that is known."""
+    jobset = fleet.jobsets.get(key)
+    if jobset is None:
+        return f"there is no job {key[1]} in namespace {key[0]}"
+    health = job_health(jobset, fleet)
+    return f"it is {health.state}{f': {health.words}' if health.words else ''}"
+
+
 def _first_alarm(watched: JobMonitor) -> Alarm | None:
     return next(iter(watched.watch.now), None)
 
@@ -242,11 +255,9 @@ async def alarms(options: Options) -> int:
 
 def _show(found: Sequence[Alarm]) -> None:
     now = time.time()
-    rows = [
-        [alarm.job, alarm.kind, f"{max(0, now - alarm.since):.0f}", alarm.words, alarm.namespace] for alarm in found
-    ]
+    rows = [[alarm.job, alarm.kind, age(now - alarm.since), alarm.words, alarm.namespace] for alarm in found]
     if rows:
-        print_table(("JOB", "ALARM", "S", "WHAT", "NAMESPACE"), rows, (False, False, True, False, False))
+        print_table(("JOB", "ALARM", "LASTED", "WHAT", "NAMESPACE"), rows, (False, False, True, False, False))
     else:
         say("No alarms.")
 

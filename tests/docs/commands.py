@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from screens.cli import command_line
-from screens.cli.arguments import EXIT_CODES
+from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES
 from tests.docs.markdown import code, table, text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def commands_page() -> str:
         "## Options of every command",
         _options(each for each in parser._actions if each.option_strings),
         "## Exit codes and errors",
-        _sentences(EXIT_CODES),
+        _sentences(ALL_EXIT_CODES),
         "## All commands",
         table(("command", "what it does"), links),
         *(_section(name, each, everywhere) for name, each in named.items()),

@@ -143,7 +143,9 @@ def judge(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -
     average = scan_average(test)
     if average is None:
         return Judgement(Passing.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
-    words = f"2–8 GiB average {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
+    sizes = sorted({row.size / _GIB for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB})
+    measured = f"{sizes[0]:g}–{sizes[-1]:g} GiB average" if len(sizes) > 1 else f"{sizes[0]:g} GiB alone"
+    words = f"{measured} {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
     return Judgement(Passing.PASSED if average >= pass_line else Passing.FAILED, f"{words} of {pass_line:,.0f}")
 
 

@@ -104,6 +104,10 @@ def test_settings_become_values(settings: list[str], values: dict[str, Value]) -
         ("gpus", "gpus is not path=value."),
         ("gpus=all", "GPUs must be a whole number; all was given."),
         ("gpu=8", "gpu is not a value of this recipe; did you mean gpus?"),
+        (
+            "recipe.nccl.start=8G",
+            "recipe.nccl.start is not a value of this recipe; recipe.nccl has begin, end, factor, iterations, warmup.",
+        ),
         ("end=8G", "end is not a value of this recipe; did you mean recipe.nccl.end?"),
         ("launchers.run.sh=x", "launchers.run.sh is not a value of this recipe."),
         ("zzz=1", "zzz is not a value of this recipe."),

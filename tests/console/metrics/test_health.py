@@ -28,6 +28,13 @@ def test_a_job_of_which_nothing_is_wrong_is_well() -> None:
     assert job_health(DONE, FLEET).level is Level.WELL
 
 
+def test_a_job_whose_pods_are_starting_is_starting_whatever_its_jobset_counts() -> None:
+    fleet = fleet_of(JOB, rank(JOB, 0, "n0"), rank(JOB, 1, "n1", phase="Pending", ready=False))
+    health = job_health(JOB, fleet)
+    assert health.state == "starting"
+    assert health.words.startswith("1 of 2 pods is starting")
+
+
 @pytest.mark.parametrize("job", [JOB, DONE], ids=["runs", "ended"])
 def test_a_loss_that_is_no_number_is_divergence_while_it_runs_and_after(job: object) -> None:
     for health in (

@@ -44,7 +44,7 @@ def test_a_mistake_on_the_command_line_too(capfd: pytest.CaptureFixture[str]) ->
         main(["jobs", "--json", "--colour"])
     assert ended.value.code == 2
     told = json.loads(capfd.readouterr().err)
-    assert told == {"error": "a4 jobs has no option --colour.", "hint": "a4 jobs --help says more."}
+    assert told == {"error": "jobs has no option --colour.", "hint": "a4 jobs --help says more."}
 
 
 def test_a_program_of_the_person_may_be_told_json(capfd: pytest.CaptureFixture[str]) -> None:

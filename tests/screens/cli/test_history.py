@@ -30,6 +30,7 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     first = ("--set", "gpus=8", "--set", "queue=research", "--set", "recipe.nccl.end=64M")
     assert a4.run("launch", "nccl-all-reduce", "--name", "one", *first, "--wait")[0] == 0
     (run,) = a4.json("history")["items"]
+    assert a4.run("history", "-n", "nope")[:2] == (0, "No runs in namespace nope in the history.\n")
     assert (run["number"], run["name"], run["recipe"], run["outcome"]) == (1, "one", "nccl-all-reduce", "succeeded")
     assert run["values"] == {"gpus": 8, "queue": "research", "recipe": {"nccl": {"end": "64M"}}}
     assert run["peak_busbw"] > run["average_busbw"] > 1

@@ -49,6 +49,12 @@ def test_what_goes_over_the_network(a4: Commands) -> None:
     assert "RDMA" in told["words"]
 
 
+def test_where_the_loss_is_no_number_the_grad_norm_is_not_that_of_an_earlier_step(a4: Commands) -> None:
+    _, out, _ = a4.run("training", "dpo-a3b")
+    found = {line[:17].strip(): line[17:].strip() for line in out.splitlines()}
+    assert (found["loss"], found["grad norm"]) == ("nan", "nan")
+
+
 def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     code, out, _ = a4.run("alarms", "--listen", "4", "--json")
     told = json.loads(out)
@@ -83,7 +89,12 @@ def test_a_run_that_diverged_is_an_alarm_after_its_end_too(a4: Commands) -> None
         (("ddp-smoke-3",), 0, "ddp-smoke-3: done."),
         (("sft-a3b",), 1, "sft-a3b failed before done was reached"),
         (("dpo-a3b", "--without", "gpu,behind"), 5, "nan alarm: loss is NaN since step 118"),
-        (("llama-70b", "--until", "loss<0", "--timeout", "1", "--ignore-alarms"), 6, "not reached within 1 s"),
+        (
+            ("llama-70b", "--until", "loss<0", "--timeout", "1", "--ignore-alarms"),
+            6,
+            "not reached within 1 s; it is running.",
+        ),
+        (("dpo-b", "--timeout", "1"), 6, "dpo-b: done not reached within 1 s; it is pending: needs 32 GPUs"),
         (("ddp-ablation", "--until", "busbw>9"), 7, "is done, and busbw>9 was not reached"),
         (("llama-70b", "--until", "nix"), 2, "cannot be waited for"),
         (("llama-70b", "--stall", "0"), 2, "stall has to be a number of at least 1"),

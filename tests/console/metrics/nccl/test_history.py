@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from console.metrics.export import curve_svg, rows_csv
 from console.metrics.nccl.history import KeptTests, MeasuredTest, by_node, comparable, compare, faster, usual
@@ -58,6 +59,8 @@ def test_the_verdict_is_honest() -> None:
     fast = table(600.0, 620.0, 640.0, finished=True)[0]
     assert judge(fast).passing is Passing.PASSED
     assert judge(fast, pass_line=700.0).passing is Passing.FAILED
+    largest = replace(fast, rows=(structs.replace(fast.rows[-1], size=8 * 2**30),))
+    assert judge(largest).why.startswith("8 GiB alone "), "an average of sizes that were not measured is none"
     assert judge(fast, accelerator="nvidia-h200-141gb").passing is Passing.UNJUDGED
     assert judge(replace(fast, ranks=8)).passing is Passing.UNJUDGED
     assert judge(replace(fast, program="alltoall_perf")).passing is Passing.UNJUDGED
