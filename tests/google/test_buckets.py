@@ -136,6 +136,29 @@ async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -
         assert files(tmp_path) == {"in/evil/good": b"y"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["evil//double", "evil///etc/passwd", "evil/./../../outside", "evil/a/../..//outside", "evil/nul\0", "evil//../x"],
+)
+async def test_a_name_with_an_empty_or_climbing_part_is_left_out(tmp_path: Path, name: str) -> None:
+    async with google() as (session, world):
+        world.part(Vault).put(BUCKET, name, b"x")
+        report = await session.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
+        assert report.problems == ((name, "Its name is not a valid file name in that folder."),)
+        assert files(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "//etc/passwd", "///x"])
+async def test_a_name_that_begins_with_slashes_stays_inside(tmp_path: Path, name: str) -> None:
+    async with google() as (session, world):
+        vault = world.part(Vault)
+        vault.buckets[BUCKET].things.clear()
+        vault.put(BUCKET, name, b"x")
+        report = await session.storage.fetch(GcsPlace(BUCKET), tmp_path / "in")
+        assert (report.files, report.problems) == (1, ())
+        assert files(tmp_path) == {f"in/{name.lstrip('/')}": b"x"}
+
+
 async def test_words_for_what_google_refuses(tmp_path: Path) -> None:
     async with google() as (session, _):
         storage = session.storage

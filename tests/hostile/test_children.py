@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from console.attach.ssh import connect
+from console.attach.ssh import connect, identities
 from console.attach.tunnel import background
+from console.kube.login import Login
+from console.kube.target import Cluster, Target, User
 from practice.child import PracticeProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRAPS = ("json", "ssl", "socket", "asyncio", "sitecustomize", "console", "screens", "encodings")
 
@@ -50,3 +53,92 @@ def test_ssh_starts_nothing_of_the_current_folder(trapped: Path, monkeypatch: py
     monkeypatch.setenv("PATH", "")
     assert connect.program()[1:] == ("-P", "-m", "screens")
     assert not trapped.exists()
+
+
+PLANTED = {"token": "PLANTED-token", "password": "PLANTED-password", "key": "PLANTED-key"}
+KEY = base64.b64encode(PLANTED["key"].encode()).decode()
+SAYS = """#!/bin/sh
+tr '\\0' '\\n' < /proc/$$/cmdline >> {0}
+tr '\\0' '\\n' < /proc/$$/environ >> {0}
+exit 1
+"""
+"""A program that writes down what anybody of this user may read of it."""
+
+
+def kubeconfig(folder: Path) -> Path:
+    user = {"token": PLANTED["token"], "username": "u", "password": PLANTED["password"], "client-key-data": KEY}
+    text = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(text))
+    return file
+
+
+def assert_none_planted(seen: Path) -> None:
+    text = seen.read_text()
+    assert "PATH=" in text, "the environment was seen"
+    for each in (*PLANTED.values(), KEY):
+        assert each not in text
+
+
+async def test_a_credential_plugin_sees_no_secret_of_the_kubeconfig(tmp_path: Path) -> None:
+    seen, plugin = tmp_path / "seen", tmp_path / "plugin"
+    plugin.write_text(SAYS.format(seen))
+    plugin.chmod(0o700)
+    spec: dict[str, Any] = {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "provideClusterInfo": True,
+    }  # fmt: skip
+    user = User(password=PLANTED["password"], client_key_data=KEY, exec=spec)
+    login = Login(Target("c", "u", "n", Cluster(server="https://127.0.0.1:1"), user))
+    with pytest.raises(Exception, match="failed with exit code 1"):
+        await login.headers()
+    assert_none_planted(seen)
+
+
+def test_a_tunnel_of_its_own_gets_no_secret_by_its_arguments_or_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the kubeconfig itself; the order names the file, on standard input."""
+    seen, program = tmp_path / "seen", tmp_path / "program"
+    program.write_text(SAYS.format(seen))
+    program.chmod(0o700)
+    monkeypatch.setattr(background.assets, "module_command", lambda name, *more: (str(program), name, *more))
+    order = {"namespace": "n", "job": "j", "rank": "0", "ports": ["8888"], "kubeconfig": str(kubeconfig(tmp_path))}
+    assert background._first_line(json.dumps(order).encode() + b"\n") == b""
+    assert "console.attach.tunnel.background" in seen.read_text()
+    assert_none_planted(seen)
+
+
+def test_the_practice_cluster_has_its_tokens_in_no_argument_or_variable() -> None:
+    practice = PracticeProcess.start(scene="empty")
+    try:
+        text = practice.kubeconfig().read_text()
+        here = Path("/proc") / str(practice.process.pid)
+        shown = (here / "cmdline").read_bytes() + (here / "environ").read_bytes()
+    finally:
+        practice.stop()
+    (user,) = yaml.safe_load(text)["users"]
+    secrets = [value for value in user["user"].values() if isinstance(value, str)]
+    assert secrets
+    assert b"PATH=" in shown
+    assert not [each for each in secrets if each.encode() in shown]
+
+
+def test_a_private_key_is_named_to_programs_of_ssh_and_never_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen"
+    for name in ("ssh-keygen", "ssh-add"):
+        (tmp_path / name).write_text(SAYS.format(seen))
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    key = tmp_path / "id_ed25519"
+    key.write_text(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{PLANTED['key']}\n-----END OPENSSH PRIVATE KEY-----\n")
+    with pytest.raises(Exception, match="is not a private key"):
+        identities.named(key)
+    assert str(key) in seen.read_text()
+    assert_none_planted(seen)
