@@ -10,6 +10,7 @@ import functools
 import math
 import sys
 import time
+import tracemalloc
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -27,12 +28,14 @@ from console.kube import exec as executing
 from console.kube.rank_address import LivePod
 from console.kube.watch import HttpSource
 from console.logs.container_log import LogStream, Wanted, follow_log
+from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
 from console.metrics.gpus import Gpus
 from console.scheduling.ranks import ranks
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
 from tests.hostile.lying_api import FLOODS
+from tests.hostile.test_api_server import body, bomb
 from tests.screens.scene import jobset, rank
 
 if TYPE_CHECKING:
@@ -292,6 +295,35 @@ async def test_a_log_that_is_read_once_and_has_no_end_is_given_up_in_words(
         with pytest.raises(Unreadable, match=words):
             await LogStream(client, Wanted("n", "p", tail=tail, follow=False, most=2 << 20)).run(take)
     assert size < 3 << 20
+
+
+def test_a_line_of_500_megabytes_is_cut_in_words_and_never_held() -> None:
+    piece, cutter = b"x" * (1 << 20), LineSplitter()
+    tracemalloc.start()
+    try:
+        assert not [line for _ in range(500) for line in cutter.feed(piece)]
+        (line, after) = cutter.feed(b"\nnext\n")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert line == piece + f" … ({499 << 20} bytes more)".encode()
+    assert after == b"next"
+    assert peak < 8 << 20
+
+
+async def test_a_log_of_a_gigabyte_in_a_megabyte_of_gzip_is_not_unpacked() -> None:
+    """Logs are asked for as they are: what comes packed all the same is no more than came."""
+    size = 0
+
+    def take(batch: list[tuple[float, bytes]]) -> None:
+        nonlocal size
+        size += sum(len(line) for _, line in batch)
+
+    packed = bomb()
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/namespaces/n/pods/p/log"] = body(packed, **{"Content-Encoding": "gzip"})  # type: ignore[assignment, arg-type]
+        await LogStream(client, Wanted("n", "p", follow=False)).run(take)
+    assert 0 < size <= len(packed) + (1 << 16)
 
 
 async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
