@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from practice.cluster import PracticeCluster
 from practice.google.vault import BUCKET, Vault
 from practice.objects.resources import PODS
 from screens.cli.command_line import parse
+from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.cli.commands import perform
 
 if TYPE_CHECKING:
@@ -179,3 +181,22 @@ def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout.strip() == "[]"
+
+
+async def test_escapes_in_the_names_of_objects_never_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"evil/{number} {text}" for number, text in enumerate(PAYLOADS.values())]
+    async with typed() as (run, cluster):
+        await run("buckets")  # practice Google starts at the first question
+        vault = cluster.google.world.part(Vault)
+        for name in (*names, "evil/../\x1b]0;PWNT\x07", "evil//\x1b[2J"):
+            vault.put(BUCKET, name, b"x")
+        await run("ls", f"gs://{BUCKET}/evil")
+        await run("get", f"gs://{BUCKET}/evil", str(tmp_path / "in"))
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) > len(names) / 2
+    assert "not a valid file name" in out + err
+    assert RAW.findall(out + err) == []
+    assert "File name too long" in err, "one that cannot be a file does not keep the others from coming"
+    assert sum(len(names) for _, _, names in os.walk(tmp_path / "in" / "evil")) >= len(PAYLOADS) - 2

@@ -293,8 +293,13 @@ def _said(checksum: Checksum) -> str:
 
 
 def _is_there(target: Path, stored: StoredObject) -> bool:
-    if not target.is_file() or target.stat().st_size != stored.bytes:
-        return False
+    try:
+        if not target.is_file() or target.stat().st_size != stored.bytes:
+            return False
+    except OSError as error:  # a name that is too long for a file
+        raise CopyFailed(
+            f"{target} cannot be written: {error.strerror}.", "gcloud storage cp copies it under another name."
+        ) from error
     return bool(stored.crc32c) and _said(_sum_of(target)) == stored.crc32c
 
 
