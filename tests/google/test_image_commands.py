@@ -189,6 +189,7 @@ async def test_escapes_in_the_names_of_objects_never_reach_the_terminal(
     names = [f"evil/{number} {text}" for number, text in enumerate(PAYLOADS.values())]
     async with typed() as (run, cluster):
         await run("buckets")  # practice Google starts at the first question
+        assert cluster.google is not None
         vault = cluster.google.world.part(Vault)
         for name in (*names, "evil/../\x1b]0;PWNT\x07", "evil//\x1b[2J"):
             vault.put(BUCKET, name, b"x")
