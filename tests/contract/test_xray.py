@@ -112,7 +112,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     session: Session, space: Space, folder: Path, tmp_path: Path
 ) -> None:
     await hanging(space, folder)
-    report = await looked(session, space, lambda report: bool(report.suspects))
+    report = await looked(session, space, lambda report: any(each.doing is Doing.DATA for each in report.suspects))
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Doing.DATA, (8 * STUCK + 1,))
     assert report.short == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce."
