@@ -128,8 +128,13 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
             field.value = str(tmp_path / name)
             await pilot.press("enter")
             if expected:
-                await until(pilot, lambda name=name: (tmp_path / name).exists())  # type: ignore[misc]
-                assert (tmp_path / name).read_text().startswith(expected)
+                written = tmp_path / name
+                await until(
+                    pilot,
+                    lambda written=written, expected=expected: (  # type: ignore[misc]
+                        written.exists() and written.read_text().startswith(expected)
+                    ),
+                )
         await until(pilot, lambda: "no ending that says what to write" in toasts(app))
         assert len(json.loads((tmp_path / "a.json").read_text())["training"][0]["steps"]) == 20
 
