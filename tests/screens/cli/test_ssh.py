@@ -123,7 +123,7 @@ def test_the_doctor_in_words_and_in_json(a4: SshCommands) -> None:
 
 def test_what_cannot_be(a4: SshCommands) -> None:
     assert a4.run("ssh", "nowhere", "0")[0] == 1
-    assert a4.run("ssh", JOB, "99")[0] == 2
+    assert a4.run("ssh", JOB, "99")[0] == 1
     assert a4.run("ssh", JOB, "0", "1")[0] == 2
     assert a4.run("ssh", "--forget")[0] == 2
     code, _, err = a4.run("ssh", "--read-only", JOB, "0", "--yes")
