@@ -153,6 +153,10 @@ class Database:
             connection.execute(f"PRAGMA user_version = {self._version}")
         return connection
 
+    def __del__(self) -> None:
+        """Whoever drops it unclosed leaves no open file."""
+        self._close()
+
     def _close(self, for_good: bool = False) -> None:
         with self._lock:  # a thread that still works on the file is waited for
             self._closed = self._closed or for_good
