@@ -9,8 +9,13 @@ PYTHON := .venv/bin/python
 # Google's libraries again: a start takes three times the processor time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A test that fails beside others, on a machine that is busy with them, runs once more alone: what fails again fails.
+ALONE := -n 0 --last-failed --last-failed-no-failures none
+
 # Where `make corpus` looks for logs of other people.
 CORPUS ?= ../shared/corpus
+
+ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_beside.py tests/chart/test_dry_run.py
 
 .PHONY: rehearsal demo test docs corpus fuzz lab lab-test bench wheel clean
 
@@ -18,7 +23,8 @@ demo: .venv/.ready  ## the console on the practice cluster; without a terminal, 
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
 test: .venv/.compiled  ## format, lint, types, contracts and all tests that need no cluster and no other programs
-	$(PYTHON) -m pytest -q -m "not lab and not programs" -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTHON) -m pytest -q -m "not lab and not programs" -n auto --dist loadfile --no-loadscope-reorder || \
+	$(PYTHON) -m pytest -q -m "not lab and not programs" $(ALONE)
 
 docs: .venv/.ready  ## write the pages of the guide that are made from the program: its keys and its commands
 	$(PYTHON) -m tests.docs
@@ -33,7 +39,7 @@ lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 lab-test: .venv/.ready  ## the contract tests, on the practice cluster and on the real control plane
 	$(PYTHON) -m tests.programs
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m pytest -q tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_beside.py tests/chart/test_dry_run.py
+	$(PYTHON) -m pytest -q $(ON_LAB) || $(PYTHON) -m pytest -q $(ON_LAB) $(ALONE)
 	$(PYTHON) -m pytest -q -m programs --ignore tests/contract --ignore tests/lab
 
 rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namespaces; needs root (REHEARSE=COMMIT: of another commit)
