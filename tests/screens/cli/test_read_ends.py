@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -292,7 +293,10 @@ def test_ctrl_c_at_any_moment_ends_without_a_traceback(
 def test_ctrl_c_ends_the_reading_of_a_named_pipe_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with subprocess.Popen([sys.executable, "-m", "screens", "read", str(pipe)], stderr=subprocess.PIPE) as reading:
+    argv = [sys.executable, "-m", "screens", "read", str(pipe)]
+    # What a shell starts in the background ignores the signal, and so does what it starts: here it does not.
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, preexec_fn=heeding) as reading:
         with pipe.open("wb") as writer:  # opened once the command reads
             writer.write(b"step 1 loss 2.5\n")
             writer.flush()
