@@ -9,7 +9,8 @@ PYTHON := .venv/bin/python
 # Google's libraries again: a start takes three times the processor time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A test that fails beside others, on a machine that is busy with them, runs once more alone: what fails again fails.
+# A test that fails beside others runs once more alone, and what fails again fails: a machine that CI rents stands still for
+# up to two minutes now and then, and every wait in seconds is over by then.
 ALONE := -n 0 --last-failed --last-failed-no-failures none
 
 # Where `make corpus` looks for logs of other people.

@@ -13,7 +13,6 @@ from textual.css.stylesheet import Stylesheet
 from textual.notifications import Notification
 
 from tests.lab.control_plane import Lab
-from tests.pauses import Heartbeat
 from tests.programs import missing
 
 if TYPE_CHECKING:
@@ -40,25 +39,6 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(700, 10, 100)
-
-
-HEARTBEAT = Heartbeat()
-
-
-def pytest_configure() -> None:
-    HEARTBEAT.start()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test that fails over a pause of the machine runs once more."""
-    once_more = pytest.mark.flaky(reruns=1, condition=HEARTBEAT.stood_still)
-    for item in items:
-        item.add_marker(once_more)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logstart() -> None:
-    HEARTBEAT.test_begins()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
