@@ -53,7 +53,12 @@ class Relay:
     def source(self, transport: asyncio.ReadTransport) -> None:
         """What is read here goes to the pod; it waits until there is a pipe."""
         self._source = transport
-        transport.pause_reading()
+        # One turn later: until Python 3.11.4 a socket that is paused while its connection is made is read nevertheless.
+        asyncio.get_running_loop().call_soon(self._hold_back)
+
+    def _hold_back(self) -> None:
+        if self._source and not self._pipe and not self._source.is_closing():
+            self._source.pause_reading()
 
     def sink(self, transport: asyncio.WriteTransport) -> None:
         """What the pod says is written here."""

@@ -183,7 +183,8 @@ def layout(text: str, read: Read) -> Layout | None:
         said[0].format,
         said[1],
         re.compile(b"^" + whole, re.MULTILINE),
-        re.compile(b"(?:" + re.sub(rb"(?<!\\)\((?!\?)", b"(?:", whole) + b")*+"),
+        # Lines are atomic: before Python 3.11.5 a possessive repeat of what can backtrack ends in the wrong place.
+        re.compile(b"(?:(?>" + re.sub(rb"(?<!\\)\((?!\?)", b"(?:", whole) + b"))*+"),
         tuple(slots),
         said[0].step,
     )
