@@ -69,11 +69,13 @@ class Slices:
         """What was done until now was waiting."""
         self._begun = time.monotonic()
 
-    async def pause(self) -> None:
-        """Let others go on, if the slice is used up."""
-        if (worked := time.monotonic() - self._begun) > SLICE:
-            await asyncio.sleep(_turn_after(worked))
-            self._begun = time.monotonic()
+    async def pause(self) -> bool:
+        """Let others go on, if the slice is used up; whether it was."""
+        if (worked := time.monotonic() - self._begun) <= SLICE:
+            return False
+        await asyncio.sleep(_turn_after(worked))
+        self._begun = time.monotonic()
+        return True
 
     def pause_thread(self) -> None:
         """The same for work that is done in a thread."""

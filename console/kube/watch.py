@@ -286,7 +286,7 @@ class HttpSource:
         try:
             async with (
                 self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
-                aclosing(_lines(self._at_rest(answer.pieces()))) as lines,
+                aclosing(self._at_rest(answer.pieces())) as lines,
             ):
                 yield lines
         except Unreachable as error:
@@ -294,14 +294,22 @@ class HttpSource:
                 raise Gone(error.message) from error
             raise
 
-    async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same with rests: where a key was pressed, and where the changes have no end."""
+    async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Their lines, with rests: where a key was pressed, and where the changes have no end."""
         slices = Slices()
-        async for chunk in chunks:
-            await self._client.rest_for_key()
-            slices.begin()
-            yield chunk
-            await slices.pause()
+
+        async def arrived() -> AsyncIterator[bytes]:
+            async for chunk in chunks:
+                await self._client.rest_for_key()
+                slices.begin()
+                yield chunk
+
+        async with aclosing(_lines(arrived())) as lines:
+            async for line in lines:
+                yield line
+                if await slices.pause():  # within a chunk too: it may hold thousands of changes
+                    await self._client.rest_for_key()
+                    slices.begin()
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import math
 import sys
 import time
@@ -34,7 +35,7 @@ from console.metrics.gpus import Gpus
 from console.scheduling.ranks import ranks
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
-from tests.hostile.lying_api import FLOODS
+from tests.hostile.lying_api import FLOODS, change
 from tests.hostile.test_api_server import body, bomb
 from tests.screens.scene import jobset, rank
 
@@ -252,6 +253,29 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
+
+
+async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("console.pace.SLICE", -1.0)  # every change uses it up
+    async with ApiServer(secure=True) as server, server.client() as client:
+        many = b"".join(json.dumps(change(number, 1000)).encode() + b"\n" for number in range(500))
+        server.handlers["/api/v1/pods"] = body(many)  # type: ignore[assignment]
+        turns, seen = 0, []
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(others())
+        async with HttpSource(client, "/api/v1/pods", "pods").watch("1") as lines:
+            async for _ in lines:
+                seen.append(turns)
+        beside.cancel()
+    assert len(seen) == len(set(seen)) == 500
 
 
 async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
