@@ -209,13 +209,17 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 T = TypeVar("T")
 
-VERSION = 2  # of the tables below
+VERSION = 3  # of the tables below
 _MIGRATIONS = {
     1: (
         'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
         'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
         'ALTER TABLE runs ADD COLUMN "nan_from" INTEGER',
         'ALTER TABLE runs ADD COLUMN "alarms" TEXT',
+    ),
+    2: (
+        'ALTER TABLE runs ADD COLUMN "nan_by" INTEGER',
+        "UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'",
     ),
 }
 """Statements that make of a version the next one."""

@@ -30,12 +30,12 @@ class Outcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DIVERGED = "diverged"  # it ended, or was stopped, with a loss or gradients that are no numbers
-    STALLED = "stalled"  # it was stopped because it made no steps any more
-    STOPPED = "stopped"
+    STOPPED = "stopped"  # by a person; `why` says what was wrong with it by then
     UNKNOWN = "unknown"  # the job went while nobody looked
 
 
 OPEN = frozenset({Outcome.WAITING, Outcome.RUNNING})  # what may still become something else
+STALLED = "stalled"  # the state of a run that goes on, but makes no steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class RunRecord:
     loss_step: int | None = None  # the step that it is of; None: not known
     step: int | None = None  # the last one printed
     nan: bool = False  # whether the last step's loss or gradients are no numbers
-    nan_from: int | None = None  # since which step
+    nan_from: int | None = None  # since which step; None: not known
+    nan_by: int | None = None  # then, the first step that was read: since that one or earlier
     alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
     now: Health | None = None  # how its job is at this moment, where a page knows it; not remembered
 
@@ -97,13 +98,13 @@ class RunRecord:
             if self.nan or AlarmKind.NAN in kinds:
                 return Outcome.DIVERGED
             if AlarmKind.STALL in kinds:
-                return Outcome.STALLED
+                return STALLED
         return self.outcome
 
     @property
     def sick(self) -> bool:
         """Whether something was wrong with it in the end, or is now."""
-        return self.state in {Outcome.DIVERGED, Outcome.STALLED} or (
+        return self.state in {Outcome.DIVERGED, STALLED} or (
             not self.open and self.outcome is not Outcome.FAILED and bool(self.ringing(self.ended))
         )
 
@@ -111,6 +112,20 @@ class RunRecord:
     def nan_words(self) -> str:
         """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
         return f"NaN {nan_since(self)}" if self.nan else ""
+
+    @property
+    def how(self) -> str:
+        """What became of it, and why where that is known: "stopped by a person, stalled since step 9"."""
+        why = (self.why or self.nan_words).rstrip(".")
+        if self.outcome is Outcome.STOPPED and why.startswith((Outcome.STOPPED, "deleted")):
+            return why
+        return f"{self.state}: {why}" if why else self.state
+
+    @property
+    def stopped_stalled(self) -> bool:
+        """Whether it made no steps any more when somebody stopped it."""
+        ringing = self.ringing(self.ended) if self.outcome is Outcome.STOPPED else ()
+        return bool(ringing) and ringing[0].kind is AlarmKind.STALL
 
     def ringing(self, at: float) -> tuple[Alarm, ...]:
         """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.
@@ -240,7 +255,7 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
         return run
     ringing = run.ringing(run.ended)
     if ringing and ringing[0].kind is AlarmKind.STALL:
-        return replace(run, outcome=Outcome.STALLED, why=_stalled_words(run, ringing[0]))
+        return replace(run, why=_stalled_words(run, ringing[0]))
     if ringing:
         return replace(run, why=f"stopped during an alarm: {ringing[0].said}")
     return replace(run, why=f"stopped while it was late: {late}") if late else run

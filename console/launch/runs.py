@@ -96,7 +96,7 @@ def progress(where: Standing) -> dict[str, Any]:
     """Where a training is: its last step, the last loss with its own step, and since when it is no number."""
     return {
         "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
-        "nan_from": where.nan_from,
+        "nan_from": where.nan_from, "nan_by": where.nan_by,
     }  # fmt: skip
 
 

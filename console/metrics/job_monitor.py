@@ -67,8 +67,8 @@ def seen(
     where = track.standing() if track else Standing()
     # What is saved once the loss is no number is of no use.
     of_use = [mark for mark in track.checkpoints if mark.step is not None] if track else []
-    if where.nan_from is not None:
-        of_use = [mark for mark in of_use if mark.step is not None and mark.step < where.nan_from]
+    if where.nan:
+        of_use = [mark for mark in of_use if mark.step is not None and mark.step < (where.nan_from or 0)]
     tests = [(each, judge(each.test, pass_line, each.accelerator)) for each in measures.tests]
     return Look(
         running=bool(every) and all(rank.phase == "Running" for rank in every),
@@ -84,7 +84,9 @@ def seen(
         blamed=f"X-ray: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan="" if measures.seeking else where.nan_words,
-        nan_at=max((mark.time for mark in marks if mark.kind is MarkKind.NAN), default=0.0) if where.nan else 0.0,
+        nan_at=max(
+            (mark.time for mark in marks if mark.kind is MarkKind.NAN and mark.step == where.nan_from), default=0.0
+        ),
         failed_at=jobset.finished_at if jobset else 0.0,
         saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
         held=jobset.gpus if jobset and not jobset.finished else 0,

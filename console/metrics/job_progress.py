@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -294,6 +294,7 @@ if TYPE_CHECKING:
     ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
 
 AGAIN = 8.0  # seconds after which a running job is looked at again
+TRIES = 5  # failed looks at a finished job after which it is not looked at again; each waits twice as long
 AT_ONCE = 4  # logs that are read at once
 MOST = 32  # jobs that are looked at, those on the screen
 PATIENCE = 6.0  # seconds that reading the end of a log may take
@@ -357,10 +358,11 @@ class JobProgressReader:
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
+        self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
     def forget(self) -> None:
         """The cluster is another one."""
-        self.known, self._asked, self._printing, self._over = {}, {}, {}, set()
+        self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
         self.beginnings.forget()
 
     def of(self, uid: str) -> JobProgress | None:
@@ -398,7 +400,8 @@ class JobProgressReader:
     def _due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
             return False
-        if now < self._asked.get(jobset.uid, -AGAIN) + AGAIN:
+        again = AGAIN * 2.0 ** self._failed[jobset.uid]
+        if now < self._asked.get(jobset.uid, -again) + again:
             return False
         self._asked[jobset.uid] = now
         return True
@@ -407,7 +410,7 @@ class JobProgressReader:
         pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
         known = self._printing.get(jobset.uid)
         likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
-        over = jobset.finished
+        over, failed = jobset.finished, False
         for number, pod in likely:
             assert pod is not None
             if pod.main is None or pod.main.state == "waiting":
@@ -416,12 +419,14 @@ class JobProgressReader:
                 async with asyncio.timeout(PATIENCE):
                     lines = await self._read_tail(pod, TABLE if jobset.recipe.startswith("nccl") else TAIL)
             except (ConsoleError, TimeoutError):
-                continue  # the list stays as it was; the job's page says why its log cannot be read
+                failed = True  # the list stays as it was; the job's page says why its log cannot be read
+                continue
             if await self._read(jobset, number, pod, lines):
                 if over:
                     self._over.add(jobset.uid)
                 return True
-        if over:
+        self._failed[jobset.uid] += over and failed
+        if over and (not failed or self._failed[jobset.uid] >= TRIES):
             self._over.add(jobset.uid)
         return False
 

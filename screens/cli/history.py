@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
-from console.launch.run_record import Outcome, differences, find_run, last_success
+from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
@@ -155,8 +155,8 @@ def row(run: RunRecord, now: float) -> tuple[str, ...]:
 
 
 def _outcome(run: RunRecord) -> str:
-    """A run that had stalled did not end by that: it was stopped."""
-    if run.outcome is not Outcome.STALLED:
+    """Of a run that had stalled when it was stopped, that too."""
+    if not run.stopped_stalled:
         return run.state
     return "stopped, stalled" + (f" since step {run.step:,}" if run.step is not None else "")
 
@@ -176,8 +176,7 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
         told = differences(before, run) if before else ()
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
-    why = run.why or run.nan_words
-    say(f"{run.name}: {run.recipe}, run {run.number}, {run.state}" + (f": {why}" if why else ""))
+    say(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
     say(f"launched {wording.clock(run.launched)} by {run.who} in {run.namespace} of {run.context}, chart {run.chart}")
     for line in figures(run):
         say(line)
@@ -241,7 +240,7 @@ def add_history(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "RUN is a run's number, or a job's name for its latest run.\n"
         "JSON: kind, note, items with number, recipe, name, namespace, context, server, outcome (waiting, running,\n"
-        "succeeded, failed, diverged, stalled, stopped, unknown), state (the same in the words of a4 jobs: pending\n"
+        "succeeded, failed, diverged, stopped, unknown), state (the same in the words of a4 jobs: pending\n"
         "for waiting; diverged or stalled while it runs), why, launched, started, ended (seconds since the epoch, 0:\n"
         "not known), seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid,\n"
         "values, left_out."

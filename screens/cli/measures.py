@@ -321,10 +321,11 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     say(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
-    left, share = track.eta(time.time()), track.mfu(job.accelerator)
+    left, share, where = track.eta(time.time()), track.mfu(job.accelerator), track.standing()
+    lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
-        (health.state if health else "", health.words if health else ""),
-        ("loss", "nan" if track.nan else _figure(track.latest("loss"))),
+        (health.state, health.words) if health else ("diverged", where.nan_words),
+        ("loss", lost or _figure(track.latest("loss"))),
         ("grad norm", _figure(track.latest("grad_norm") if last.grad_norm is None else last.grad_norm)),
         ("learning rate", _figure(track.latest("lr"))),
         ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),

@@ -20,6 +20,7 @@ from console.kube.find_job import find_job, in_namespace, require_jobs
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from console.metrics.health import job_health
+from console.metrics.job_progress import of_measures
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import Command, above_zero, add_json, seconds_of_an_hour
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
     from console.metrics.alarm_rules import Alarm
     from console.metrics.job_monitor import JobMonitor
     from console.metrics.job_progress import JobMeasures
@@ -103,7 +103,7 @@ async def wait(options: Options) -> int:
                     code, words = await _until(session, options, wanted, watched)
             except TimeoutError:
                 code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
-                words += f"; {_state(session.fleet, watched.key)}"
+                words += f"; {_state(session, watched)}"
         if options.json:
             print_json(_told(options, code, words, watched))
         else:
@@ -181,12 +181,14 @@ def figure(what: str, measures: JobMeasures | None) -> float | None:
     return track.last.step if what == "step" else track.last.loss if what == "loss" else None
 
 
-def _state(fleet: Fleet, key: tuple[str, str]) -> str:
-    """How the job is, and why it waits or is ill where that is known."""
-    jobset = fleet.jobsets.get(key)
+def _state(session: Session, watched: JobMonitor) -> str:
+    """How the job is, by its alarms and its log too, as `a4 jobs` has it, and why it waits or is ill."""
+    jobset = session.fleet.jobsets.get(watched.key)
     if jobset is None:
-        return f"there is no job {key[1]} in namespace {key[0]}"
-    health = job_health(jobset, fleet)
+        return f"there is no job {watched.key[1]} in namespace {watched.key[0]}"
+    progress = of_measures(watched.measures, time.time(), session.measures.pass_line)
+    alarms = watched.watch.now
+    health = job_health(jobset, session.fleet, alarms=alarms, late=watched.watch.late, glance=progress)
     return f"it is {health.state}{f': {health.words}' if health.words else ''}"
 
 

@@ -81,10 +81,10 @@ async def _require_unknown(session: Session, name: str) -> None:
     why = run.why.rstrip(".")
     if run.open:
         how = "how it ended is not known"
-    elif run.outcome in {Outcome.STALLED, Outcome.UNKNOWN} and why:
+    elif run.outcome is Outcome.UNKNOWN and why:
         how = f"{why[0].lower()}{why[1:]}"
     else:
-        how = f"{run.outcome}{why and ': '}{why}"
+        how = run.how
     raise NotFound(
         f"{name} is no longer in the cluster (run {run.number}): {how}.",
         f"a4 history {run.number} has more, and a4 logs {name} what was kept of its log.",

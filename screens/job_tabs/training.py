@@ -94,7 +94,7 @@ class TrainingTab(JobTab):
             health = self.line.health if self.line is not None else None
             late = f"{wording.WAITS.text} {health.state}" if health is not None and health.state in NO_STEPS else ""
             known = f"loss {loss:.4g}" if loss is not None else ""
-            self.note = f"{wording.BAD.text} loss is NaN" if track.nan else late or known
+            self.note = f"{wording.BAD.text} {track.standing().what}" if track.nan else late or known
 
     def _show(self) -> None:
         if self._job is not None:

@@ -156,8 +156,7 @@ class JobScreen(LiveScreen):
         run = next((run for run in runs if run.server == self.session.server), None)
         alarms = self.session.alarms.told_of(*self.key) if self.session.alarms_enabled else ()
         if run is not None and not run.open:
-            why = f": {run.why.rstrip('.')}" if run.why else ""
-            self._ended = f"Run {run.number} is over, {run.outcome}{why}."
+            self._ended = f"Run {run.number} is over, {run.how}."
         elif alarms and self._line is None:
             self._ended = "It is not in the cluster any more."
         for tab in self.tabs.values():

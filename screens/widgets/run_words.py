@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.kube.objects.jobset import JobState
-from console.launch.run_record import Outcome
+from console.launch.run_record import STALLED, Outcome
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
 from screens import wording
@@ -24,14 +23,13 @@ _GLYPHS = {
     Outcome.SUCCEEDED: wording.DONE,
     Outcome.FAILED: wording.BAD,
     Outcome.DIVERGED: _ALARM,
-    Outcome.STALLED: _ALARM,
     Outcome.STOPPED: Run("■", "dim"),
     Outcome.UNKNOWN: Run("?", "waits"),
 }
-_INKS = {
+_INKS: dict[str, str] = {
     Outcome.FAILED: "bad",
     Outcome.DIVERGED: "bad",
-    Outcome.STALLED: "bad",
+    STALLED: "bad",
     Outcome.STOPPED: "dim",
     Outcome.UNKNOWN: "dim",
 }
@@ -41,9 +39,8 @@ def outcome_cell(run: RunRecord) -> list[Run]:
     """Glyph and word, as in the list of jobs; ▲ where an alarm rings, or rang in the end."""
     if run.now is not None and run.open:
         return health_runs(run.now)
-    outcome = run.outcome if run.state == JobState.PENDING else Outcome(run.state)
-    glyph = _ALARM if run.sick else _GLYPHS[outcome]
-    return [glyph, Run(f" {run.state}", _INKS.get(outcome, ""))]
+    glyph = _ALARM if run.sick else _GLYPHS[run.outcome]
+    return [glyph, Run(f" {run.state}", _INKS.get(run.state, ""))]
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
@@ -71,7 +68,10 @@ def run_sentence(run: RunRecord) -> list[Run]:
     ringing = run.ringing(run.ended)
     why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].said if ringing else "")
     runs = [glyph, Run(f" {run.name}", "strong"), Run(f"{state.text}{':' if why else ''}", state.ink)]
-    if why:
+    if run.outcome is Outcome.STOPPED and why.startswith(Outcome.STOPPED):
+        runs[-1] = Run(state.text, state.ink)
+        runs.append(Run(wording.sentence(why)[len(Outcome.STOPPED) :]))
+    elif why:
         runs.append(Run(f" {wording.sentence(why)}"))
     elif run.average_busbw is not None and run.peak_busbw is not None:
         runs.append(Run(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f}"))

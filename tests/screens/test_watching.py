@@ -180,10 +180,10 @@ async def test_the_page_of_a_job_that_somebody_stopped_says_how_it_ended() -> No
     async with console() as (app, pilot, session):
         await until(pilot, lambda: app.fleet.jobsets)
         session.alarms.sound("default", "gone-7", AlarmKind.STALL, "no step for 5 min", over=1.0)
-        session.runs.runs = [run(7, "gone-7", Outcome.STALLED, server=session.server,
+        session.runs.runs = [run(7, "gone-7", Outcome.STOPPED, server=session.server,
                                  why="stopped by a person, stalled since step 9")]  # fmt: skip
         app.open_page("job", "default", "gone-7", "hang")
-        said = "Run 7 is over, stalled: stopped by a person, stalled since step 9."
+        said = "Run 7 is over, stopped by a person, stalled since step 9."
         await until(pilot, lambda: screen_text(app).count(said) == 2)
         text = screen_text(app)
         assert "○ gone-7 in default: gone" in text

@@ -64,17 +64,19 @@ class MarkFinder:
         self._seen = 0
         self._up = 0  # steps for which the loss has been up
         self._peak = 0.0
-        self._bad = False
+        self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
 
     def add(self, step: Step, number: float, time: float) -> None:
         """A step that is new."""
         if step.nan:
             if not self._bad:
-                self._tell(MarkKind.NAN, number, time, f"{what_is_nan(step)} at {number:,.0f}")
-            self._bad = True
+                unseen = not self._any and number > 1  # what was read begins in the middle of it
+                words = f"{what_is_nan(step)} at {number:,.0f}{' or earlier' if unseen else ''}"
+                self._tell(MarkKind.NAN, number, time, words)
+            self._bad = self._any = True
             return
-        self._bad = False
+        self._bad, self._any = False, True
         loss = step.loss
         if loss is not None and math.isfinite(loss):
             self._loss(loss, number, time)

@@ -47,7 +47,7 @@ class Standing(NamedTuple):
     @property
     def nan_words(self) -> str:
         """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
-        return f"{self.what} {nan_since(self, self.nan_by)}" if self.nan else ""
+        return f"{self.what} {nan_since(self)}" if self.nan else ""
 
     def begun(self, earlier: Standing) -> Standing:
         """The same, with what an earlier or longer look knows of the beginning of its row of alarms."""
@@ -72,17 +72,19 @@ class Begun(Protocol):
     def loss_step(self) -> int | None: ...
     @property
     def nan_from(self) -> int | None: ...
+    @property
+    def nan_by(self) -> int | None: ...
 
 
-def nan_since(where: Begun, by: int | None = None) -> str:
+def nan_since(where: Begun) -> str:
     """Since when the loss is no number, and the last one that was: "since step 20 (last good 10.58 at 19)".
 
-    Every page says it in these words. `by`: the row began at that step or earlier.
+    Every page says it in these words.
     """
     if where.nan_from is not None:
         since = f"since step {where.nan_from:,}"
-    elif by is not None:
-        since = f"since step {by:,} or earlier"
+    elif where.nan_by is not None:
+        since = f"since step {where.nan_by:,} or earlier"
     else:
         since = f"at step {where.step:,}, not known since when" if where.step is not None else "not known since when"
     if where.loss is None:
@@ -97,11 +99,13 @@ def standing(steps: Sequence[Step]) -> Standing:
     while at and steps[at - 1].nan:
         at -= 1
     first_bad = steps[at] if at < len(steps) else None
-    # Programs count from 0 or from 1: nothing came before those.
-    seen = first_bad is not None and (at > 0 or first_bad.step in {0, 1})
+    before = steps[at - 1] if at else None
     while at and not _has_loss(steps[at - 1]):
         at -= 1
     good = steps[at - 1] if at else None
+    # Programs count from 0 or from 1: nothing came before those. A step without figures says nothing of its loss.
+    figures = good is not None or (before is not None and before.grad_norm is not None)
+    seen = first_bad is not None and (figures or first_bad.step in {0, 1})
     return Standing(
         step=steps[-1].step if steps else None,
         loss=good.loss if good else None,

@@ -93,6 +93,25 @@ async def test_a_memory_of_an_older_version_is_brought_up_to_date(place: Path) -
     assert again.alarms == (ALARM,)
 
 
+async def test_a_run_that_an_older_version_called_stalled_was_stopped(place: Path) -> None:
+    """By the record of version 2, which knew no first step that was read."""
+    history = History(place)
+    kept = await history.add(replace(RUN, outcome=Outcome.STOPPED))
+    await history.close()
+    with sqlite3.connect(place) as old:
+        old.execute("UPDATE runs SET outcome = 'stalled'")
+        old.execute("ALTER TABLE runs DROP COLUMN nan_by")
+        old.execute("PRAGMA user_version = 2")
+    old.close()
+    history = History(place)
+    (run,) = await history.runs()
+    assert (run.outcome, run.nan_by) == (Outcome.STOPPED, None)
+    await history.change(kept, replace(kept, nan=True, nan_by=230))
+    await history.close()
+    (again,) = await History(place).runs()
+    assert again.nan_words == "NaN since step 230 or earlier"
+
+
 async def test_the_newest_run_is_first_and_recipes_can_be_asked_for(place: Path) -> None:
     history = History(place)
     for number, recipe in enumerate(("a", "b", "a")):

@@ -158,7 +158,8 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     stopped = replace(RUN, outcome=Outcome.STOPPED, ended=1500.0)
     assert concluded(stopped) == stopped
     stalled = concluded(replace(stopped, alarms=(STALL,)))
-    assert (stalled.outcome, stalled.why) == (Outcome.STALLED, f"stopped by a person, {STALL.words}")
+    assert (stalled.outcome, stalled.state) == (Outcome.STOPPED, "stopped")
+    assert stalled.why == stalled.how == f"stopped by a person, {STALL.words}"
     (alarm,) = stalled.alarms
     assert (alarm.over, alarm.over_words) == (1500.0, "until the job was stopped")
     assert stalled.sick

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from console.errors import Unreachable
+from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
+from console.launch.runs import progress
 from console.logs.line import LogLine
-from console.metrics.job_progress import BACK, TABLE
+from console.metrics.alarm_rules import Thresholds
+from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.job_monitor import seen
+from console.metrics.job_progress import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.log_results import LogReading
-from console.metrics.training.steps import standing
+from console.metrics.measured_log import read_lines
+from console.metrics.training.steps import Step, standing
+from screens.widgets.charts.training_panel import summary
+from screens.widgets.run_words import run_facts
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene, table_text
+
+if TYPE_CHECKING:
+    from console.kube.objects.pod import Pod
 
 
 async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_printed(
@@ -95,3 +110,70 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
         found = glancing.of(uid)
         assert found is not None
         assert found.nan_words == "loss is NaN since step 230 or earlier (last good 10.62 at 19)", asked
+
+
+async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -> None:
+    """Jobs, alarms, the Training tab, `a4 training` and the history, of a log whose beginning is gone."""
+    session = FakeSession(queue_scene())
+    key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
+    lines = _lines(230, 900, nan_from=20)
+    session.logs["default", "llama-workload-0-0-x7k0"] = lines
+    assert await session.measures.glancing.look([key])
+    found = session.measures.glancing.of(uid)
+    words = "NaN since step 230 or earlier"
+    assert found is not None
+    assert found.nan_words == f"loss is {words}"
+    _, (track,), _ = read_lines(lines)
+    run = RunRecord("own-script", "llama", "default", **progress(track.standing()))
+    assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (words, "since step 230 or earlier")
+    assert f"; loss is {words};" in "".join(each.text for each in summary(track))
+    assert [mark.words for mark in track.marks()] == ["loss is NaN at 230 or earlier"]
+    measures = JobMeasures(key)
+    track.saved(240, 1400.0)
+    measures.tracks, track.earlier = (track,), track.standing()
+    look = seen(None, session.fleet, measures, {}, (), 0.0)
+    assert (look.nan, look.nan_at, look.saved) == (f"loss is {words}", 0.0, "")
+    alarms = AlarmWatch(key, Thresholds(), 5000.0)
+    (alarm,) = alarms.look(5000.0, replace(look, running=True, finished=False, stopped=False))
+    assert (alarm.words, alarm.since) == (f"loss is {words}", 5000.0)
+
+
+def test_a_step_without_figures_says_nothing_of_its_loss() -> None:
+    """A bar that was read before the first loss: whether that was a number nobody knows."""
+    lost = [Step(step=97, loss=math.nan, nan=True), Step(step=98, loss=math.nan, nan=True)]
+    assert standing([Step(step=96), *lost]).nan_words == "loss is NaN since step 97 or earlier"
+    assert standing([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
+
+
+@pytest.mark.parametrize("failures", [1, TRIES - 1, TRIES])
+async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
+    monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    session = FakeSession(queue_scene())
+    key = ("default", "llama")
+    done = replace(session.fleet.jobsets[key], conditions=(Condition("Completed", "True"),))
+    session.show(jobsets={**session.fleet.jobsets, key: done})
+    session.logs["default", "llama-workload-0-0-x7k0"] = [
+        LogLine(1000.0 + at, text) for at, text in enumerate(table_text(500.0, finished=True))
+    ]
+    glancing, now = session.measures.glancing, 10_000.0
+    monkeypatch.setattr("console.metrics.job_progress.time.monotonic", lambda: now)
+    read, refused = glancing._read_tail, set[float]()
+
+    async def read_tail(pod: Pod, lines: int) -> list[LogLine]:
+        if len(refused | {now}) <= failures:
+            refused.add(now)
+            raise Unreachable("The node does not answer.")
+        return await read(pod, lines)
+
+    glancing._read_tail = read_tail
+    for _ in range(20):
+        await glancing.look([key])
+        now += 60.0
+    found = glancing.of(done.uid)
+    assert len(refused) == failures
+    if failures == TRIES:
+        assert found is None, "it is given up"
+    else:
+        assert found is not None
+        assert found.average == 500.0

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from console.kube.objects.meta import short_name
 from console.launch.run_database import History, usual_place
-from console.launch.run_record import Outcome, RunRecord
+from console.launch.run_record import Outcome, RunRecord, concluded
+from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.settings import login_name
 from screens.__main__ import main
-from screens.cli.history import TITLES, row
+from screens.cli.history import TITLES, as_item, row, show_run
+from screens.pages.runs import RunTable
+from screens.widgets.run_words import outcome_cell, run_sentence
 from tests.contract.client import Api
 
 if TYPE_CHECKING:
@@ -240,8 +243,21 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
     assert "The outcome of open runs is not known: " in said.err
 
 
-def test_a_stalled_run_is_said_to_have_been_stopped() -> None:
-    stalled = RunRecord("ddp-smoke", "far", "team", launched=1000.0, outcome=Outcome.STALLED, step=1240)
+def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
+    ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
+    stalled = concluded(replace(ended, step=1240, alarms=(alarm,)))
     outcome = TITLES.index("OUTCOME")
     assert row(stalled, 2000.0)[outcome] == "▲ stopped, stalled since step 1,240"
     assert row(replace(stalled, step=None), 2000.0)[outcome] == "▲ stopped, stalled"
+    assert row(ended, 2000.0)[outcome] == "stopped"
+    told = as_item(stalled, 2000.0)
+    assert (told["outcome"], told["state"]) == ("stopped", "stopped")
+    show_run(stalled, [stalled], as_json=False)
+    assert capsys.readouterr().out.startswith("far: ddp-smoke, run 3, stopped by a person, stalled since step 1,240\n")
+    cell = "".join(each.text for each in outcome_cell(stalled))
+    assert cell == "▲ stopped"
+    assert len(cell) <= next(each.width for each in RunTable.COLUMNS if each.title == "OUTCOME")
+    assert "".join(each.text for each in run_sentence(stalled)) == (
+        "▲ far stopped by a person, stalled since step 1,240"
+    )

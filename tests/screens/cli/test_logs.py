@@ -371,7 +371,7 @@ async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pyte
 @pytest.mark.parametrize(
     ("outcome", "reason", "how"),
     [
-        (Outcome.STALLED, "stopped by a person, stalled since step 12", "stopped by a person, stalled since step 12"),
+        (Outcome.STOPPED, "stopped by a person, stalled since step 12", "stopped by a person, stalled since step 12"),
         (Outcome.STOPPED, "", "stopped"),
         (Outcome.FAILED, "exit code 1", "failed: exit code 1"),
         (Outcome.RUNNING, "", "how it ended is not known"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,12 +12,16 @@ from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from screens.cli import measures
 from screens.cli.command_line import parse
+from screens.cli.wait import _state
 from tests.fakes import FakeSession
+from tests.fakes_watch import monitor
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_training import last_rank, training
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from console.session import Session
 
 FIRST = ("default", "llama-workload-0-0-x7k0")
 
@@ -130,6 +134,22 @@ async def test_a_training_that_makes_no_steps_any_more_says_so(
     assert f"stalled          {words}" in capsys.readouterr().out
     await measures.training(parse(["training", "llama", "--json"]))
     assert json.loads(capsys.readouterr().out)["health"] == {"state": "stalled", "level": "bad", "words": words}
+
+
+async def test_a_wait_that_is_given_up_says_the_state_that_the_list_of_jobs_says(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = time.time() - 1000
+    session.logs["default", last_rank(session)] = [
+        LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
+    ]
+    words = "no step for 10 min after step 60, usually one takes 7 s"
+    async with session.measures.job("default", "llama", once=True) as job:
+        async for _ in job.changes():
+            pass
+        watched = monitor(("default", "llama"))
+        watched.measures = job
+        assert _state(cast("Session", session), watched) == f"it is stalled: {words}"
 
 
 async def test_each_test_of_a_job_is_named_and_the_summary_is_last(
