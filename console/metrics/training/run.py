@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections import deque
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median
@@ -31,6 +32,10 @@ _PACE = 0.1  # weight of the newest loss in the running mean
 PLATEAU_LEAST = 200  # steps that a plateau has at least, twice over
 PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of a plateau to the other
 PLATEAU_EVERY = 25
+PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40
+"""Latest steps whose usual time is compared with that of so many before them, a third of those at least; how often."""
+SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0
+"""A run is slower by such a share, and by so many times the usual spread, of the time its steps took before."""
 
 
 class MarkKind(StrEnum):
@@ -39,6 +44,7 @@ class MarkKind(StrEnum):
     SPIKE = "spike"
     NAN = "nan"
     PLATEAU = "plateau"
+    SLOWER = "slower"
     RESTART = "restart"
     CHECKPOINT = "checkpoint"
     EVICTION = "eviction"
@@ -66,6 +72,10 @@ class MarkFinder:
         self._peak = 0.0
         self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
+        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)
+        """Of the latest steps the number, when it was printed, and the seconds that it took."""
+        self._paced = 0  # steps whose time was heard
+        self._slow_above = 0.0  # seconds of a step above which the run is as slow as was told; 0.0: it is not
 
     def add(self, step: Step, number: float, time: float) -> None:
         """A step that is new."""
@@ -125,6 +135,27 @@ class MarkFinder:
             self._tell(MarkKind.PLATEAU, number, run.times[self._flat_since], words)
         elif self._flat_since and fall > 3 * PLATEAU_SHARE:
             self._flat_since = 0
+
+    def pace(self, number: float, time: float, took: float) -> None:
+        """How long a step took: now and then it is looked at whether the latest take longer than those before."""
+        self._took.append((number, time, took))
+        self._paced += 1
+        if self._paced % PACED_EVERY or self._paced < PACED + PACED_BEFORE // 3:
+            return
+        every = [took for _, _, took in self._took]
+        before, now = every[:-PACED], median(every[-PACED:])
+        usual = median(before)
+        spread = median(abs(took - usual) for took in before)
+        if self._slow_above:
+            self._slow_above = self._slow_above if now > self._slow_above else 0.0
+        elif now > usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
+            self._slow_above = middle = (usual + now) / 2
+            at = next(
+                at for at in range(len(every) - 1, -1, -1) if max(every[max(0, at - 3) : at], default=0.0) < middle
+            )
+            since, printed, _ = self._took[at]
+            words = f"step time up from {usual:.3g} s to {now:.3g} s since {since:,.0f}"
+            self._tell(MarkKind.SLOWER, since, printed, words)
 
     def _tell(self, kind: MarkKind, number: float, time: float, words: str) -> None:
         if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
@@ -283,6 +314,8 @@ class TrainingRun:
                 if place >= self._paced_from:
                     self._pauses.add(self.times[place] - self.times[place - 1])
                 self._finder.add(self.steps[place], self.numbers[place], self.times[place])
+                if place >= self._paced_from and (took := self._took_at(place)) is not None:
+                    self._finder.pace(self.numbers[place], self.times[place], took)
             self._seen = len(self)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
@@ -365,6 +398,14 @@ class TrainingRun:
         column = self.columns.get(metric)
         values = [value for value in column.values[-RECENT:] if value == value] if column else []
         return median(values) if values else None
+
+    def _took_at(self, place: int) -> float | None:
+        """Seconds that a step took, as printed, else by the clock; None if it cannot be said."""
+        if (column := self.columns.get("step_time_s")) is not None:
+            printed = column.values[place]
+            return printed if printed == printed else None
+        steps, took = self.numbers[place] - self.numbers[place - 1], self.times[place] - self.times[place - 1]
+        return took / steps if steps > 0 and took > 0 else None
 
     def pace(self) -> float | None:
         """Seconds that one step takes, as printed, else by the clock."""

@@ -54,6 +54,7 @@ SIGNS = {
     MarkKind.PREEMPTION: ("⇤", "bad"),
     MarkKind.RESTART: ("↻", "accent"),
     MarkKind.SPIKE: ("▲", "waits"),
+    MarkKind.SLOWER: ("◂", "waits"),
     MarkKind.PLATEAU: ("═", "dim"),
     MarkKind.CHECKPOINT: ("◆", "dim"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,13 @@ def test_where_the_loss_is_no_number_the_grad_norm_is_not_that_of_an_earlier_ste
     _, out, _ = a4.run("training", "dpo-a3b")
     found = {line[:17].strip(): line[17:].strip() for line in out.splitlines()}
     assert (found["loss"], found["grad norm"]) == ("nan", "nan")
+
+
+def test_steps_that_take_longer_than_before_are_told(a4: Commands) -> None:
+    _, out, _ = a4.run("training", "llama-70b")
+    (told,) = [line for line in out.splitlines() if line.startswith("  slower ")]
+    assert "step time up from 2.7" in told
+    assert re.search(r" s to 3\.\d+ s since 4,06\d, ", told), told
 
 
 def test_alarms_of_all_running_jobs(a4: Commands) -> None:

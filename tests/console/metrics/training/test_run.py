@@ -13,6 +13,7 @@ from console.metrics.training.run import Mark, MarkKind, TrainingRun, peak_of
 from console.metrics.training.series import BLOCK, Column
 from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
 from console.scheduling.failure import Ending, endings
+from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -107,6 +108,33 @@ def test_a_loss_that_no_longer_falls_is_a_plateau_and_one_that_falls_is_none() -
     assert MarkKind.PLATEAU in kinds(track(steps(900, flat=True)))
     falling = [Step(at, loss=10 - at / 100) for at in range(900)]
     assert MarkKind.PLATEAU not in kinds(track(falling))
+
+
+def slower(since: int, number: int, *, printed: bool) -> TrainingRun:
+    """A run with a checkpoint every 50 steps, whose steps take a third longer from one on."""
+    chance, made, growing, now = random.Random(5), TrainingRun("megatron"), list[Step](), 1000.0
+    for at in range(1, number + 1):
+        took = 2.8 * (1 + 0.01 * chance.random()) * (1.35 if at >= since else 1.0)
+        now += took + (40.0 if at % 50 == 0 else 0.0)
+        growing.append(Step(at, None, 2.0, step_time_s=took if printed else None))
+        made.sync(growing, now)
+    return made
+
+
+@pytest.mark.parametrize("printed", [True, False])
+def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_when(printed: bool) -> None:
+    made = slower(300, 500, printed=printed)
+    (mark,) = [mark for mark in made.marks() if mark.kind is MarkKind.SLOWER]
+    assert (mark.step, mark.words) == (300.0, "step time up from 2.81 s to 3.8 s since 300")
+    assert mark.words in "".join(each.text for each in marks_words(made.marks())), "the page says it in the same words"
+    assert MarkKind.SLOWER not in kinds(slower(501, 500, printed=printed))
+
+
+def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
+    growing = slower(300, 500, printed=True)
+    whole = TrainingRun("megatron")
+    whole.sync(growing.steps, growing.times[-1])
+    assert [mark.words for mark in whole.marks()] == [mark.words for mark in growing.marks()]
 
 
 def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
