@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from screens.cli.options import Options
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
+COLLECTIONS = (5_000, 10, 1_000)
+"""When Python looks for what to free. A large cluster is a million objects that stay: by itself Python looks through
+them after each 700 new ones, which costs a quarter of the time in which the lists come. Where it looks through more
+than some 50,000 at once, keys wait for it.
+"""
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
@@ -97,9 +102,7 @@ def open_console(options: Options) -> int:
         raise BadInput("The console needs a terminal.", "Without one use a command: `a4 jobs --json`, `a4 --help`.")
     from screens.cli.connect import practice_cluster
 
-    # A large cluster is a million objects that stay: Python looks through them after each 700 new
-    # ones, which costs a quarter of the time in which the lists come.
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(*COLLECTIONS)
     with practice_cluster(options) as practice:  # starts in a process of its own while Textual is imported
         from screens.app import ConsoleApp
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import json
 import math
 import sys
@@ -33,6 +34,7 @@ from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
 from console.metrics.gpus import Gpus
 from console.scheduling.ranks import ranks
+from screens.__main__ import COLLECTIONS
 from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
 from tests.hostile.lying_api import FLOODS, change
@@ -276,6 +278,27 @@ async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
                 seen.append(turns)
         beside.cancel()
     assert len(seen) == len(set(seen)) == 500
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on Python looks through a part at a time")
+def test_python_looks_through_few_objects_at_once_while_many_come() -> None:
+    """Keys wait meanwhile."""
+    looked, before = [], gc.get_threshold()
+
+    def looks(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            looked.append(sum(len(gc.get_objects(generation=each)) for each in range(info["generation"] + 1)))
+
+    gc.collect()
+    gc.callbacks.append(looks)
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        kept: list[list[None]] = [[] for _ in range(1_100_000)]
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(looks)
+    assert len(kept) / 10_000 < len(looked)
+    assert max(looked) < 70_000
 
 
 async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
