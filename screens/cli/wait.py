@@ -96,6 +96,8 @@ async def wait(options: Options) -> int:
     wanted = conditions(options.until)
     async with connected(options, KINDS) as session:
         await session.listed(*KINDS)
+        if (session.namespace, options.job) not in session.fleet.jobsets:
+            await session.require_namespace(session.namespace)
         thresholds = _thresholds(session, options)
         async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
             try:

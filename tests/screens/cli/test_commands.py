@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,13 +70,17 @@ def test_what_preflight_says_to_run_is_of_the_same_namespace_and_values(a4: Comm
 
 
 @pytest.mark.parametrize("command", ["why", "logs", "wait", "stop", "training", "jobs"])
-def test_every_command_says_that_a_namespace_is_not_there(a4: Commands, command: str) -> None:
+def test_every_command_says_that_a_namespace_is_not_there(
+    a4: Commands, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.cli.wait.APPEARS", math.inf)  # nothing appears in a namespace that is not there
     code, out, told = a4.run(command, *([] if command == "jobs" else ["nope"]), "-n", "nosuch")
     assert (code, out) == (1, "")
     assert told.startswith("a4: There is no namespace nosuch. ")
     if command != "jobs":
         _, _, told = a4.run(command, "llama-70b", "-n", "nosuch")
         assert told.startswith("a4: There is no namespace nosuch. ")
+        monkeypatch.setattr("screens.cli.wait.APPEARS", 0.0)
         assert "a4: There is no job nope in namespace kube-system." in a4.run(command, "nope", "-n", "kube-system")[2]
 
 
