@@ -230,7 +230,7 @@ def test_no_command_lets_anything_through(world: str, tmp_path: Path, monkeypatc
             words = {
                 "why": [jobset], "facts": [jobset, "0"], "logs": [jobset, "0"], "stop": [jobset, "--dry-run"],
                 "gpus": [jobset], "jobs": ["-A"], "pods": ["-A"],
-                "preflight": ["nccl-all-reduce"],
+                "preflight": ["nccl-all-reduce"], "alarms": ["--listen", "1"],
             }.get(command, [])  # fmt: skip
             text = on_terminal([command, "--kubeconfig", str(kubeconfig), *words], monkeypatch)
             assert text, command
