@@ -256,6 +256,25 @@ def read_thresholds(place: Path | None = None) -> Thresholds:
         raise BadInput(f"{place}: {error.message}", error.hint) from error
 
 
+_in_force: tuple[Path, int, Thresholds] | None = None
+
+
+def thresholds_in_force() -> Thresholds:
+    """The person's thresholds; the usual ones where the file cannot be used, of which alarms then tell."""
+    global _in_force
+    place = usual_place()
+    try:
+        changed = place.stat().st_mtime_ns
+    except OSError:
+        return Thresholds()
+    if _in_force is None or _in_force[:2] != (place, changed):
+        try:
+            _in_force = (place, changed, read_thresholds(place))
+        except BadInput:
+            _in_force = (place, changed, Thresholds())
+    return _in_force[2]
+
+
 def with_thresholds(before: Thresholds, given: dict[str, Any]) -> Thresholds:
     """Those with some of them changed; BadInput names the first that cannot be."""
     changed: dict[str, Any] = {}

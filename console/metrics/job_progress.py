@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import StepCadence, Thresholds, late_words
+from console.metrics.alarm_rules import StepCadence, late_words, thresholds_in_force
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.reference import Passing, judge
@@ -85,14 +85,18 @@ class JobProgress:
         if self.rhythm is None or not self.stepped or self.finished:
             return ""
         quiet = self.at - self.stepped
-        late = quiet > self.rhythm.late_after(Thresholds())
+        late = quiet > self.rhythm.late_after(thresholds_in_force())
         return late_words(quiet, self.step, self.step_time or self.pace) if late else ""
 
     @property
     def stalled(self) -> bool:
         """Whether it was so late that this is an alarm."""
         rhythm = self.rhythm
-        return rhythm is not None and bool(self.late) and self.at - self.stepped > rhythm.alarm_after(Thresholds())
+        return (
+            rhythm is not None
+            and bool(self.late)
+            and self.at - self.stepped > rhythm.alarm_after(thresholds_in_force())
+        )
 
     @property
     def empty(self) -> bool:

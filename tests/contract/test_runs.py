@@ -19,6 +19,7 @@ from tests.contract.test_session import RECORDING, seen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from console.kube.nested_values import Value
     from console.kube.objects.pod import Pod
@@ -130,7 +131,11 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (last good 10.92 at 4)"]
 
 
-async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(session: Session, space: Space) -> None:
+async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
+    session: Session, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alarms.toml").write_text("late = 8\n")
+    monkeypatch.setattr("console.metrics.alarm_rules.usual_place", lambda: tmp_path / "alarms.toml")
     session.alarms.patrol(space.name)
     pod = await trains(space, session)
     for at in range(1, 7):

@@ -12,13 +12,14 @@ from statistics import median
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, Thresholds, late_words
+from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, late_words, thresholds_in_force
 from console.metrics.training.series import BLOCK, METRICS, Column
 from console.metrics.training.steps import standing, what_is_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from console.metrics.alarm_rules import Thresholds
     from console.metrics.training.reader import RunReader
     from console.metrics.training.steps import Rollback, Standing, Step
     from console.scheduling.failure import Ending
@@ -460,7 +461,7 @@ class TrainingRun:
         if rhythm is None or self.finished or not self.goes_on:
             return ""
         quiet = now - self.times[-1]
-        if quiet <= rhythm.late_after(limits or Thresholds()):
+        if quiet <= rhythm.late_after(limits or thresholds_in_force()):
             return ""
         return late_words(quiet, self.last.step if self.last else None, self.pace())
 
