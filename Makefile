@@ -16,16 +16,31 @@ ALONE := -n 0 --last-failed --last-failed-no-failures none
 # Where `make corpus` looks for logs of other people.
 CORPUS ?= ../shared/corpus
 
+# The Pythons of this machine that `make versions` runs the tests on.
+PYTHONS ?= $(wildcard /usr/bin/python3.1[1-4] $(HOME)/.pyenv/versions/3.1[1-4].*/bin/python)
+
+TESTS := -m pytest -q -m "not lab and not programs"
+BESIDE := -n auto --dist loadfile --no-loadscope-reorder
+
 ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_beside.py tests/chart/test_dry_run.py
 
-.PHONY: rehearsal demo test docs corpus fuzz lab lab-test bench wheel clean
+.PHONY: rehearsal demo test versions docs corpus fuzz lab lab-test bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
 test: .venv/.compiled  ## format, lint, types, contracts and all tests that need no cluster and no other programs
-	$(PYTHON) -m pytest -q -m "not lab and not programs" -n auto --dist loadfile --no-loadscope-reorder || \
-	$(PYTHON) -m pytest -q -m "not lab and not programs" $(ALONE)
+	$(PYTHON) $(TESTS) $(BESIDE) || $(PYTHON) $(TESTS) $(ALONE)
+
+versions: .venv/.ready  ## the same tests on every other Python of this machine (PYTHONS="python3.13 …")
+	@ours=$$($(PYTHON) -V); for python in $(PYTHONS); do \
+	    version=$$($$python -V); \
+	    if [ "$$version" = "$$ours" ]; then continue; fi; \
+	    echo "$$version: $$python"; \
+	    place=".tools/python/$${version#Python }"; \
+	    UV_PROJECT_ENVIRONMENT="$$place" .tools/bin/uv sync --quiet --frozen --python "$$python" || exit 1; \
+	    "$$place/bin/python" $(TESTS) $(BESIDE) || "$$place/bin/python" $(TESTS) $(ALONE) || exit 1; \
+	done
 
 docs: .venv/.ready  ## write the pages of the guide that are made from the program: its keys and its commands
 	$(PYTHON) -m tests.docs
