@@ -5,6 +5,7 @@
 - `job_tabs`: one module for each tab of a job's page.
 - `dialogs`: questions, and the flows that ask them.
 - `widgets`: what pages are made of: `table`, `form`, `log`, `charts`, and single ones.
+- `columns`: what is shown of each kind of row, on its page and by its command.
 - `cli`: the plain commands, which import no Textual.
 - `wording`: sentences that screens and commands share.
 """

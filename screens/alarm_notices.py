@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
     from console.metrics.alarm_rules import Alarm
     from screens.app import ConsoleApp
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
     from screens.widgets.log.view import LogView
 
 OFF = "A4_NOTIFY"
@@ -53,7 +53,7 @@ def alarms_of(app: ConsoleApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     """A job with all that is known of how it is."""
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
     if not app.connected:
         return JobLine(jobset, fleet, owner=jobset.owner)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.history import NodeBandwidth
     from console.session import Session
     from screens.app import ConsoleApp
-    from screens.widgets.table.column import RowT
+    from screens.columns.column import RowT
 
 Key = tuple[str, str]
 ALL_NAMESPACES = "all namespaces"

@@ -21,8 +21,10 @@ from console.settings import Settings
 from practice.child import PracticeProcess
 from screens import wording
 from screens.app import ConsoleApp
-from screens.cli.columns import JOBS, POOLS, QUEUES, WORKLOADS
 from screens.cli.output import say
+from screens.columns.jobs import JOBS
+from screens.columns.nodes import POOLS
+from screens.columns.queues import QUEUES, WORKLOADS
 from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm
 from screens.pages.job import JobScreen

@@ -35,12 +35,32 @@ class Run(NamedTuple):
 
 Cell = str | Run | list[Run]  # what one cell of a table shows: plain text, text in one ink, or several runs
 
+
+def runs_of(cell: Cell, ink: str = "") -> list[Run]:
+    """The cell as runs, those without an ink in the given one."""
+    if isinstance(cell, str):
+        return [Run(cell, ink)]
+    if isinstance(cell, Run):
+        return [cell if cell.ink else Run(cell.text, ink)]
+    return [run if run.ink else Run(run.text, ink) for run in cell]
+
+
 OK = Run("●", "ok")
 WAITS = Run("◐", "waits")
 IDLE = Run("○", "dim")
 BAD = Run("✗", "bad")
 CARE = Run("⚠", "waits")
 DONE = Run("✓", "ok")
+_BARS = str.maketrans("", "", "█▓▒░")
+_WELL = frozenset({OK.text, IDLE.text, DONE.text})
+
+
+def plain_text(cell: Cell) -> str:
+    """A cell as a plain command prints it: without bars, and without the mark of what is well."""
+    runs = runs_of(cell)
+    if len(runs) > 1 and runs[0].text.strip() in _WELL:
+        runs = runs[1:]
+    return "".join(run.text for run in runs).translate(_BARS).strip()
 
 
 def age(seconds: float) -> str:

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from console.scheduling.quota import Account, Held
 
 
+WAIT_KINDS = (
+    "jobsets", "pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes", "resourceflavors",
+    "events",
+)  # fmt: skip
+"""What the reason for a wait is made of."""
+
+
 class Category(StrEnum):
     """What keeps a Workload or a JobSet from running; the last ones are of JobSets."""
 

@@ -20,7 +20,7 @@ from console.preflight.check import tally, unseen
 from console.scheduling import queue_choice
 from console.scheduling.forecast import CHECK, Forecast, forecast
 from console.scheduling.queue_choice import PAST, choose_queue
-from console.scheduling.why_answer import Category
+from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
@@ -28,7 +28,6 @@ from screens import wording
 from screens.cli.alarm_words import ALARM, tell_alarms, told_of
 from screens.cli.arguments import Command, add_json, add_queue
 from screens.cli.ask import agreed, asks
-from screens.cli.columns import WAIT_KINDS
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, say_hint, warn
 

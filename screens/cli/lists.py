@@ -12,9 +12,9 @@ from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.snapshot import LinkState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, add_json
-from screens.cli.columns import JOBS, LAYOUTS, jobs_of
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
+from screens.columns.column import as_json, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,50 +22,69 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.metrics.job_progress import JobProgress
     from console.session import Session
-    from screens.cli.columns import Layout, Row
     from screens.cli.options import Options
+    from screens.columns.column import Layout
 
+LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 LOOKS = 10.0
 """Seconds for which `a4 jobs` looks at the ends of logs."""
 
 
+def layout_of(name: str) -> Layout[Any]:
+    """The columns of a list; only what that list is made of is loaded."""
+    if name in {"pools", "nodes"}:
+        from screens.columns.nodes import NODES, POOLS
+
+        return POOLS if name == "pools" else NODES
+    if name in {"queues", "workloads"}:
+        from screens.columns.queues import QUEUES, WORKLOADS
+
+        return QUEUES if name == "queues" else WORKLOADS
+    if name == "jobs":
+        from screens.columns.jobs import JOBS
+
+        return JOBS
+    from screens.columns.pods import PODS
+
+    return PODS
+
+
 async def show_list(options: Options) -> int:
     """List once, as a table or as JSON."""
-    layout = LAYOUTS[options.command]
+    layout = layout_of(options.command)
     kinds = (layout.kind, *layout.uses)
     async with connected(options, kinds, brief=True) as session:
         fleet = await session.listed(*kinds)
         refuse(layout, fleet)
-        rows = await _rows(session, fleet, options)
+        rows = await _rows(session, fleet, layout, options)
     missing = unread(kinds, fleet)
     if options.json:
-        print_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": rows})
+        print_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": as_json(layout.columns, rows)})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
-    for row in rows:  # for people: what whoever asks has launched is theirs, whatever their account is called
-        if "owner" in row:
-            row["owner"] = session.whose(str(row["owner"]))
     print_rows(layout, rows, options.command)
     return 0
 
 
-async def _rows(session: Session, fleet: Fleet, options: Options) -> list[Row]:
+async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Options) -> list[Any]:
     """The rows of the list; NotFound for a namespace that is not there, which is no empty one."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
+        from screens.columns.jobs import job_lines
+
         glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.me())
-        rows = JOBS.rows_of(jobs_of(fleet, namespace, glances))
+        lines = job_lines(fleet, namespace, session.whose, glances)
+        rows: list[Any] = [line for line in lines if line.owner == YOU or not options.mine]
+        some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
-        rows = LAYOUTS[options.command].rows(fleet, namespace)
-    if not rows and namespace:
+        if options.command == "workloads" and fleet.workloads:
+            await session.me()
+        rows = list(layout.of(fleet, namespace, session.whose))
+        some = bool(rows)
+    if not some and namespace:
         await session.require_namespace(namespace)
-    if any("owner" in row for row in rows):
-        await session.me()
-    if options.command == "jobs":
-        for row in rows:
-            row["mine"] = session.whose(str(row["owner"])) == YOU
-    return [row for row in rows if row["mine"]] if options.mine else rows
+    return rows
 
 
 async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, JobProgress]:
@@ -99,17 +118,12 @@ def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
     }
 
 
-def print_rows(layout: Layout[Any], rows: list[Row], what: str) -> None:
+def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
     """The rows as a table, or one line where there are none."""
-    if not rows:
+    if rows:
+        print_table(*as_text(layout.columns, rows))
+    else:
         say(f"No {what}.")
-        return
-    shown = [column for column in layout.columns if column.title]
-    print_table(
-        [column.title for column in shown],
-        [[column.say(row[column.key]) for column in shown] for row in rows],
-        [column.right for column in shown],
-    )
 
 
 def add_list(parser: argparse.ArgumentParser, name: str) -> None:
@@ -124,11 +138,11 @@ def add_list(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _keys(name: str) -> str:
     """The JSON keys of a list and their meaning."""
-    columns = LAYOUTS[name].columns
+    columns = [column for column in layout_of(name).columns if column.key]
     width = max(len(column.key) for column in columns)
     lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
     head = "JSON: kind, at, unread (kinds that could not be listed, and why), items with these keys:"
     return f"{head}\n{lines}\n\n{EXIT_CODES}"
 
 
-COMMANDS = {name: Command(partial(add_list, name=name), show_list) for name in LAYOUTS}
+COMMANDS = {name: Command(partial(add_list, name=name), show_list) for name in LISTS}

@@ -30,12 +30,12 @@ from screens.cli.arguments import (
     positive,
     seconds_of_a_day,
 )
-from screens.cli.columns import health_json
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
 from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import Told, is_well, say_reading
+from screens.columns.jobs import health_json
 
 if TYPE_CHECKING:
     import argparse

@@ -21,10 +21,10 @@ from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from console.metrics.health import job_health
 from console.metrics.job_progress import of_measures
+from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import Command, above_zero, add_json, seconds_of_an_hour
-from screens.cli.columns import WAIT_KINDS
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS

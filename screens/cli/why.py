@@ -12,10 +12,10 @@ from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobState
 from console.launch.run_record import Outcome
 from console.metrics.health import job_health
+from console.scheduling.why_answer import WAIT_KINDS
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
 from screens.cli.arguments import Command, add_json
-from screens.cli.columns import WAIT_KINDS
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say_hint
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.attach.files.entries import CopyProgress, CopyReport
     from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 if TYPE_CHECKING:

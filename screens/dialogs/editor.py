@@ -13,8 +13,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from console.attach.ssh.editors import Editor
+from screens.columns.column import Column
 from screens.dialogs.question import Confirm, Question
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Run
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from console.attach.ssh.editors import SshHost, SshPlan
     from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 class EditorTable(ResourceTable[Editor]):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 Answer = tuple[tuple[str, ...], bool]

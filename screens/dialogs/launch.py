@@ -17,10 +17,10 @@ from console.launch.choices import GOOGLE_KINDS, Offer, OfferState
 from console.launch.run_record import flat
 from console.preflight.check import tally, unseen
 from screens import wording
+from screens.columns.jobs import tab_of
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
 from screens.widgets.form.model import NAME, LaunchRequest
-from screens.widgets.job_line import tab_of
 from screens.widgets.run_words import spoken
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlText

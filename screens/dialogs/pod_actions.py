@@ -17,10 +17,10 @@ from console.errors import ConsoleError, Unreachable
 from console.kube.objects.pod import AFTER_THE_END
 from console.scheduling.ranks import Fate, fate, ranks, successor
 from screens.base import LiveScreen
+from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.copy import fetch_from_pod, send_to_pod
 from screens.dialogs.forward import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
-from screens.widgets.job_line import JobLine, rank_waits
 from screens.wording import count
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from textual.content import Content
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Static
 
-from screens.widgets.table.column import Column, Notice
+from screens.columns.column import Column
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

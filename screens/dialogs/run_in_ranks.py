@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest
     from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual import getters, on
 
+from screens.columns.jobs import events_of
 from screens.job_tabs.tab import JobTab
-from screens.widgets.job_line import events_of
 from screens.widgets.table.events import EventTable
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 def show_event(tab: JobTab, event: EventTable.Opened) -> None:

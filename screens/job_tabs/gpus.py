@@ -12,9 +12,10 @@ from textual.binding import Binding, BindingType
 
 from console.metrics.gpu import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard, added
 from console.metrics.job_monitor import faults
+from screens.columns.column import Column
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.metrics.gpu import Gpu, Metric, RankGpus, Source
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell
 

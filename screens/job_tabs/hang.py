@@ -13,10 +13,11 @@ from console.errors import ConsoleError
 from console.hang.words import STACKS, member_lines, pod_lines
 from console.scheduling.ranks import process_words, ranges
 from screens import wording
+from screens.columns.column import Column
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import EXTRA, Column, Notice
+from screens.widgets.table.column import EXTRA, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Run
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from console.hang.report import HangGroup, HangReport, Traced
     from console.kube.snapshot import Fleet
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
     from screens.widgets.table.table import RowKey
 
 FLAME = 10.0  # seconds of a flame graph

@@ -15,9 +15,9 @@ from console.logs.line import FIRST_ERROR
 from console.logs.text import AgreedText
 from console.metrics.log_search import firsts, place_of
 from console.scheduling.ranks import first_failure, pod_words
+from screens.columns.jobs import rank_waits
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
-from screens.widgets.job_line import rank_waits
 from screens.widgets.log.view import WAITING, LogView
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.logs.segment import Part
     from console.metrics.alarm_rules import Alarm
     from console.metrics.log_search import Line, Place
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 LOOKS = 40
 """Looks, one each `RENEW`, until the lines of all pods have come: after that nobody is taken to another pod."""

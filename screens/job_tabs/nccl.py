@@ -11,11 +11,11 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.metrics.export import export_tests
 from console.metrics.nccl.reference import is_comparable
+from screens.columns.jobs import nccl_waits, rank_waits
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel
-from screens.widgets.job_line import nccl_waits, rank_waits
 from screens.wording import clock
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.metrics.job_progress import JobMeasures
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 class NcclTab(JobTab):

@@ -19,13 +19,14 @@ from textual.widgets import Static
 from console.scheduling.failure import endings
 from console.scheduling.ranks import Rank
 from screens import wording
+from screens.columns.column import Column, since
+from screens.columns.jobs import events_of
 from screens.job_tabs.events import show_event
 from screens.job_tabs.tab import JobTab
-from screens.widgets.job_line import events_of
 from screens.widgets.line import Inked, wrap
 from screens.widgets.log.filter import printable
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.metrics.rank_progress import RankProgress
     from console.scheduling.failure import FailureCard
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell
 

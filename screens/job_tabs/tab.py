@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog
     from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 BUDGET = 2_000_000

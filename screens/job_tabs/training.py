@@ -12,10 +12,10 @@ from console.errors import ConsoleError
 from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
 from screens import wording
+from screens.columns.jobs import training_waits
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.job_line import training_waits
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.metrics.job_progress import JobMeasures
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 
 class TrainingTab(JobTab):

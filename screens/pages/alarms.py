@@ -10,8 +10,9 @@ from console.errors import ConsoleError
 from console.kube.find_job import in_namespace
 from console.metrics.alarm_rules import GLYPH, Alarm
 from screens.base import LiveScreen
+from screens.columns.column import Column, since
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

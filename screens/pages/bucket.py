@@ -11,10 +11,11 @@ from textual.binding import Binding, BindingType
 from console.errors import Conflict, ConsoleError
 from console.google.storage import GcsPlace, gcs_place
 from screens import wording
+from screens.columns.column import Column, since
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import InGoogleScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, sentence
 

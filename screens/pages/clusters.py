@@ -11,10 +11,11 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, ConsoleError
+from screens.columns.column import Column
 from screens.dialogs.question import Confirm, Prompt
 from screens.google_base import AskingScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run, count, sentence
 

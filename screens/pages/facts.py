@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.scheduling.ranks import Rank
-    from screens.widgets.job_line import JobLine
+    from screens.columns.jobs import JobLine
 
 GLYPHS = {FactState.ASKED: "◐", FactState.KNOWN: "●", FactState.ABSENT: "○", FactState.FAILED: "✗"}
 

@@ -13,9 +13,10 @@ from console.google.node_pools import PoolsSnapshot, with_google
 from console.scheduling.pools import Pool, pools
 from console.scheduling.ranks import ranks
 from screens.base import LiveScreen
+from screens.columns.column import of_page
+from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
-from screens.widgets.node_words import busbw_words, gpu_bar, node_state, pool_state
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 
@@ -34,26 +35,7 @@ class PoolTable(ResourceTable[Pool]):
 
     NOUN = "pool"
     EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
-    COLUMNS: ClassVar = (
-        Column("POOL", lambda pool: Run(pool.name, "strong" if pool.labelled else "dim"), least=8, most=40,
-               sort=lambda pool: pool.name),
-        Column("MACHINE", lambda pool: pool.machine_type, least=8, most=24, drop=8,
-               sort=lambda pool: pool.machine_type),
-        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), most=24, drop=9),
-        Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", width=7, right=True,
-               sort=lambda pool: pool.nodes_total, down=True),
-        Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", least=14, most=32, drawn=gpu_bar,
-               sort=lambda pool: pool.gpus_used, down=True),
-        Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", width=5, right=True, ink="strong",
-               sort=lambda pool: pool.gpus_free, down=True),
-        Column("FIT8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=4, right=True, drop=5,
-               sort=lambda pool: pool.slots8, down=True),
-        Column("FIT64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=5, right=True, drop=6,
-               sort=lambda pool: pool.slots64, down=True),
-        Column("PROVISIONING", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
-               sort=lambda pool: pool.provisioning),
-        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20, ages=True),
-    )  # fmt: skip
+    COLUMNS: ClassVar = of_page(POOLS.columns)
 
     def row_text(self, row: Pool) -> str:
         return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"

@@ -12,9 +12,10 @@ from console.attach.files.entries import Entry, EntryKind
 from console.errors import ConsoleError
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import Column, since
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SummaryLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, bar, sentence
 

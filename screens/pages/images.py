@@ -11,11 +11,12 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
 from screens import wording
+from screens.columns.column import Column, since
 from screens.dialogs.build import GLYPHS, build_one, cancel_one, launch_with
 from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import WAITS, Cell, Run, sentence
 

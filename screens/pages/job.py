@@ -14,6 +14,7 @@ from console.kube.snapshot import LinkState
 from console.scheduling.ranks import first_failure
 from screens.alarm_notices import has_changed, line_of, watch
 from screens.base import LiveScreen
+from screens.columns.jobs import first_tab, head, told
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS
 from screens.dialogs.stop import stop_jobs
@@ -26,7 +27,6 @@ from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.job_tabs.yaml import YamlTab
-from screens.widgets.job_line import first_tab, head, told
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.tab_strip import Tab, TabStrip
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.scheduling.ranks import Rank
+    from screens.columns.jobs import JobLine
     from screens.dialogs.pod_actions import RankAction
-    from screens.widgets.job_line import JobLine
 
 
 TABS: tuple[type[JobTab], ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -12,28 +13,17 @@ from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, LiveScreen
+from screens.columns.column import of_page
+from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import open_shell
 from screens.dialogs.stop import stop_jobs
-from screens.widgets.job_line import (
-    JobLine,
-    attempt_cell,
-    last_cell,
-    place_words,
-    progress_cell,
-    ranks_cell,
-    reasons,
-    state_cell,
-)
-from screens.widgets.line import runs_of
 from screens.widgets.sentence_line import SentenceLine, show_whole
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Run, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual import events
     from textual.app import ComposeResult
 
@@ -52,36 +42,6 @@ TABS = (
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
 
 
-def _share_done(line: JobLine) -> float:
-    """How far it is, from 0 to 1; -1 where that is not known."""
-    glance = line.glance
-    return (glance.step or 0) / glance.total if glance and glance.total else -1.0
-
-
-def job_columns(last: int) -> Sequence[Column[JobLine]]:
-    """Columns of the jobs; the last word on each has at least that much room."""
-    return (
-        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), least=12, most=44,
-               sort=lambda line: line.jobset.name),
-        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), least=9, most=16, drop=7,
-               sort=lambda line: line.jobset.key),
-        Column("OWNER", lambda line: wording.owner(line.owner), least=5, most=12, drop=2,
-               sort=lambda line: line.owner),
-        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=4,
-               sort=lambda line: line.jobset.recipe),
-        Column("STATE", state_cell, width=12, sort=lambda line: line.jobset.state),
-        Column("PODS", ranks_cell, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
-        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), width=4, right=True,
-               sort=lambda line: line.jobset.gpus, down=True),
-        Column("ATTEMPT", attempt_cell, width=7, right=True, drop=5, sort=lambda line: line.jobset.restarts, down=True),
-        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=6,
-               sort=lambda line: line.jobset.queue),
-        Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
-        Column("STATUS", last_cell, fill=True, least=last),
-        since("AGE", lambda line: line.jobset.created),
-    )  # fmt: skip
-
-
 class JobTable(ResourceTable[JobLine]):
     """JobSets, the live ones first."""
 
@@ -90,7 +50,8 @@ class JobTable(ResourceTable[JobLine]):
 
     def on_resize(self) -> None:
         """The reason gets a third of the line; columns that matter less make room."""
-        self.set_columns(job_columns(max(20, self.size.width // 4 + 7)))
+        least = max(20, self.size.width // 4 + 7)
+        self.set_columns([replace(each, least=least) if each.fill else each for each in of_page(JOBS.columns)])
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:

@@ -10,9 +10,10 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import Column
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -9,10 +9,10 @@ from textual import getters, on
 from textual.binding import Binding, BindingType
 
 from console.scheduling.topology import host
+from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.widgets.facts import Fact, Facts
-from screens.widgets.node_words import busbw_words, maintenance_words, node_state
 from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.pods import PodTable

@@ -10,11 +10,12 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.google.node_pools import PoolFacts, kind_words, operation_sentence
+from screens.columns.column import Column
 from screens.dialogs.pool_actions import PoolSizes
 from screens.google_base import ASKING
 from screens.widgets.node_words import GLYPHS
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Run, sentence

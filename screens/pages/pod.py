@@ -9,11 +9,12 @@ from textual import getters, on
 from textual.binding import Binding, BindingType
 
 from console.kube.objects.pod import Container
+from screens.columns.column import Column, since
+from screens.columns.pods import status_cell
 from screens.dialogs.pod_actions import PodActions
 from screens.widgets.facts import Fact, Facts
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
-from screens.widgets.table.pods import status_cell
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, DONE, OK, WAITS, Cell, Run, clock, duration, moment, sentence
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -11,81 +10,33 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError, NotFound
 from console.scheduling.pools import pools
-from console.scheduling.topology import Host, PipState, host, sum_words
+from console.scheduling.topology import host, sum_words
+from screens.columns.column import of_page
+from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.dialogs.pool_actions import NodeActions, PoolSizes
 from screens.dialogs.question import Choice, Pick, Prompt
-from screens.widgets.node_words import busbw_cell, facts_runs, failed_row, node_state, rows_of
+from screens.widgets.node_words import facts_runs, failed_row, rows_of
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Run, count
+from screens.wording import Run, count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.app import ComposeResult
 
     from console.google.node_pools import PoolFacts, PoolsSnapshot
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
-    from console.metrics.nccl.history import NodeBandwidth
     from console.scheduling.pools import Pool
     from console.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    node: Node
-    pips: tuple[Run, ...]
-    free: int
-    jobs: str
-    pods: int
-    measured: NodeBandwidth | None = None  # what it reached in the NCCL tests that were seen
-    faults: tuple[str, ...] = ()
-
-
-def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
-    holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
-    pips = tuple(
-        Run("■", ink_of(pip.holder.uid)) if pip.holder
-        else Run("·", "text") if pip.state is PipState.FREE
-        else Run("✗", "bad") if each.faults
-        else Run("◐", "waits") if each.starting
-        else Run("‖", "dim")
-        for pip in each.pips
-    )  # fmt: skip
-    live = sum(not pod.finished for pod in fleet.pods_by_node.get(each.node.name, ()))
-    return NodeRow(
-        each.node, pips, each.free, ", ".join(holder.name for holder in holders), live, measured, each.faults
-    )
-
-
-def pips_cell(row: NodeRow) -> Cell:
-    return list(row.pips)
 
 
 class NodeTable(ResourceTable[NodeRow]):
     NOUN = "node"
     EMPTY = Notice("This pool has no nodes now.")
     SORTED_BY = "NODE"
-    COLUMNS: ClassVar = (
-        Column("NODE", lambda row: Run(row.node.name, "strong"), least=12, most=60, sort=lambda row: row.node.name),
-        Column("BLOCK", lambda row: row.node.block, most=12, drop=5,
-               sort=lambda row: (row.node.block, row.node.subblock)),
-        Column("SUBBLOCK", lambda row: row.node.subblock, most=12, drop=6,
-               sort=lambda row: (row.node.block, row.node.subblock)),
-        Column("GPUS", pips_cell, least=8, most=16, sort=lambda row: len(row.pips)),
-        Column("FREE", lambda row: str(row.free) if row.pips else "", width=5, right=True,
-               sort=lambda row: row.free, down=True),
-        Column("JOBS", lambda row: row.jobs, least=6, most=40, drop=3, sort=lambda row: row.jobs),
-        Column("PODS", lambda row: str(row.pods), width=5, right=True, drop=4, sort=lambda row: row.pods, down=True),
-        Column("BUSBW", lambda row: busbw_cell(row.node, row.measured), width=7, right=True, drop=7,
-               sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
-        Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10, ages=True,
-               sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
-        since("AGE", lambda row: row.node.created, drop=2),
-    )  # fmt: skip
+    COLUMNS: ClassVar = of_page(NODES.columns)
 
     def row_text(self, row: NodeRow) -> str:
         node = row.node

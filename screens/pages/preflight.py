@@ -11,9 +11,10 @@ from textual.binding import Binding, BindingType
 from console.preflight.check import WORST_FIRST, Result, tally
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import Column
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run
 

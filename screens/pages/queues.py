@@ -2,115 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 from textual.binding import Binding, BindingType
 
-from console.kube.objects.meta import GPU
 from console.kube.objects.queue import LocalQueue
-from console.kube.objects.workload import WorkloadState
-from console.metrics.health import Level
 from console.scheduling.order import queue_order
 from console.scheduling.quota import queue_account
-from console.scheduling.why import why
 from screens import wording
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
-from screens.widgets.job_line import health_runs
-from screens.widgets.sentence_line import SentenceLine, quota_bar, share_of, show_whole
-from screens.widgets.table.column import Column, Notice
+from screens.columns.column import of_page
+from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of
+from screens.widgets.sentence_line import SentenceLine, show_whole
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from textual import events
     from textual.app import ComposeResult
 
-    from console.kube.objects.queue import ClusterQueue
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
-    from console.metrics.health import Health
-    from console.scheduling.quota import Account
     from screens.widgets.table.table import RowKey
-    from screens.wording import Cell
 
 
 ROOMY = 130  # screen columns from which bars are long
-
-
-@dataclass(frozen=True, slots=True)
-class QueueLine:
-    """A ClusterQueue and its account in one picture."""
-
-    queue: ClusterQueue
-    account: Account
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadLine:
-    """A workload, where it stands, and the picture its reason is worked out from when it is drawn."""
-
-    workload: Workload
-    position: int  # 1 is tried first; 0: it holds quota
-    queue: str  # ClusterQueue
-    owner: str
-    fleet: Fleet
-    health: Health | None = None  # how its job is; None: it stands for none that is seen
-    whose: str = ""  # its owner, "you" for whoever looks
-
-    @property
-    def gpus(self) -> int:
-        return self.workload.total(GPU)
-
-    @property
-    def since(self) -> float:
-        """When its wait began, or when it got its quota."""
-        if self.position:
-            return self.workload.queued_since
-        reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)
-        return reserved.since if reserved else self.workload.created
-
-
-def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
-    """Whether a queue hands out anything, and if not, why."""
-    if stop_policy == "HoldAndDrain":
-        return [Run("✗ ", "bad"), Run("stopped, drained", "bad")]
-    if stop_policy not in {"", "None"}:
-        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits no new workloads", "dim")]
-    if inactive_reason:
-        return [Run("✗ ", "bad"), Run(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
-    return [Run("● ", "ok"), Run("active", "dim")]
-
-
-def _number(amount: int, ink: str = "") -> Cell:
-    return Run(f"{amount:,}", ink) if amount else Run("0", "faint")
-
-
-def queue_columns(bar: int) -> Sequence[Column[QueueLine]]:
-    """Columns of the ClusterQueues, with bars of that width; quota + to borrow - lent - used = free."""
-
-    def used(line: QueueLine) -> Cell:
-        account = line.account
-        amounts = Run(" " + share_of(account.used, account.nominal))
-        return [*quota_bar(account.used, account.nominal, account.borrowed, bar), amounts]
-
-    return (
-        Column("CLUSTERQUEUE", lambda line: Run(line.queue.name, "strong"), least=8, sort=lambda line: line.queue.name),
-        Column("COHORT", lambda line: Run(line.queue.cohort or "─", "dim"), most=16, drop=4),
-        Column("GPUS USED / QUOTA", used, width=max(17, bar + 12)),
-        Column("TO BORROW", lambda line: _number(line.account.borrows), width=9, right=True, drop=2),
-        Column("LENT", lambda line: _number(line.account.lent, "waits"), width=4, right=True, drop=2),
-        Column("FREE", lambda line: _number(line.account.free, "ok"), width=4, right=True),
-        Column("RUN", lambda line: _number(line.queue.admitted), width=4, right=True, key="ADMITTED"),
-        Column("WAIT", lambda line: _number(line.queue.pending, "waits"), width=4, right=True, key="PENDING"),
-        Column("ORDER", lambda line: Run(line.queue.strategy, "dim"), width=14, drop=5),
-        Column("STATE", lambda line: queue_state(line.queue.stop_policy, line.queue.inactive_reason), fill=True),
-    )
 
 
 class ClusterQueueTable(ResourceTable[QueueLine]):
@@ -121,7 +43,8 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
 
     def on_resize(self) -> None:
         """Longer bars where there is room."""
-        self.set_columns(queue_columns(24 if self.size.width >= ROOMY else 12))
+        width = 36 if self.size.width >= ROOMY else 24
+        self.set_columns([replace(each, width=width) if each.drawn else each for each in of_page(QUEUES.columns)])
         super().on_resize()
 
 
@@ -130,55 +53,7 @@ class LocalQueueTable(ResourceTable[LocalQueue]):
 
     EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask the cluster administrator.")
     NOUN = "LocalQueue"
-    COLUMNS: ClassVar = (
-        Column("LOCALQUEUE", lambda queue: queue.name, least=8, sort=lambda queue: queue.name),
-        Column("NAMESPACE", lambda queue: Run(queue.namespace, "dim"), least=9, sort=lambda queue: queue.namespace),
-        Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
-        Column("GPUS", lambda queue: _number(queue.in_use()), width=5, right=True),
-        Column("RUN", lambda queue: _number(queue.admitted), width=4, right=True),
-        Column("WAIT", lambda queue: _number(queue.pending, "waits"), width=4, right=True),
-        Column("STATE", lambda queue: queue_state(queue.stop_policy, queue.inactive_reason), fill=True),
-    )
-
-
-def _place(line: WorkloadLine) -> Cell:
-    return Run(str(line.position), "strong") if line.position else Run("─", "faint")
-
-
-def _wait(line: WorkloadLine) -> Cell:
-    since = wording.age(time.time() - line.since) if line.since else ""
-    return Run(since, "waits" if line.position else "dim")
-
-
-def _reason(line: WorkloadLine) -> Cell:
-    state = line.workload.state
-    if not line.position and state is WorkloadState.ADMITTED:
-        if line.health is not None and line.health.level in {Level.BAD, Level.LATE}:
-            glyph, word = health_runs(line.health)
-            return [glyph, Run(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
-        return [Run("● ", "ok"), Run(f"runs {_where(line.workload)}".rstrip(), "dim")]
-    told = wording.sentence(why(line.workload, line.fleet).sentence)
-    glyph = wording.job_glyph(state)
-    return [Run(f"{glyph.text} ", glyph.ink), Run(told or str(state))]
-
-
-def _where(workload: Workload) -> str:
-    names = sorted({flavor for group in workload.pod_sets for resource, flavor in group.flavors if resource == GPU})
-    return f"on {', '.join(names)}" if names else ""
-
-
-def workload_columns(reason: int) -> Sequence[Column[WorkloadLine]]:
-    """Columns of the workloads; the reason has at least that much room."""
-    return (
-        Column("#", _place, width=3, right=True),
-        Column("WORKLOAD", lambda line: name_of(line.workload), least=12, most=40),
-        Column("OWNER", lambda line: wording.owner(line.whose or line.owner), least=5, most=12, drop=2),
-        Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=3),
-        Column("GPUS", lambda line: f"{line.gpus or ''}", width=4, right=True),
-        Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=4),
-        Column("SINCE", _wait, width=6, right=True, ages=True),
-        Column("WHY", _reason, fill=True, least=reason),
-    )
+    COLUMNS: ClassVar = LOCAL_QUEUES
 
 
 class WorkloadTable(ResourceTable[WorkloadLine]):
@@ -193,17 +68,9 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
 
     def on_resize(self) -> None:
         """The reason gets two fifths of the line; columns that matter less make room."""
-        self.set_columns(workload_columns(max(24, 2 * self.size.width // 5)))
+        least = max(24, 2 * self.size.width // 5)
+        self.set_columns([replace(each, least=least) if each.fill else each for each in of_page(WORKLOADS.columns)])
         super().on_resize()
-
-
-def name_of(workload: Workload) -> str:
-    """What people call it: the job it belongs to."""
-    return workload.owner_name or workload.name
-
-
-def _priority(workload: Workload) -> Cell:
-    return Run(workload.priority_class or str(workload.priority or "─"), "dim")
 
 
 class QueuesScreen(LiveScreen):
@@ -263,7 +130,7 @@ class QueuesScreen(LiveScreen):
                     health = line_of(self.app, jobset, fleet).health if jobset and not position else None
                     owner = _owner(workload, fleet)
                     shown = self.app.whose(owner)
-                    yield WorkloadLine(workload, position, name or "no queue", owner, fleet, health, shown)
+                    yield WorkloadLine(workload, position, name, owner, fleet, health, shown)
 
     def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
         if self.app.only_namespace not in {"", workload.namespace}:
@@ -290,7 +157,7 @@ class QueuesScreen(LiveScreen):
         if line is None:
             self.reason.runs = ()
             return
-        told = why(line.workload, line.fleet)
+        told = line.why
         runs = [Run(f"{name_of(line.workload)} ", "strong"), Run(wording.sentence(told.sentence) or "does not wait")]
         if own := wording.quotation(told, told.sentence):
             runs.append(Run(f"  {own}", "dim"))

@@ -16,9 +16,10 @@ from console.launch.recipes import LaunchPlan
 from console.launch.releases import Fate
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import Column, since
 from screens.dialogs.question import Question
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import Run, sentence

@@ -14,6 +14,7 @@ from console.settings import YOU
 from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
+from screens.columns.column import Column
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_log
@@ -23,7 +24,7 @@ from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
 from screens.widgets.run_words import run_facts, run_sentence, spoken
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Run

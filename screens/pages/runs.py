@@ -13,11 +13,12 @@ from console.launch.run_record import differences, last_success
 from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
+from screens.columns.column import Column, since
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Confirm
 from screens.widgets.run_words import measure_cell, outcome_cell, run_sentence, took_cell
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

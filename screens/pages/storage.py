@@ -11,10 +11,11 @@ from textual.binding import Binding, BindingType
 from console.errors import ApiDisabled, BadInput, ConsoleError
 from console.google.storage import bucket_values
 from screens import wording
+from screens.columns.column import Column, since
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, OK, WAITS, Cell, Run, sentence
 

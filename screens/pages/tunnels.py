@@ -11,10 +11,11 @@ from console.attach.tunnel.published import Profile
 from console.kube.rank_address import Address
 from screens import wording
 from screens.base import LiveScreen
+from screens.columns.column import Column, since
 from screens.dialogs.forward import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run
 

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.line import Inked, fit_runs, runs_of
+from screens.widgets.line import Inked, fit_runs
 from screens.widgets.table.column import cell_width
-from screens.wording import Cell, Run
+from screens.wording import Cell, Run, runs_of
 
 if TYPE_CHECKING:
     from textual.geometry import Size

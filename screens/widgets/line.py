@@ -15,18 +15,9 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from screens.wording import JOB_INKS, Cell, Run, one_line
+from screens.wording import JOB_INKS, Run, one_line
 
 InkOf = Callable[[str], Style]
-
-
-def runs_of(cell: Cell, ink: str = "") -> list[Run]:
-    """The cell as runs, those without an ink in the given one."""
-    if isinstance(cell, str):
-        return [Run(cell, ink)]
-    if isinstance(cell, Run):
-        return [cell if cell.ink else Run(cell.text, ink)]
-    return [run if run.ink else Run(run.text, ink) for run in cell]
 
 
 def fit(text: str, width: int) -> str:

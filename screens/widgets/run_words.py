@@ -8,7 +8,7 @@ from console.launch.run_record import STALLED, Outcome
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
 from screens import wording
-from screens.widgets.job_line import health_runs
+from screens.columns.jobs import health_runs
 from screens.wording import Run, alarm_words, loss_words
 
 if TYPE_CHECKING:

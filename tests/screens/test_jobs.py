@@ -17,17 +17,16 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import Passing
 from console.scheduling.failure import Ending, FailureCard
 from console.settings import Settings
-from screens.cli.columns import JOBS
+from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, told
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import RankMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
 from screens.pages.job import JobScreen
 from screens.pages.jobs import TABS, JobsScreen
 from screens.pages.launch import LaunchScreen
-from screens.widgets.job_line import JobLine, head, last_cell, progress_cell, told
 from screens.widgets.key_bar import KeyBar
-from screens.widgets.line import runs_of
 from screens.widgets.log.view import LogView
+from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text

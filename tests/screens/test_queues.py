@@ -7,8 +7,10 @@ import pytest
 from console.kube.objects.queue import ClusterQueue
 from console.kube.snapshot import Link, LinkState
 from console.scheduling.quota import Account
+from screens.columns.column import of_page
+from screens.columns.queues import QUEUES, QueueLine
 from screens.pages.manifest import ManifestScreen
-from screens.pages.queues import QueueLine, QueuesScreen, queue_columns
+from screens.pages.queues import QueuesScreen
 from screens.wording import Run
 from tests.fakes import FakeSession, fleet_of, live_links
 from tests.screens.press import console, focus, screen_text, toasts, until
@@ -37,14 +39,14 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
         await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "3d0h" not in screen_text(app)
         later = time.time() + 86400 * 3
-        monkeypatch.setattr("screens.pages.queues.time.time", lambda: later)
+        monkeypatch.setattr("screens.columns.queues.time.time", lambda: later)
         app.tick()
         await until(pilot, lambda: screen_text(app).count("3d0h") == 2)
 
 
 def test_the_figures_of_a_row_add_up() -> None:
     line = QueueLine(ClusterQueue("a4", cohort="lab"), Account(48, 24, 40, 64, 0, 16, 0))
-    cells = {column.title: column.cell(line) for column in queue_columns(12)}
+    cells = {column.title: column.cell(line) for column in of_page(QUEUES.columns)}
     shown = [cells[title] for title in ("TO BORROW", "LENT", "FREE")]
     assert [each.text for each in shown if isinstance(each, Run)] == ["16", "0", "40"], "48 + 16 - 0 - 24 = 40"
     assert list(cells)[2:6] == ["GPUS USED / QUOTA", "TO BORROW", "LENT", "FREE"]

@@ -11,11 +11,11 @@ from console.launch.run_record import Outcome
 from console.logs.segment import Part
 from console.logs.store import JobNote, Shelf, logs_folder
 from console.metrics.alarm_rules import AlarmKind
+from screens.columns.jobs import first_tab, tab_of
 from screens.pages.job import JobScreen
 from screens.pages.run import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.job_line import first_tab, tab_of
 from screens.widgets.log.view import LogView
 from screens.wording import begun_small, whole_path
 from tests.console.metrics.test_log_search import iteration

@@ -15,6 +15,7 @@ from console.metrics.export import BAND
 from console.metrics.nccl.history import MeasuredTest, comparable, usual
 from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
 from screens import wording
+from screens.columns.column import Column
 from screens.widgets.charts.nccl_curve import (
     Against,
     Band,
@@ -33,7 +34,7 @@ from screens.widgets.charts.nccl_curve import (
     wrong_cell,
 )
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -15,8 +15,9 @@ from console.scheduling.forecast import CHECK, Ask, Verdict, forecast
 from console.scheduling.placement import level_name
 from console.scheduling.queue_choice import rank_queues
 from screens import wording
+from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine, folded_runs
-from screens.widgets.table.column import Column, Notice
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

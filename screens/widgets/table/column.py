@@ -1,21 +1,21 @@
-"""Columns of a table: how rows become cells, how widths are shared, and rows kept as they were drawn last."""
+"""How a table draws its columns: how widths are shared, and rows kept as they were drawn last."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
 
 from console.kube.snapshot import Link, LinkState
-from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, runs_of, wrap
-from screens.wording import Cell, Run, age, sentence
+from screens.columns.column import Column, RowT
+from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, wrap
+from screens.wording import Cell, Run, runs_of, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from rich.style import Style
 
@@ -24,61 +24,8 @@ if TYPE_CHECKING:
 
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
-RowT = TypeVar("RowT")
 GAP = 2
 EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
-
-
-@dataclass(frozen=True, slots=True)
-class Column(Generic[RowT]):
-    """One column: its title, what a row shows in it, how wide it may be."""
-
-    title: str
-    cell: Callable[[RowT], Cell]
-    width: int = 0  # columns of the screen; 0: as wide as its widest cell, between `least` and `most`
-    least: int = 4
-    most: int = 200
-    fill: bool = False  # takes what is left of the line
-    right: bool = False  # aligned to the right, as numbers are
-    sort: Callable[[RowT], Any] | None = None  # what `o` sorts by; without it the column is never sorted
-    down: bool = False  # largest first when first sorted
-    tail: bool = False  # of a text too long its end is kept: that is where node names differ
-    ink: str = ""
-    drop: int = 0
-    """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
-    it must, from EXTRA on before another column's text is cut."""
-    drawn: Callable[[RowT, int], Cell] | None = None
-    """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
-    key: str = ""  # name to sort by in code; empty: the title
-    ages: bool = False  # what it shows changes with time alone
-
-    @property
-    def name(self) -> str:
-        """What it is called in code."""
-        return self.key or self.title
-
-    @property
-    def floor(self) -> int:
-        """The narrowest it can be: its title has room, and the arrow if it can be sorted."""
-        return max(self.width or self.least, len(self.title) + (self.sort is not None))
-
-    def measure(self, row: RowT) -> int:
-        """Screen columns the cell of that row wants."""
-        return self.most if self.drawn else cell_width(self.cell(row))
-
-    def at(self, row: RowT, width: int) -> Cell:
-        """The cell of that row in a column of that width."""
-        return self.drawn(row, width) if self.drawn else self.cell(row)
-
-
-def since(title: str, moment: Callable[[RowT], float], *, width: int = 6, drop: int = 0) -> Column[RowT]:
-    """A column that counts up from a moment of each row; a moment of 0.0 is shown as nothing."""
-
-    def cell(row: RowT) -> Cell:
-        start = moment(row)
-        return Run(age(time.time() - start), "dim") if start else ""
-
-    return Column(title, cell, width=width, right=True, sort=moment, down=True, drop=drop, ages=True)
 
 
 def cell_width(cell: Cell) -> int:
@@ -169,7 +116,7 @@ class RowPainter(Generic[RowT]):
         for number, column in enumerate(self.columns):
             if column.width or not new or self._wants[number] >= column.most:
                 continue
-            want = max(column.measure(row) for row in new)
+            want = max(column.most if column.drawn else cell_width(column.cell(row)) for row in new)
             if want > self._wants[number]:
                 self._wants[number] = want
                 grew = True

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from console.kube.objects.event import Event
 from screens import wording
-from screens.widgets.table.column import Column, Notice, since
+from screens.columns.column import Column, since
+from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Run
 

@@ -28,8 +28,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.kube.snapshot import Link, LinkState
-from screens.widgets.line import Inked, changed_columns, runs_of
-from screens.widgets.table.column import GAP, MARGIN, Column, Notice, RowPainter, RowT, notice_for
+from screens.columns.column import Column, RowT
+from screens.widgets.line import Inked, changed_columns
+from screens.widgets.table.column import GAP, MARGIN, Notice, RowPainter, notice_for
+from screens.wording import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -330,7 +332,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         column = next((each for each in self._painter.columns if each.name == name), None)
         self.sorted_by = name if column else ""
         self.descending = (column.down if column else False) if descending is None else descending
-        self.listing.sort_by(column.sort if column else None, descending=self.descending)
+        self.listing.sort_by(column.order if column else None, descending=self.descending)
         self._settle()
         self.refresh()
         self.post_message(self.Changed(self))

@@ -11,7 +11,7 @@ import pytest
 from console.kube.objects.meta import short_name
 from console.settings import login_name
 from screens.__main__ import main
-from screens.cli.columns import LAYOUTS
+from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import loaded
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def listed(a4: Commands, *argv: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", LISTS)
 def test_every_list_prints_its_documented_keys(name: str, a4: Commands) -> None:
     items = listed(a4, name, "-A") if name != "pools" else listed(a4, name)
     assert items
-    assert all(list(item) == [column.key for column in LAYOUTS[name].columns] for item in items)
+    assert all(list(item) == [column.key for column in layout_of(name).columns if column.key] for item in items)
 
 
 def test_the_opening_scene_has_three_pools_and_two_queues_in_a_cohort(a4: Commands) -> None:
@@ -93,7 +93,7 @@ def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
 
 def test_what_one_has_launched_is_called_ones_own_and_programs_get_the_name(a4: Commands) -> None:
     _, table, _ = a4.run("jobs", "--mine")
-    names = [line.split()[1] for line in table.splitlines()[1:]]
+    names = [line.split()[0] for line in table.splitlines()[1:]]
     assert names
     assert all(" you " in line for line in table.splitlines()[1:])
     owners = {item["name"]: item["owner"] for item in listed(a4, "jobs")}

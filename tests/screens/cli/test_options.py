@@ -12,8 +12,8 @@ from console.metrics.export import nccl_json, step_json, track_json
 from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
-from screens.cli.columns import LAYOUTS
 from screens.cli.command_line import HELP, command_of, parse, whole_parser
+from screens.cli.lists import LISTS, layout_of
 from screens.cli.options import Options
 from tests.screens.cli.commands import loaded
 
@@ -118,12 +118,12 @@ def test_a_command_loads_its_own_module_and_help_none() -> None:
     assert of_commands & loaded("logs", "--help") == {"screens.cli.logs"}
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", LISTS)
 def test_help_documents_every_json_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse([name, "--help"])
     said = capsys.readouterr().out
-    for column in LAYOUTS[name].columns:
+    for column in layout_of(name).columns:
         assert f"  {column.key}" in said
         assert column.meaning in said
 

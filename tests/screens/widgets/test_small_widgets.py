@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
+from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import RankCell, RankMatrix
 from screens.widgets.line import DARK
-from screens.widgets.sentence_line import cut_runs, folded_runs, quota_bar
+from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml import yaml_runs
 from screens.wording import OK, Run

@@ -10,7 +10,8 @@ import pytest
 from textual.app import App
 
 from console.kube.snapshot import Link, LinkState
-from screens.widgets.table.column import Column, Notice, share
+from screens.columns.column import Column
+from screens.widgets.table.column import Notice, share
 from screens.widgets.table.table import Listing, ResourceTable
 from screens.wording import Run
 from tests.screens.press import focus, text_of, until

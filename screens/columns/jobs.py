@@ -1,4 +1,4 @@
-"""A job in words and cells: state, ranks, attempt, place, and what matters most about it now."""
+"""A job in words and cells: state, ranks, attempt, place, and what matters most about it now; the columns of jobs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from console.metrics.alarm_rules import GLYPH, AlarmKind
 from console.metrics.health import NO_STEPS, Level, job_health
 from console.metrics.nccl.reference import Passing
 from console.scheduling.ranks import Rank, first_failure, ranks
+from console.scheduling.why_answer import WAIT_KINDS
 from console.scheduling.why_job import why_jobset
+from console.settings import YOU
 from screens import wording
-from screens.widgets.line import runs_of
-from screens.wording import Run
+from screens.columns.column import CREATED, Column, Layout, fact, since
+from screens.wording import Run, runs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
@@ -320,3 +325,84 @@ def events_of(line: JobLine) -> dict[RowKey, Event]:
     found = [event for uid in uids if uid for event in fleet.events_by_object.get(uid, ())]
     found.sort(key=lambda event: (-event.last, event.name))
     return {(event.namespace, event.name): event for event in found}
+
+
+def _share_done(line: JobLine) -> float:
+    """How far it is, from 0 to 1; -1 where that is not known."""
+    glance = line.glance
+    return (glance.step or 0) / glance.total if glance and glance.total else -1.0
+
+
+def job_lines(
+    fleet: Fleet, namespace: str | None, whose: Callable[[str], str], glances: Mapping[str, JobProgress] | None = None
+) -> Iterable[JobLine]:
+    """Youngest first; `glances`: what the ends of logs say, by uid."""
+    for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
+        if namespace in {None, job.namespace}:
+            yield JobLine(job, fleet, (glances or {}).get(job.uid), owner=whose(job.owner))
+
+
+def health_json(health: Health) -> dict[str, str]:
+    return {"state": health.state, "level": health.level, "words": health.words}
+
+
+def _pods_json(line: JobLine) -> list[dict[str, Any]]:
+    return [
+        {
+            "pod_index": rank.number,
+            "group": rank.replicated_job,
+            "pod": rank.pod.name if rank.pod else None,
+            "node": rank.pod.node if rank.pod else None,
+            "phase": rank.pod.phase if rank.pod else None,
+            "status": rank.status,
+            "exit_code": rank.exit_code,
+            "restarts": rank.pod.restarts if rank.pod else 0,
+        }
+        for rank in line.ranks
+    ]
+
+
+JOBS: Layout[JobLine] = Layout(
+    WAIT_KINDS[0],
+    WAIT_KINDS[1:],
+    job_lines,
+    (
+        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
+               lambda line: line.jobset.name, least=12, most=44, sort=True),
+        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), "namespace", "its namespace",
+               lambda line: line.jobset.namespace, least=9, most=16, drop=7, sort=lambda line: line.jobset.key),
+        Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
+               lambda line: line.jobset.owner, least=5, most=12, drop=2, sort=lambda line: line.owner),
+        fact("mine", "whether that was the account that asks", lambda line: line.owner == YOU),
+        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), "recipe",
+               "the recipe it was launched from", lambda line: line.jobset.recipe, least=6, most=20, drop=4, sort=True),
+        fact("state", "how it is, by the end of its log too: its phase, or diverged, stalled, late or refused",
+             lambda line: line.health.state),
+        fact("phase", "of its JobSet: pending, starting, running, restarting, succeeded, failed or stopping",
+             lambda line: line.jobset.state),
+        Column("STATE", state_cell, "health",
+               "the same state, with level (well: nothing is known to be wrong; waits, late or bad), words",
+               lambda line: health_json(line.health), width=12, sort=lambda line: line.jobset.state),
+        Column("PODS", ranks_cell, "pods", "its pods: pod_index, group, pod, node, phase, status, exit_code, restarts",
+               _pods_json, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
+        fact("ranks", "the same by an older name, with rank for pod_index",
+             lambda line: [{"rank": each["pod_index"], **each} for each in _pods_json(line)]),
+        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), "gpus", "GPUs of all its pods",
+               lambda line: line.jobset.gpus, width=4, right=True, sort=True, down=True),
+        Column("ATTEMPT", attempt_cell, "restarts", "restarts of the whole JobSet", lambda line: line.jobset.restarts,
+               width=7, right=True, drop=5, sort=True, down=True),
+        fact("max_restarts", "restarts allowed", lambda line: line.jobset.max_restarts),
+        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), "queue", "its LocalQueue",
+               lambda line: line.jobset.queue, least=5, most=14, drop=6, sort=True),
+        Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
+        Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
+               lambda line: line.health.words or line.why.sentence, fill=True),
+        fact("category", "what kind of thing it waits for", lambda line: line.why.category),
+        fact("next", "what to do about it, where that is known", lambda line: line.why.next),
+        fact("removed", "when it goes by itself, seconds since the epoch; null while it runs, or if it stays",
+             lambda line: line.jobset.removed_at or None),
+        fact("finished", "when it ended, seconds since the epoch; null while it has not",
+             lambda line: line.jobset.finished_at or None),
+        since("AGE", lambda line: line.jobset.created, *CREATED),
+    ),
+)  # fmt: skip

@@ -1,0 +1,125 @@
+"""A column: what a kind of row shows in the table of a page, in the command's table, and under a key of its JSON."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from screens.wording import Run, age, plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from console.kube.snapshot import Fleet
+    from screens.wording import Cell
+
+RowT = TypeVar("RowT")
+PAGE: Literal["page"] = "page"
+COMMAND: Literal["command"] = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[RowT]):
+    """One column: its title, what a row shows in it, its key in JSON, how wide it may be."""
+
+    title: str
+    cell: Callable[[RowT], Cell]
+    key: str = ""  # in JSON; empty: not there
+    meaning: str = ""  # of the key, for the command's help
+    value: Callable[[RowT], Any] | None = None  # in JSON, and to sort by; None: what the cell says
+    only: Literal["", "page", "command", "json"] = ""  # shown nowhere else; a key is in JSON all the same
+    width: int = 0  # columns of the screen; 0: as wide as its widest cell, between `least` and `most`
+    least: int = 4
+    most: int = 200
+    fill: bool = False  # takes what is left of the line
+    right: bool = False  # aligned to the right, as numbers are
+    sort: Callable[[RowT], Any] | Literal[True] | None = None  # what `o` sorts by, True: the value; None: never sorted
+    down: bool = False  # largest first when first sorted
+    tail: bool = False  # of a text too long its end is kept: that is where node names differ
+    ink: str = ""
+    drop: int = 0
+    """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
+    it must, from EXTRA on before another column's text is cut."""
+    drawn: Callable[[RowT, int], Cell] | None = None
+    """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
+    ages: bool = False  # what it shows changes with time alone
+
+    @property
+    def name(self) -> str:
+        """What it is called in code."""
+        return self.title or self.key
+
+    @property
+    def values(self) -> Callable[[RowT], Any]:
+        """What JSON has under its key."""
+        return self.value or self.cell
+
+    @property
+    def order(self) -> Callable[[RowT], Any] | None:
+        """What rows are sorted by."""
+        return self.values if self.sort is True else self.sort
+
+    @property
+    def floor(self) -> int:
+        """The narrowest it can be: its title has room, and the arrow if it can be sorted."""
+        return max(self.width or self.least, len(self.title) + (self.sort is not None))
+
+    def at(self, row: RowT, width: int) -> Cell:
+        """The cell of that row in a column of that width."""
+        return self.drawn(row, width) if self.drawn else self.cell(row)
+
+
+def fact(key: str, meaning: str, value: Callable[[RowT], Any]) -> Column[RowT]:
+    """What is in JSON and in no table."""
+    return Column("", lambda row: "", key, meaning, value, only="json")
+
+
+def since(
+    title: str, moment: Callable[[RowT], float], key: str = "", meaning: str = "", *, drop: int = 0
+) -> Column[RowT]:
+    """A column that counts up from a moment of each row; a moment of 0.0 is shown as nothing, and null in JSON."""
+
+    def cell(row: RowT) -> Cell:
+        start = moment(row)
+        return Run(age(time.time() - start), "dim") if start else ""
+
+    return Column(
+        title, cell, key, meaning, lambda row: moment(row) or None, width=6, right=True, sort=moment, down=True,
+        drop=drop, ages=True,
+    )  # fmt: skip
+
+
+CREATED = "created", "when it was made, seconds since the epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout(Generic[RowT]):
+    """The columns of one list of the cluster's objects, and what its rows are made from."""
+
+    kind: str
+    """The kind without which there is not a list."""
+    uses: tuple[str, ...]
+    """Kinds that tell more where they can be read."""
+    of: Callable[[Fleet, str | None, Callable[[str], str]], Iterable[RowT]]
+    """The rows in a namespace or (None) in all, what belongs to no namespace always; whose an owner's things are."""
+    columns: tuple[Column[RowT], ...]
+
+    def rows(self, fleet: Fleet, namespace: str | None = None) -> list[dict[str, Any]]:
+        return as_json(self.columns, self.of(fleet, namespace, str))
+
+
+def of_page(columns: Iterable[Column[RowT]]) -> tuple[Column[RowT], ...]:
+    return tuple(column for column in columns if column.only in {"", PAGE})
+
+
+def as_json(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> list[dict[str, Any]]:
+    keyed = [(column.key, column.values) for column in columns if column.key]
+    return [{key: value(row) for key, value in keyed} for row in rows]
+
+
+def as_text(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> tuple[list[str], list[list[str]], list[bool]]:
+    """The command's table: titles, cells, and which are of numbers; sentences come last, as long as they are."""
+    shown = sorted((column for column in columns if column.only in {"", COMMAND}), key=lambda column: column.fill)
+    cells = [[plain_text(column.cell(row)) for column in shown] for row in rows]
+    return [column.title for column in shown], cells, [column.right for column in shown]

@@ -1,0 +1,279 @@
+"""Node pools and nodes: state, GPUs, what of them is free, and what was measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console.scheduling.topology import PipState, host
+from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run, count, duration, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from console.kube.objects.node import Node
+    from console.kube.snapshot import Fleet
+    from console.metrics.nccl.history import NodeBandwidth
+    from console.scheduling.pools import Pool
+    from console.scheduling.topology import Host
+
+FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
+
+
+def maintenance_words(at: float, now: float, *, active: bool) -> str:
+    if active:
+        return "maintenance under way"
+    return f"maintenance in {duration(at - now)}" if at > now else "maintenance due"
+
+
+def node_state(node: Node, now: float) -> list[Run]:
+    """What a node is good for now, worst first."""
+    runs: list[Run] = []
+    if node.starts(now):
+        why = f": {sentence(node.not_ready_reason)}" if node.not_ready_reason else ""
+        runs += [WAITS, Run(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
+    faults = [fault for fault in node.faults(now) if not (node.maintenance_active and "maintenance" in fault)]
+    if faults:
+        runs += [BAD, Run(f" {sentence('; '.join(faults))}  ", "bad")]
+    if node.maintenance_active or node.maintenance_at:
+        words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active)
+        runs += [CARE, Run(f" {words}  ", "waits")]
+    if node.cordoned:
+        runs += [Run("‖ cordoned  ", "waits")]
+    return runs or [OK, Run(" ready", "dim")]
+
+
+def pool_state(pool: Pool, now: float) -> list[Run]:
+    """What is wrong in a pool, or that nothing is."""
+    runs: list[Run] = []
+    away = [node for node in pool.nodes if not node.ready]
+    starting = len(pool.starting)
+    if len(away) > starting:
+        runs += [BAD, Run(f" {len(away) - starting} not ready  ", "bad")]
+    if starting:
+        runs += [WAITS, Run(f" {starting} starting  ", "waits")]
+    faulty = {node for node, _ in pool.faults} - {node.name for node in away} - _in_maintenance(pool, now)
+    if faulty:
+        runs += [BAD, Run(f" {len(faulty)} faulty  ", "bad")]
+    if pool.maintenance:
+        first = min(pool.maintenance, key=lambda each: (not each.active, each.at))
+        words = maintenance_words(first.at, now, active=first.active)
+        runs += [CARE, Run(f" {count(len(pool.maintenance), 'node')}: {words}  ", "waits")]
+    cordoned = sum(node.cordoned for node in pool.nodes)
+    if cordoned:
+        runs += [Run(f"‖ {cordoned} cordoned  ", "waits")]
+    runs += _google(pool)
+    return runs or [OK, Run(" ready", "dim")]
+
+
+def _google(pool: Pool) -> list[Run]:
+    """What Google says of a pool, where it was asked: all of it where there is no node to tell more."""
+    facts = pool.facts
+    if facts is None or (pool.nodes and facts.state == "ok"):
+        return []  # what failed and is over stands on the pool's page
+    glyph = {"ok": IDLE, "busy": WAITS, "bad": BAD}[facts.state]
+    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
+    said = [sentence(text).rstrip(".") for text in facts.sentences]
+    if not pool.nodes and not said:
+        said = [_empty(pool)]
+    return [glyph, Run(f" {'; '.join(said)}  ", ink)] if said else []
+
+
+def _empty(pool: Pool) -> str:
+    """Why a pool that is well has no machine."""
+    assert pool.facts is not None
+    google = pool.facts.pool
+    if pool.requests:
+        return f"no machine yet: {count(pool.requests, 'request')} to DWS {'waits' if pool.requests == 1 else 'wait'}"
+    if google.queued or google.flex_start:
+        return "no machine: they come from DWS when a job asks"
+    if google.autoscaling:
+        return f"no machine: up to {google.most} come when a job asks"
+    return "no machine"
+
+
+def _in_maintenance(pool: Pool, now: float) -> set[str]:
+    return {node.name for node in pool.nodes if node.maintenance_active and len(node.faults(now)) == 1}
+
+
+def gpu_bar(pool: Pool, width: int) -> list[Run]:
+    """Used, out of use and free GPUs as one bar, with the figures behind it."""
+    total = pool.gpus_total
+    if not total:
+        return []
+    figures = f" {pool.gpus_used}/{total}"
+    room = width - len(figures)
+    if room < 4:
+        return [Run(figures.strip())]
+    used = _columns(pool.gpus_used, total, room)
+    out = min(room - used, _columns(pool.gpus_out, total, room))
+    return [Run("█" * used, "accent"), Run("▒" * out, "bad"), Run("░" * (room - used - out), "faint"), Run(figures)]
+
+
+def _columns(part: int, whole: int, width: int) -> int:
+    if not part:
+        return 0
+    return max(1, min(width if part >= whole else width - 1, round(width * part / whole)))
+
+
+def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Run]:
+    """GB/s of the last test that this node took part in, with its trend; else of the last health scan."""
+    if measured is not None:
+        trend = measured.trend
+        ink = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
+        return [Run(f"{measured.last:,.0f}"), Run(f" {measured.arrow or ' '}", ink)]
+    return [Run(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
+
+
+def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Run]:
+    """The same as a sentence: "367 GB/s ↘ 8 % under its median of 4 tests, in nccl-0412, 2 h ago"."""
+    if measured is None:
+        return []
+    trend = measured.trend
+    words = ""
+    if trend is not None:
+        share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "as"
+        words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
+    when = f", {duration(now - measured.at)} ago" if measured.at else ""
+    ink = "bad" if trend is not None and trend < -FALLEN else ""
+    where = f" in {measured.job}{when}" if measured.job else when
+    return [Run(f"{measured.last:,.0f} GB/s{words}", ink), Run(where, "dim")]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    node: Node
+    pips: tuple[Run, ...]
+    free: int
+    used: int
+    jobs: str
+    jobsets: tuple[str, ...]
+    pods: int
+    measured: NodeBandwidth | None = None  # what it reached in the NCCL tests that were seen
+    faults: tuple[str, ...] = ()
+    starting: bool = False
+    at: float = field(default=0.0, compare=False)  # when it was so: a row that only grew older is the same row
+
+
+def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
+    holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
+    pips = tuple(
+        Run("■", ink_of(pip.holder.uid)) if pip.holder
+        else Run("·", "text") if pip.state is PipState.FREE
+        else Run("✗", "bad") if each.faults
+        else Run("◐", "waits") if each.starting
+        else Run("‖", "dim")
+        for pip in each.pips
+    )  # fmt: skip
+    pods = fleet.pods_by_node.get(each.node.name, ())
+    return NodeRow(
+        each.node, pips, fleet.gpus_free(each.node), fleet.gpus_used.get(each.node.name, 0),
+        ", ".join(holder.name for holder in holders),
+        tuple(sorted({pod.jobset for pod in pods if pod.jobset and pod.holds_gpus})),
+        sum(not pod.finished for pod in pods), measured, each.faults, each.starting, fleet.at,
+    )  # fmt: skip
+
+
+def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:
+    """Neighbours in the network together."""
+    every = sorted(fleet.nodes.values(), key=lambda node: (node.pool, node.block, node.subblock, node.host, node.name))
+    return (node_row(host(node, fleet), fleet, str) for node in every)
+
+
+def _pools(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pool]:
+    from console.scheduling.pools import pools
+
+    return pools(fleet)
+
+
+POOLS: Layout[Pool] = Layout(
+    "nodes",
+    ("pods",),
+    _pools,
+    (
+        Column("POOL", lambda pool: Run(pool.name, "strong" if pool.labelled else "dim"), "name",
+               "the pool; a machine type in brackets where nodes belong to no pool", lambda pool: pool.name, least=8,
+               most=40, sort=True),
+        Column("MACHINE", lambda pool: pool.machine_type, "machine_type", "GCE machine type", least=8, most=24, drop=8,
+               sort=True),
+        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), "zones", "zones of its nodes",
+               lambda pool: pool.zones, most=24, drop=9),
+        fact("accelerator", "GPU type as the nodes' label has it", lambda pool: pool.accelerator),
+        Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", "nodes", "number of nodes",
+               lambda pool: pool.nodes_total, width=7, right=True, sort=True, down=True),
+        fact("ready", "nodes that are ready", lambda pool: pool.nodes_ready),
+        fact("gpus", "allocatable GPUs", lambda pool: pool.gpus_total),
+        Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", "used", "GPUs requested by its pods",
+               lambda pool: pool.gpus_used, least=14, most=32, drawn=gpu_bar, sort=True, down=True),
+        Column("OUT", lambda pool: str(pool.gpus_out), "out",
+               "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
+               lambda pool: pool.gpus_out, COMMAND, right=True),
+        Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", "free",
+               "GPUs a new pod could have now", lambda pool: pool.gpus_free, width=5, right=True, ink="strong",
+               sort=True, down=True),
+        Column("FIT8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", "free_slots",
+               "hosts with all 8 GPUs free", lambda pool: pool.slots8, width=4, right=True, drop=5, sort=True,
+               down=True),
+        Column("FIT64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", "free_large_slots",
+               "times 64 GPUs on whole hosts of one block are free", lambda pool: pool.slots64, width=5, right=True,
+               drop=6, sort=True, down=True),
+        Column("PROVISIONING", lambda pool: Run(str(pool.provisioning), "dim"), "provisioning",
+               "reservation, spot, flex-start, queued or on demand", lambda pool: pool.provisioning, least=4, most=11,
+               drop=7, sort=True),
+        fact("reservation", "name of the reservation", lambda pool: pool.reservation),
+        fact("faulty", "nodes with something wrong", lambda pool: sorted({node for node, _ in pool.faults})),
+        fact("cordoned", "nodes that take no new pods",
+             lambda pool: [each.name for each in pool.nodes if each.cordoned]),
+        fact("maintenance", "nodes with maintenance scheduled or under way",
+             lambda pool: [each.node for each in pool.maintenance]),
+        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20, ages=True),
+    ),
+)  # fmt: skip
+
+NODES: Layout[NodeRow] = Layout(
+    "nodes",
+    ("pods",),
+    _nodes,
+    (
+        Column("NODE", lambda row: Run(row.node.name, "strong"), "name", "its name", lambda row: row.node.name,
+               least=12, most=60, sort=True),
+        Column("POOL", lambda row: row.node.pool, "pool", "node pool", only=COMMAND),
+        fact("machine_type", "GCE machine type", lambda row: row.node.machine_type),
+        Column("ZONE", lambda row: row.node.zone, "zone", "zone", only=COMMAND),
+        fact("provisioning", "reservation, spot, flex-start, queued or on demand", lambda row: row.node.provisioning),
+        fact("reservation", "name of the reservation", lambda row: row.node.reservation),
+        Column("BLOCK", lambda row: row.node.block, "block", "block of the network", most=12, drop=5,
+               sort=lambda row: (row.node.block, row.node.subblock)),
+        Column("SUBBLOCK", lambda row: row.node.subblock, "subblock", "subblock of the network", most=12, drop=6,
+               sort=lambda row: (row.node.block, row.node.subblock)),
+        fact("host", "physical host", lambda row: row.node.host),
+        fact("ready", "whether it is ready", lambda row: row.node.ready),
+        fact("cordoned", "whether it takes no new pods", lambda row: row.node.cordoned),
+        Column("GPUS", lambda row: list(row.pips), only=PAGE, least=8, most=16, sort=lambda row: len(row.pips)),
+        Column("GPUS", lambda row: str(row.node.gpus), "gpus", "allocatable GPUs", lambda row: row.node.gpus, COMMAND,
+               right=True),
+        Column("USED", lambda row: str(row.used), "used", "GPUs requested by its pods", lambda row: row.used, COMMAND,
+               right=True),
+        Column("FREE", lambda row: str(row.free) if row.pips else "", "free", "GPUs a new pod could have now",
+               lambda row: row.free, width=5, right=True, sort=True, down=True),
+        Column("JOBS", lambda row: row.jobs, "jobs", "JobSets with pods on it", lambda row: row.jobsets, least=6,
+               most=40, drop=3, sort=lambda row: row.jobs),
+        Column("PODS", lambda row: str(row.pods), width=5, right=True, drop=4, sort=lambda row: row.pods, down=True),
+        Column("BUSBW", lambda row: busbw_cell(row.node, row.measured), "last_busbw",
+               "GB/s of its last NCCL health scan", lambda row: row.node.last_busbw, width=7, right=True, drop=7,
+               sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
+        Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10, ages=True,
+               sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
+        fact("starting", "whether it was made a while ago and never ready so far", lambda row: row.starting),
+        fact("faults", "what is wrong with it", lambda row: row.faults),
+        fact("fault_reports", "the same: fault, by (who reported it), since (seconds since the epoch, or null)",
+             lambda row: [{"fault": each.words, "by": each.by, "since": each.since or None}
+                          for each in row.node.reports(row.at)]),
+        fact("maintenance_at", "when maintenance is scheduled, seconds since the epoch",
+             lambda row: row.node.maintenance_at or None),
+        fact("version", "kubelet version", lambda row: row.node.version),
+        since("AGE", lambda row: row.node.created, *CREATED, drop=2),
+    ),
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""Pods: what they are, where they are, how they do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from screens.columns.column import COMMAND, CREATED, Column, Layout, fact, since
+from screens.wording import Cell, Run, pod_glyph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+
+
+def status_cell(pod: Pod) -> Cell:
+    status = pod.status
+    mark = pod_glyph(status, ready=pod.ready)
+    return [mark, Run(f" {status}", "bad" if mark.ink == "bad" else "")]
+
+
+def ready_cell(pod: Pod) -> Cell:
+    """Ready containers of all that do work."""
+    mains = [each for each in pod.containers if not each.init]
+    return f"{sum(each.ready for each in mains)}/{len(mains)}" if mains else ""
+
+
+def restarts_cell(pod: Pod) -> Cell:
+    """Restarts, marked when there were any."""
+    restarts = pod.restarts
+    return Run(str(restarts), "waits") if restarts else Run("0", "faint")
+
+
+def _pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pod]:
+    return (pod for _, pod in sorted(fleet.pods.items()) if namespace in {None, pod.namespace})
+
+
+PODS: Layout[Pod] = Layout(
+    "pods",
+    (),
+    _pods,
+    (
+        Column("NAMESPACE", lambda pod: pod.namespace, "namespace", "its namespace", most=20, ink="dim", drop=7,
+               sort=lambda pod: (pod.namespace, pod.name)),
+        Column("NAME", lambda pod: pod.name, "name", "its name", least=16, most=63, sort=True),
+        Column("READY", ready_cell, "ready", "whether all containers are ready", lambda pod: pod.ready, width=5,
+               right=True, drop=5),
+        fact("phase", "Pending, Running, Succeeded or Failed", lambda pod: pod.phase),
+        Column("STATUS", status_cell, "status", "its reason, or its phase", lambda pod: pod.status, least=13, most=26,
+               sort=True),
+        Column("RESTARTS", restarts_cell, "restarts", "restarts of its containers", lambda pod: pod.restarts, width=8,
+               right=True, drop=6, sort=True, down=True),
+        Column("GPUS", lambda pod: str(pod.gpus or ""), "gpus", "GPUs it asks for", lambda pod: pod.gpus, width=4,
+               right=True, sort=True, down=True),
+        Column("JOB", lambda pod: pod.jobset or pod.owner_name, "jobset", "the JobSet it belongs to",
+               lambda pod: pod.jobset, most=40, ink="dim", drop=8,
+               sort=lambda pod: (not pod.jobset, pod.jobset or pod.owner_name, pod.name)),
+        fact("replicated_job", "its group in the JobSet", lambda pod: pod.replicated_job),
+        fact("job_index", "index of its Job in the group; null outside JobSets",
+             lambda pod: None if pod.job_index < 0 else pod.job_index),
+        Column("INDEX", lambda pod: "" if pod.completion_index < 0 else str(pod.completion_index), "completion_index",
+               "index of the pod in its Job; null outside Indexed Jobs",
+               lambda pod: None if pod.completion_index < 0 else pod.completion_index, COMMAND, right=True),
+        fact("attempt", "restart attempt of the JobSet", lambda pod: pod.attempt),
+        Column("NODE", lambda pod: pod.node, "node", "the node it is on", least=12, most=50, tail=True, drop=2,
+               sort=True),
+        Column("IP", lambda pod: Run(pod.ip, "dim"), "ip", "its address", lambda pod: pod.ip, width=15, drop=9,
+               sort=True),
+        fact("message", "what the API says of it", lambda pod: pod.message or pod.unschedulable),
+        since("AGE", lambda pod: pod.created, *CREATED),
+    ),
+)  # fmt: skip

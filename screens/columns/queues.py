@@ -1,0 +1,287 @@
+"""Queues and the workloads in them: who waits for what, why, and what would unblock it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from console.kube.objects.meta import GPU
+from console.kube.objects.workload import WorkloadState
+from console.metrics.health import Level
+from console.scheduling.order import cluster_queue_name, queue_order
+from console.scheduling.quota import queue_account
+from console.scheduling.why import why
+from screens import wording
+from screens.columns.column import COMMAND, Column, Layout, as_json, fact
+from screens.columns.jobs import health_runs
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from console.kube.objects.queue import ClusterQueue, LocalQueue
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+    from console.metrics.health import Health
+    from console.scheduling.quota import Account, Held
+    from console.scheduling.why_answer import Why
+    from screens.wording import Cell
+
+
+OWN, BORROWED, FREE = "█", "▓", "░"
+
+
+def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Run]:
+    """A bar of that many columns over the larger of quota and use: own use full, borrowed shaded, free light."""
+    whole = max(nominal, used)
+    if whole <= 0 or width <= 0:
+        return [Run(" " * max(0, width))]
+    own = max(0, used - borrowed)
+    ends = [_columns(own, whole, width), _columns(used, whole, width)]
+    if own and not ends[0]:
+        ends[0] = 1
+    if borrowed and ends[1] <= ends[0]:
+        ends = [min(ends[0], width - 1), min(ends[0], width - 1) + 1]
+    ends[1] = max(ends)
+    if used < whole:
+        ends = [min(end, width - 1) for end in ends]
+    runs = [
+        Run(OWN * ends[0], "accent"),
+        Run(BORROWED * (ends[1] - ends[0]), "waits"),
+        Run(FREE * (width - ends[1]), "faint"),
+    ]
+    return [run for run in runs if run.text]
+
+
+def _columns(part: int, whole: int, width: int) -> int:
+    return round(width * part / whole)
+
+
+def share_of(used: int, nominal: int) -> str:
+    """Used and nominal, lined up over rows: "  8 / 32 "."""
+    return f"{used:>4} / {nominal:<4}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A ClusterQueue and its account in one picture."""
+
+    queue: ClusterQueue
+    account: Account
+    local_queues: tuple[LocalQueue, ...] = ()  # as JSON lists them; the page has a table of them
+
+
+@dataclass(frozen=True)
+class WorkloadLine:
+    """A workload, where it stands, and the picture its reason is worked out from when it is drawn."""
+
+    workload: Workload
+    position: int  # 1 is tried first; 0: it holds quota
+    queue: str  # ClusterQueue; "": none
+    owner: str
+    fleet: Fleet
+    health: Health | None = None  # how its job is; None: it stands for none that is seen
+    whose: str = ""  # its owner, "you" for whoever looks
+
+    @property
+    def gpus(self) -> int:
+        return self.workload.total(GPU)
+
+    @cached_property
+    def why(self) -> Why:
+        """Why it waits."""
+        return why(self.workload, self.fleet)
+
+    @property
+    def since(self) -> float:
+        """When its wait began, or when it got its quota."""
+        if self.position:
+            return self.workload.queued_since
+        reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)
+        return reserved.since if reserved else self.workload.created
+
+
+def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
+    """Whether a queue hands out anything, and if not, why."""
+    if stop_policy == "HoldAndDrain":
+        return [Run("✗ ", "bad"), Run("stopped, drained", "bad")]
+    if stop_policy not in {"", "None"}:
+        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits no new workloads", "dim")]
+    if inactive_reason:
+        return [Run("✗ ", "bad"), Run(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
+    return [Run("● ", "ok"), Run("active", "dim")]
+
+
+def _number(amount: int, ink: str = "") -> Cell:
+    return Run(f"{amount:,}", ink) if amount else Run("0", "faint")
+
+
+def _place(line: WorkloadLine) -> Cell:
+    return Run(str(line.position), "strong") if line.position else Run("─", "faint")
+
+
+def _wait(line: WorkloadLine) -> Cell:
+    since = wording.age(time.time() - line.since) if line.since else ""
+    return Run(since, "waits" if line.position else "dim")
+
+
+def _reason(line: WorkloadLine) -> Cell:
+    state = line.workload.state
+    if not line.position and state is WorkloadState.ADMITTED:
+        if line.health is not None and line.health.level in {Level.BAD, Level.LATE}:
+            glyph, word = health_runs(line.health)
+            return [glyph, Run(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
+        return [Run("● ", "ok"), Run(f"runs {_where(line.workload)}".rstrip(), "dim")]
+    told = wording.sentence(line.why.sentence)
+    glyph = wording.job_glyph(state)
+    return [Run(f"{glyph.text} ", glyph.ink), Run(told or str(state))]
+
+
+def _where(workload: Workload) -> str:
+    names = sorted({flavor for group in workload.pod_sets for resource, flavor in group.flavors if resource == GPU})
+    return f"on {', '.join(names)}" if names else ""
+
+
+def name_of(workload: Workload) -> str:
+    """What people call it: the job it belongs to."""
+    return workload.owner_name or workload.name
+
+
+def _priority(workload: Workload) -> Cell:
+    return Run(workload.priority_class or str(workload.priority or "─"), "dim")
+
+
+def _used_bar(line: QueueLine, width: int) -> Cell:
+    """Quota + to borrow - lent - used = free."""
+    account = line.account
+    bar = quota_bar(account.used, account.nominal, account.borrowed, width - 12)
+    return [*bar, Run(f" {share_of(account.used, account.nominal)}")]
+
+
+def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
+    if queue.stop_policy not in {"", "None"}:
+        return f"stopPolicy {queue.stop_policy}"
+    return queue.inactive_reason or None
+
+
+LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
+    Column("LOCALQUEUE", lambda queue: queue.name, "name", least=8, sort=True),
+    Column("NAMESPACE", lambda queue: Run(queue.namespace, "dim"), "namespace", "", lambda queue: queue.namespace,
+           least=9, sort=True),
+    Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
+    Column("GPUS", lambda queue: _number(queue.in_use()), "used", "", lambda queue: queue.in_use(), width=5,
+           right=True),
+    Column("RUN", lambda queue: _number(queue.admitted), "admitted", "", lambda queue: queue.admitted, width=4,
+           right=True),
+    Column("WAIT", lambda queue: _number(queue.pending, "waits"), "pending", "", lambda queue: queue.pending, width=4,
+           right=True),
+    Column("STATE", lambda queue: queue_state(queue.stop_policy, queue.inactive_reason), "stopped", "", _stopped,
+           fill=True),
+)  # fmt: skip
+
+
+def _queues(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[QueueLine]:
+    for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
+        locals_ = (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name)
+        yield QueueLine(queue, queue_account(fleet, queue.name), tuple(sorted(locals_, key=lambda each: each.key)))
+
+
+def _workloads(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[WorkloadLine]:
+    """Unfinished ones by ClusterQueue: those that wait in Kueue's order, then the others."""
+    found: list[tuple[Workload, str, int]] = []
+    for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
+        queue = queue_order(fleet, name)
+        found += [(each.workload, name, each.position) for each in queue.pending]
+        found += [(each, name, 0) for each in queue.running]
+    switched_off = (each for each in fleet.workloads.values() if each.state is WorkloadState.DEACTIVATED)
+    found += [(each, cluster_queue_name(each, fleet), 0) for each in switched_off]
+    for workload, name, position in found:
+        if namespace in {None, workload.namespace}:
+            jobset = fleet.jobset_by_uid.get(workload.owner_uid)
+            owner = jobset.owner if jobset else ""
+            yield WorkloadLine(workload, position, name, owner, fleet, whose=whose(owner))
+
+
+def _held(jobs: Sequence[Held]) -> list[dict[str, Any]]:
+    return [{"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner} for job in jobs]
+
+
+QUEUES: Layout[QueueLine] = Layout(
+    "clusterqueues",
+    ("localqueues", "workloads", "cohorts"),
+    _queues,
+    (
+        Column("CLUSTERQUEUE", lambda line: Run(line.queue.name, "strong"), "name", "the ClusterQueue",
+               lambda line: line.queue.name, least=8, sort=True),
+        Column("COHORT", lambda line: Run(line.queue.cohort or "─", "dim"), "cohort",
+               "queues it lends to and borrows from", lambda line: line.queue.cohort, most=16, drop=4),
+        fact("nominal", "GPUs of its own", lambda line: line.account.nominal),
+        Column("GPUS USED / QUOTA", lambda line: f"{line.account.used} / {line.account.nominal}", "used",
+               "GPUs reserved by its workloads", lambda line: line.account.used, width=24, drawn=_used_bar),
+        fact("borrowed", "GPUs it uses beyond its own", lambda line: line.account.borrowed),
+        fact("can_borrow", "GPUs of others it could have now, beyond those", lambda line: line.account.can_borrow),
+        Column("TO BORROW", lambda line: _number(line.account.borrows), "borrows", "borrowed and can_borrow together",
+               lambda line: line.account.borrows, width=9, right=True, drop=2),
+        Column("LENT", lambda line: _number(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
+               lambda line: line.account.lent, width=4, right=True, drop=2),
+        fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.words),
+        Column("FREE", lambda line: _number(line.account.free, "ok"), "free",
+               "GPUs a new workload could have now, borrowing included", lambda line: line.account.free, width=4,
+               right=True),
+        fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
+        Column("RUN", lambda line: _number(line.queue.admitted), "admitted", "admitted workloads",
+               lambda line: line.queue.admitted, width=4, right=True),
+        Column("WAIT", lambda line: _number(line.queue.pending, "waits"), "pending", "waiting workloads",
+               lambda line: line.queue.pending, width=4, right=True),
+        Column("ORDER", lambda line: Run(line.queue.strategy, "dim"), "strategy", "BestEffortFIFO or StrictFIFO",
+               lambda line: line.queue.strategy, width=14, drop=5),
+        Column("LOCALQUEUES", lambda line: ", ".join(f"{each.namespace}/{each.name}" for each in line.local_queues),
+               "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
+               lambda line: as_json(LOCAL_QUEUES, line.local_queues), COMMAND),
+        Column("STATE", lambda line: queue_state(line.queue.stop_policy, line.queue.inactive_reason), "stopped",
+               "why it admits nothing", lambda line: _stopped(line.queue), fill=True),
+    ),
+)  # fmt: skip
+
+WORKLOADS: Layout[WorkloadLine] = Layout(
+    "workloads",
+    ("localqueues", "clusterqueues", "cohorts", "resourceflavors", "topologies", "nodes", "pods", "jobsets"),
+    _workloads,
+    (
+        Column("#", _place, "position", "place in the queue, 1 is next; null: it waits in none",
+               lambda line: line.position or None, width=3, right=True),
+        Column("NAMESPACE", lambda line: line.workload.namespace, "namespace", "its namespace", only=COMMAND),
+        Column("WORKLOAD", lambda line: name_of(line.workload), "job", "the job it belongs to", least=12, most=40),
+        fact("name", "its own name", lambda line: line.workload.name),
+        Column("OWNER", lambda line: wording.owner(line.whose or line.owner), "owner", "who launched its job",
+               lambda line: line.owner, least=5, most=12, drop=2),
+        Column("QUEUE", lambda line: Run(line.queue or "no queue", "dim"), "cluster_queue", "its ClusterQueue",
+               lambda line: line.queue, least=5, most=20, drop=3),
+        fact("queue", "its LocalQueue", lambda line: line.workload.queue),
+        Column("STATE", lambda line: "pending" if line.workload.waits else line.workload.state, "state",
+               "pending (after an eviction too: see evictions), reserved, admitted, deactivated or finished",
+               only=COMMAND),
+        Column("GPUS", lambda line: f"{line.gpus or ''}", "gpus", "GPUs it asks for", lambda line: line.gpus, width=4,
+               right=True),
+        Column("PRIORITY", lambda line: _priority(line.workload), "priority", "its priority",
+               lambda line: line.workload.priority, width=8, drop=4),
+        fact("priority_class", "its priority class", lambda line: line.workload.priority_class),
+        Column("SINCE", _wait, "queued_since",
+               "when its present wait began, seconds since the epoch; null: it waits in no queue",
+               lambda line: line.workload.queued_since or None if line.position else None, width=6, right=True,
+               ages=True),
+        fact("category", "what kind of thing it waits for", lambda line: line.why.category),
+        Column("WHY", _reason, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True),
+        fact("short_by", "GPUs missing", lambda line: line.why.short_by),
+        fact("holders", "who holds what it could use: namespace, name, gpus, owner",
+             lambda line: _held(line.why.holders)),
+        fact("unblocks", "the fewest running jobs whose end would make room, as in holders",
+             lambda line: _held(line.why.unblocks)),
+        fact("ahead", "jobs that Kueue evaluates first", lambda line: line.why.ahead),
+        fact("kueue_says", "Kueue's own message", lambda line: line.why.api_text),
+        fact("evictions", "how often it was evicted, by reason", lambda line: dict(line.workload.evictions)),
+    ),
+)  # fmt: skip
