@@ -5,15 +5,18 @@ Importing this is cheap: the network's libraries and Google's are imported where
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 
 from console.errors import BadKubeconfig, Unreachable
 from console.kube.store import FIELDS
-from console.launch.launcher import LaunchingCluster
+from console.kube.watched_cluster import WatchedCluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from types import ModuleType
 
     from console.attach.container_facts import ContainerFact
     from console.attach.exec_many import Inside
@@ -26,18 +29,29 @@ if TYPE_CHECKING:
     from console.google.storage import StoredThings
     from console.hang.report import HangReport
     from console.hang.xray import HangProbe
+    from console.kube.kubeconfig import Kubeconfig
+    from console.kube.snapshot import Fleet
     from console.launch.choices import Offer
+    from console.launch.launcher import Launching
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, Recipe
     from console.launch.run_database import History
     from console.logs.container_log import Memory
-    from console.logs.line import LogLine
+    from console.logs.follow import Logs
     from console.metrics.alarm_rules import Alarm
     from console.metrics.alarms import Alarms
     from console.metrics.gpus import Gpus
     from console.metrics.measures import Measures
     from console.preflight.run import Preflight
     from console.settings import Settings
+
+
+class _Remembers(Protocol):
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+
+
+_PartT = TypeVar("_PartT", bound=_Remembers)
 
 
 class GoogleAlone:
@@ -76,7 +90,7 @@ def container_questions() -> tuple[ContainerFact, ...]:
 
 
 def log_memory() -> Memory:
-    """For `Session.follow_log`: who follows a log with it can go on in another session."""
+    """For `Logs.follow`: who follows a log with it can go on in another session."""
     from console.logs.container_log import Memory
 
     return Memory(whole=False)
@@ -123,38 +137,88 @@ def values_file(recipe: str) -> str:
     return Catalogue.load().values_file(recipe)
 
 
-class Session(LaunchingCluster):
-    """A cluster: its latest picture, and what can be done to it."""
+class Session:
+    """A cluster that is watched, and the parts that do something with it: each is made when it is first asked for."""
+
+    def __init__(
+        self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
+    ) -> None:
+        self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief)
+        beside = self.watch.beside
+        if not brief and len(kinds) > 1:
+            beside["chart"] = lambda: self.launch.load()
+        if not brief and {"jobsets", "pods"} <= set(kinds):
+            beside["runs"] = lambda: self.launch.runs.keep()
+        if tuple(kinds) == tuple(FIELDS):
+            beside["hosts"] = lambda: self.attach.keep_tidy()
 
     @classmethod
     async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
-        """As in WatchedCluster; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google."""
+        """Read the kubeconfig and start watching these kinds (all, unless given); it does not wait for the server.
+
+        Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `brief`: for a
+        command that looks once and ends.
+        """
+        kinds = tuple(FIELDS) if kinds is None else kinds
+        connecting = await asyncio.to_thread(cls.prepare)
         try:
-            return await super().open(settings, kinds=kinds, brief=brief)
+            kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
+            kubeconfig.target(settings.context)
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:
                 raise
-        from console.google.account import from_google
+            from console.google.account import from_google
 
-        session = cls(settings, await from_google(settings.context), FIELDS if kinds is None else kinds, brief=brief)
-        await session._connect(settings.context, settings.namespace)
+            kubeconfig = await from_google(settings.context)
+        session = cls(settings, kubeconfig, kinds, brief=brief)
+        await session.watch.connect(settings.context, settings.namespace)
         return session
 
-    async def _connect(self, context: str, namespace: str) -> None:
-        await super()._connect(context, namespace)
-        if self._kinds == tuple(FIELDS):
-            self._start("hosts", self.attach.keep_tidy())
-
-    def _left(self) -> None:
-        super()._left()
-        for name in {"alarms", "measures", "xray"} & vars(self).keys():
-            vars(self)[name].left()
+    @staticmethod
+    def prepare() -> ModuleType:
+        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `open`."""
+        return WatchedCluster.prepare()
 
     async def close(self) -> None:
-        for name in ("alarms", "tunnels", "storage", "cloud"):
-            if name in vars(self):
-                await vars(self)[name].close()
-        await super().close()
+        """End every part that was asked for, the watch last; one that fails keeps no other from it."""
+        async with AsyncExitStack() as ending:
+            for name in ("watch", "launch", "logs", "cloud", "storage", "tunnels", "alarms"):
+                if name in vars(self):
+                    ending.push_async_callback(vars(self)[name].close)
+
+    # the cluster, in short
+
+    @property
+    def fleet(self) -> Fleet:
+        """The latest picture."""
+        return self.watch.fleet
+
+    @property
+    def context(self) -> str:
+        return self.watch.context
+
+    @property
+    def namespace(self) -> str:
+        return self.watch.namespace
+
+    async def listed(self, *kinds: str) -> Fleet:
+        """The picture once these kinds are known, as of `WatchedCluster.listed`."""
+        return await self.watch.listed(*kinds)
+
+    # parts
+
+    @cached_property
+    def launch(self) -> Launching:
+        from console.launch.launcher import Launching
+
+        return Launching(self.watch, self._alarms_of)
+
+    @cached_property
+    def logs(self) -> Logs:
+        """What containers print; that of a job is followed once for all who read it and kept on this machine."""
+        from console.logs.follow import Logs
+
+        return self._void_after_leaving(Logs(self.watch))
 
     @property
     def preflight(self) -> Preflight:
@@ -170,14 +234,14 @@ class Session(LaunchingCluster):
         """Google Cloud around this cluster; its libraries are loaded by the first question."""
         from console.google.account import Cloud
 
-        return Cloud(self)
+        return Cloud(self.watch)
 
     @property
     def node_pools(self) -> NodePools:
         """The node pools of this cluster as Google has them."""
         from console.google.pool_changes import NodePools
 
-        return NodePools(self, self.cloud)
+        return NodePools(self.watch, self.cloud)
 
     @cached_property
     def images(self) -> Images:
@@ -190,15 +254,19 @@ class Session(LaunchingCluster):
         """Buckets, and the file systems that pods can mount."""
         from console.google.storage import StoredThings
 
-        return StoredThings(self.cloud, lambda: self.follow)
+        return StoredThings(self.cloud, lambda: self.logs)
 
     async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
-        """As of any cluster, the images with those that were built from here; what only Google knows waits for it."""
-        found = dict(await super().choices(namespace))
+        """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`.
+
+        Images with those that were built from here; what only Google knows waits until it is asked for.
+        """
+        from console.launch.choices import offers, unasked
+
+        connection = self.watch.connected
+        found = dict(await offers(connection.client, connection.catalogue, namespace or self.namespace))
         if "images" in found:
             found["images"] = await self.images.offered(found["images"])
-        from console.launch.choices import unasked
-
         return {**found, **unasked()}
 
     async def google_offer(self, kind: str) -> Offer:
@@ -213,20 +281,20 @@ class Session(LaunchingCluster):
         """Keep new pods off a node, or let them on again."""
         from console.kube import actions
 
-        connection = self.changing(f"{'cordon' if on else 'uncordon'} node {node}")
+        connection = self.watch.changing(f"{'cordon' if on else 'uncordon'} node {node}")
         await actions.cordon(connection.client, node, on=on)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         """Ask a pod to go; its Job makes another."""
         from console.kube import actions
 
-        await actions.delete_pod(self.changing(f"delete pod {name}").client, namespace, name)
+        await actions.delete_pod(self.watch.changing(f"delete pod {name}").client, namespace, name)
 
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
         from console.kube import actions
 
-        connection = self.connected
+        connection = self.watch.connected
         return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
 
     # in pods
@@ -236,59 +304,34 @@ class Session(LaunchingCluster):
         """SSH to ranks by name, editors, the doctor."""
         from console.attach.ssh.access import Attach
 
-        return Attach(self)
+        return Attach(self.watch)
 
     @property
     def copies(self) -> Copies:
         """Copies between this machine and pods."""
         from console.attach.files.copies import Copies
 
-        return Copies(self)
+        return Copies(self.watch)
 
     @property
     def inside(self) -> Inside:
         """One command in many ranks, and what containers say of themselves."""
         from console.attach.exec_many import Inside
 
-        return Inside(self)
+        return Inside(self.watch)
 
     @property
     def gpus(self) -> Gpus:
         from console.metrics.gpus import Gpus
 
-        return Gpus(self)
+        return Gpus(self.watch)
 
     @cached_property
     def xray(self) -> HangProbe:
         """Where the processes of a job are that hangs."""
         from console.hang.xray import HangProbe
 
-        return HangProbe(self)
-
-    # streams
-
-    def follow_log(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        container: str = "",
-        tail: int | None = None,
-        since: float = 0.0,
-        previous: bool = False,
-        follow: bool = True,
-        drawn: bool = False,
-        memory: Memory | None = None,
-    ) -> AsyncGenerator[LogLine, None]:
-        """Lines of a container until it has ended, over dropped connections, none lost or repeated.
-
-        `drawn`: also what is seen of a progress bar, each time it changes. `memory`: what was given before, in this
-        session or another, is not given again.
-        """
-        from console.logs import container_log
-
-        wanted = container_log.Wanted(namespace, pod, container, tail, since, previous, follow)
-        return container_log.follow_log(self.connected.client, wanted, drawn=drawn, memory=memory)
+        return self._void_after_leaving(HangProbe(self.watch))
 
     async def exec(
         self,
@@ -303,7 +346,7 @@ class Session(LaunchingCluster):
         """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
         from console.kube import exec as executing
 
-        client = self.changing(f"run a command in pod {pod}").client
+        client = self.watch.changing(f"run a command in pod {pod}").client
         return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
 
     async def shell(
@@ -319,7 +362,7 @@ class Session(LaunchingCluster):
         """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
         from console.kube.shell import shell
 
-        client = self.changing(f"open a shell in pod {pod}").client
+        client = self.watch.changing(f"open a shell in pod {pod}").client
         return await shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
 
     @cached_property
@@ -327,14 +370,14 @@ class Session(LaunchingCluster):
         """Ports of this machine that lead to ranks."""
         from console.attach.tunnel.background import Tunnels
 
-        return Tunnels(self)
+        return Tunnels(self.watch)
 
     @cached_property
     def measures(self) -> Measures:
         """NCCL tests and training steps of jobs, read from their logs; every test is kept."""
         from console.metrics.measures import Measures
 
-        return Measures(self, lambda: self.follow, lambda: self.runs)
+        return self._void_after_leaving(Measures(self.watch, lambda: self.logs, lambda: self.launch.runs))
 
     @property
     def alarms_enabled(self) -> bool:
@@ -346,7 +389,12 @@ class Session(LaunchingCluster):
         """What is wrong with the jobs that are watched."""
         from console.metrics.alarms import Alarms
 
-        return Alarms(self, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
+        made = Alarms(self.watch, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
+        return self._void_after_leaving(made)
+
+    def _void_after_leaving(self, part: _PartT) -> _PartT:
+        self.watch.when_left.append(part.left)
+        return part
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
         return self.alarms.told_of(namespace, name, since) if self.alarms_enabled else ()

@@ -57,7 +57,7 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
     if not app.connected:
         return JobLine(jobset, fleet, owner=jobset.owner)
-    owner, outside = app.whose(jobset.owner), app.session.unusual(jobset.namespace)
+    owner, outside = app.whose(jobset.owner), app.session.watch.unusual(jobset.namespace)
     glance = app.session.measures.glancing.of(jobset.uid)
     if not app.session.alarms_enabled:
         return JobLine(jobset, fleet, glance, owner=owner, outside=outside)
@@ -74,7 +74,7 @@ def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ..
     jobs = app.fleet.jobsets if app.connected else {}
     return tuple(
         replace(run, now=line_of(app, jobset, app.fleet).health)
-        if run.open and run.server == app.session.server and (jobset := jobs.get(run.key)) and is_of(run, jobset)
+        if run.open and run.server == app.session.watch.server and (jobset := jobs.get(run.key)) and is_of(run, jobset)
         else run
         for run in runs
     )
@@ -162,7 +162,7 @@ def _toast(app: ConsoleApp, words: str) -> str:
 
 
 def _next(app: ConsoleApp, alarm: Alarm) -> str:
-    return in_namespace(alarm.next, app.session.unusual(alarm.namespace))
+    return in_namespace(alarm.next, app.session.watch.unusual(alarm.namespace))
 
 
 def _key_of_alarms(app: ConsoleApp) -> str:

@@ -147,7 +147,7 @@ class ConsoleApp(OrderedApp):
     async def on_event(self, event: events.Event) -> None:
         """A key is answered before what the cluster sends at the same time."""
         if isinstance(event, events.Key) and self._session is not None:
-            self._session.yield_to_key()
+            self._session.watch.yield_to_key()
         await super().on_event(event)
 
     def notify(
@@ -175,7 +175,7 @@ class ConsoleApp(OrderedApp):
 
     def whose(self, owner: str) -> str:
         """The owner of something in a word: "you" for what whoever looks has launched."""
-        return self.session.whose(owner) if self.connected else owner
+        return self.session.watch.whose(owner) if self.connected else owner
 
     @property
     def session(self) -> Session:
@@ -211,7 +211,7 @@ class ConsoleApp(OrderedApp):
     def connection(self) -> object | None:
         """What reaches the cluster of now, another one after each reconnect and switch; None while nothing does."""
         try:
-            return self.session.connected
+            return self.session.watch.connected
         except Unreachable:
             return None
 
@@ -232,7 +232,7 @@ class ConsoleApp(OrderedApp):
             return
         self._session = session
         self.refresh_bindings()
-        async for fleet in session.snapshots():
+        async for fleet in session.watch.snapshots():
             self.fleet = fleet
 
     def job_ink(self, uid: str) -> str:
@@ -320,11 +320,11 @@ async def _pick_context(screen: LiveScreen) -> None:
         session = screen.session
         choices = [
             Choice(each.name, f"{each.cluster}  {each.namespace}", present=each.name == session.context)
-            for each in session.contexts()
+            for each in session.watch.contexts()
         ]
         name = await screen.app.push_screen_wait(Pick("Which cluster?", choices))
         if name and name != session.context:
-            await session.switch(context=name)
+            await session.watch.switch(context=name)
             screen.app.only_namespace = ""  # the other cluster may not have it
             screen.app.refresh_bindings()
 
@@ -344,10 +344,10 @@ async def _pick_namespace(screen: LiveScreen) -> None:
         if not name:
             return
         if name not in {ALL_NAMESPACES, *seen}:
-            await session.require_namespace(name)
+            await session.watch.require_namespace(name)
         screen.app.only_namespace = "" if name == ALL_NAMESPACES else name
         if name not in {ALL_NAMESPACES, session.namespace}:
-            await session.switch(namespace=name)
+            await session.watch.switch(namespace=name)
         screen.on_screen_resume()
         lists = "every namespace" if name == ALL_NAMESPACES else name
         told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."

@@ -204,7 +204,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             narrowed=bool(app.only_namespace),
             practice=app.settings.practice,
             read_only=app.settings.read_only,
-            unverified=app.connected and app.session.unverified,
+            unverified=app.connected and app.session.watch.unverified,
             links=self.links(app.fleet),
             trouble=app.trouble.message if app.trouble else "",
         )

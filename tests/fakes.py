@@ -6,7 +6,7 @@ method in `answers`: a value is returned, an exception is raised.
     session = FakeSession(Fleet(nodes={("", "n1"): Node("n1")}))
     session.show(pods={...})                    # the next picture
     session.answers["cordon"] = NotAllowed("...")
-    session.logs["default", "pod-0"] = [LogLine(1.0, "hello")]
+    session.printed["default", "pod-0"] = [LogLine(1.0, "hello")]
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
-from console.kube.snapshot import ContextName, Fleet, Link, LinkState, StopReport
+from console.kube.snapshot import ContextName, Fleet, Link, LinkState
 from console.launch.choices import Offer
-from console.logs.follow import Follow
+from console.logs.follow import Logs
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import stamped
 from console.logs.store import logs_folder
@@ -30,12 +30,13 @@ from console.metrics.measures import Measures
 from console.settings import Settings
 from tests.fakes_google import FakeCloud, FakeNodePools
 from tests.fakes_preflight import FakePreflight
-from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
+from tests.fakes_runs import FakeLaunching
 from tests.fakes_tunnels import FakeTunnels
 from tests.fakes_watch import FakeAlarms, FakeGpus, FakeXray
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
     from console.kube.objects.pod import Pod
     from console.logs.container_log import Memory, Wanted
@@ -53,7 +54,7 @@ def live_links() -> dict[str, Link]:
 
 
 class FakeStream:
-    """The log of one container, from `FakeSession.logs`."""
+    """The log of one container, from `FakeSession.printed`."""
 
     def __init__(self, session: FakeSession, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> None:
         self.state = StreamState.WAITING
@@ -73,7 +74,7 @@ class FakeStream:
         session._did("follow_log", wanted.namespace, wanted.pod, wanted.container, wanted.tail)
         key, at, woken = (wanted.namespace, wanted.pod), 0, asyncio.Event()
         session._woken.add(woken)
-        logs = session.previous_logs if wanted.previous else session.logs
+        logs = session.previous_logs if wanted.previous else session.printed
         if key in session.unread:
             raise session.unread[key]
         if wanted.previous and key not in logs:
@@ -119,9 +120,9 @@ class FakeSession:
         self.fleet = self._linked(fleet or Fleet(at=time.time()))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}
-        self.logs: dict[tuple[str, str], list[LogLine]] = {}
+        self.printed: dict[tuple[str, str], list[LogLine]] = {}
         self.previous_logs: dict[tuple[str, str], list[LogLine]] = {}
-        """Of the container's run before its last restart, as `logs`."""
+        """Of the container's run before its last restart, as `printed`."""
         self.unread: dict[tuple[str, str], ConsoleError] = {}
         """What asking for the log of a pod ends with."""
         self.drawn: dict[tuple[str, str], bytes] = {}
@@ -130,10 +131,8 @@ class FakeSession:
         self.closed = False
         self.connected: Any = object()
         """Another one after each switch of the cluster."""
-        self.runs = FakeRuns(self)
-        self.stopping = FakeStopping(self)
-        self.releases = FakeReleases(self)
-        self.profiles = FakeProfiles()
+        self.watch = self
+        self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.xray = FakeAlarms(), FakeGpus(), FakeXray(self)
         self.alarms_enabled = True
@@ -215,8 +214,8 @@ class FakeSession:
     async def close(self) -> None:
         self.closed = True
         self._wake()
-        if "follow" in vars(self):
-            await self.follow.close()
+        if "logs" in vars(self):
+            await self.logs.close()
 
     async def may(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
@@ -231,45 +230,10 @@ class FakeSession:
     async def delete_pod(self, namespace: str, name: str) -> None:
         self._did("delete_pod", namespace, name)
 
-    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
-        answer = self._did("stop_job", namespace, name, default=report)
-        assert isinstance(answer, StopReport)
-        return answer
-
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         return str(self._did("manifest", kind, namespace, name, default=f"kind: {kind}\nmetadata:\n  name: {name}\n"))
 
-    # launch: what these take and give is console.launch.install's; set `answers` to its own shapes
-
-    def recipes(self) -> Any:
-        return self.answers.get("recipes", ())
-
-    def fields(self, recipe: str) -> Any:
-        answer = self.answers.get("fields", ())
-        return answer(recipe) if callable(answer) else answer
-
-    def problems(self, plan: Any) -> Any:
-        answer = self.answers.get("problems", ())
-        return answer(plan) if callable(answer) else answer
-
-    def notes(self, plan: Any) -> Any:
-        answer = self.answers.get("notes", ())
-        return answer(plan) if callable(answer) else answer
-
-    def suggest_name(self, recipe: str) -> str:
-        return str(self.answers.get("suggest_name", f"me-{recipe}"))
-
-    def set_values(self, recipe: str, settings: Sequence[str]) -> Any:
-        return self._did("set_values", recipe, tuple(settings), default={})
-
-    @cached_property
-    def drafting(self) -> Any:
-        """Texts of the real chart's recipes; what is rendered is what `answers` say."""
-        from console.launch.drafting import Drafting
-        from console.launch.install import Catalogue
-
-        return Drafting(Catalogue.load(), self.render)
+    # what there is to choose from
 
     async def choices(self, namespace: str = "") -> Any:
         return self._did("choices", namespace, default={})
@@ -277,24 +241,12 @@ class FakeSession:
     async def google_offer(self, kind: str) -> Any:
         return self._did("google_offer", kind, default=Offer(kind))
 
-    async def render(self, plan: Any) -> Any:
-        return self._did("render", plan, default=())
-
-    async def check(self, plan: Any) -> Any:
-        return self._did("check", plan)
-
-    async def launch(self, plan: Any) -> str:
-        return str(self._did("launch", plan, default="job"))
-
-    async def refused_at_start(self, namespace: str, name: str) -> Any:
-        return self._did("refused_at_start", namespace, name)
-
     # streams
 
     @cached_property
-    def follow(self) -> Follow:
-        """The real one, over streams of `logs`; a key in `running` says that its container has not ended."""
-        return Follow(cast("Any", self), self._stream, logs_folder())
+    def logs(self) -> FakeLogs:
+        """The real ones, over streams of `printed`; a key in `running` says that its container has not ended."""
+        return FakeLogs(self)
 
     def _stream(self, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> FakeStream:
         return FakeStream(self, wanted, memory, clean, restarts)
@@ -303,7 +255,7 @@ class FakeSession:
         """A container that runs prints these."""
         key = namespace, pod
         self.running.add(key)
-        self.logs.setdefault(key, []).extend(LogLine(at or time.time(), text) for text in texts)
+        self.printed.setdefault(key, []).extend(LogLine(at or time.time(), text) for text in texts)
         self._wake()
 
     def draw(self, pod: str, picture: str, namespace: str = "default") -> None:
@@ -326,17 +278,17 @@ class FakeSession:
         self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,
         previous: bool = False, follow: bool = True, drawn: bool = False, memory: Memory | None = None,
     ) -> AsyncIterator[LogLine]:  # fmt: skip
-        """Those of `logs`; a key in `running` says that its container has not ended."""
+        """Those of `printed`; a key in `running` says that its container has not ended."""
         self._did("follow_log", namespace, pod, container, tail, since, previous, follow)
         key, at, woken, connected = (namespace, pod), 0, asyncio.Event(), self.connected
         self._woken.add(woken)
         try:
             if memory is None or not memory.last:
-                at = max(0, len(self.logs.get(key, [])) - (tail or 0)) if tail else 0
+                at = max(0, len(self.printed.get(key, [])) - (tail or 0)) if tail else 0
             if memory is not None:
                 memory.rewind()
             while True:
-                lines = self.logs.get(key, [])[at:]
+                lines = self.printed.get(key, [])[at:]
                 at += len(lines)
                 for line in lines:
                     stamp = line.time, f"{format_time(line.time)} {line.text}".encode()
@@ -384,14 +336,25 @@ class FakeSession:
 
     @cached_property
     def measures(self) -> Measures:
-        """The real ones, over `logs`."""
+        """The real ones, over `printed`."""
         place = logs_folder().parent / "nccl-tests.jsonl"
-        return Measures(cast("Any", self), lambda: self.follow, lambda: cast("Any", self.runs), place=place,
+        return Measures(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
                         read_tail=self._read_tail)  # fmt: skip
 
     async def _read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self._did("read_tail", pod.namespace, pod.name, lines)
-        return self.logs.get(pod.key, [])[-lines:]
+        return self.printed.get(pod.key, [])[-lines:]
+
+
+class FakeLogs(Logs):
+    """The real ones, over what containers of a FakeSession print."""
+
+    def __init__(self, session: FakeSession, folder: Path | None = None) -> None:
+        super().__init__(cast("Any", session), session._stream, folder or logs_folder())
+        self._session = session
+
+    def follow(self, *args: Any, **kwargs: Any) -> Any:
+        return self._session.follow_log(*args, **kwargs)
 
 
 class FakeCopies:

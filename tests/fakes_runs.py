@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from console.kube.snapshot import StopReport
 from console.launch.recipes import LaunchPlan, Release
 from console.launch.releases import Fate, ObjectChange, ReleaseChange, StopPlan
 from console.launch.run_record import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from console.kube.nested_values import Value
     from console.launch.releases import Leftover
@@ -133,3 +135,61 @@ class FakeProfiles:
 
     async def default(self) -> str:
         return self.chosen
+
+
+class FakeLaunching:
+    """`console.launch.launcher.Launching`: what it takes and gives is its; set `answers` to its own shapes."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.runs = FakeRuns(session)
+        self.stopping = FakeStopping(session)
+        self.releases = FakeReleases(session)
+        self.profiles = FakeProfiles()
+
+    def recipes(self) -> Any:
+        return self._session.answers.get("recipes", ())
+
+    def fields(self, recipe: str) -> Any:
+        answer = self._session.answers.get("fields", ())
+        return answer(recipe) if callable(answer) else answer
+
+    def problems(self, plan: Any) -> Any:
+        answer = self._session.answers.get("problems", ())
+        return answer(plan) if callable(answer) else answer
+
+    def notes(self, plan: Any) -> Any:
+        answer = self._session.answers.get("notes", ())
+        return answer(plan) if callable(answer) else answer
+
+    def suggest_name(self, recipe: str) -> str:
+        return str(self._session.answers.get("suggest_name", f"me-{recipe}"))
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> Any:
+        return self._session._did("set_values", recipe, tuple(settings), default={})
+
+    @cached_property
+    def drafting(self) -> Any:
+        """Texts of the real chart's recipes; what is rendered is what `answers` say."""
+        from console.launch.drafting import Drafting
+        from console.launch.install import Catalogue
+
+        return Drafting(Catalogue.load(), self.render)
+
+    async def render(self, plan: Any) -> Any:
+        return self._session._did("render", plan, default=())
+
+    async def check(self, plan: Any) -> Any:
+        return self._session._did("check", plan)
+
+    async def install(self, plan: Any) -> str:
+        return str(self._session._did("launch", plan, default="job"))
+
+    async def refused_at_start(self, namespace: str, name: str) -> Any:
+        return self._session._did("refused_at_start", namespace, name)
+
+    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+        report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
+        answer = self._session._did("stop_job", namespace, name, default=report)
+        assert isinstance(answer, StopReport)
+        return answer

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.api.cloud_storage import Buckets
     from console.kube.nested_values import Value
-    from console.logs.follow import Follow
+    from console.logs.follow import Logs
 
 
 _ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
@@ -229,11 +229,11 @@ AT_ONCE = 4  # objects that come at the same time
 
 
 class StoredThings:
-    """Buckets and file systems, as the login of one cluster sees them; logs of its jobs come by `follow`."""
+    """Buckets and file systems, as the login of one cluster sees them; logs of its jobs come by `logs`."""
 
-    def __init__(self, cloud: Cloud, follow: Callable[[], Follow]) -> None:
+    def __init__(self, cloud: Cloud, logs: Callable[[], Logs]) -> None:
         self._cloud = cloud
-        self._follow = follow
+        self._logs = logs
         self._buckets: dict[str, Buckets] = {}
 
     async def close(self) -> None:
@@ -356,7 +356,7 @@ class StoredThings:
             raise Conflict(f"{place} is not empty.", "Choose another folder, or replace what is there.")
         with tempfile.TemporaryDirectory(prefix="a4-logs-") as folder:
             logs = LogFiles(Path(folder))
-            async with self._follow().job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
+            async with self._logs().job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
                 async for batch in batches:
                     await asyncio.to_thread(logs.add, batch)
             if not logs.counted:

@@ -1,6 +1,6 @@
 """A cluster that is watched: log in, follow every kind, keep the picture, switch, log out.
 
-Importing this is cheap. What speaks to the network is imported by `open`, in a thread, so that the first screen does
+Importing this is cheap. What speaks to the network is imported by `connect`, in a thread, so that the first screen does
 not wait for it.
 """
 
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Self
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
+from console.kube.objects.meta import short_name
 from console.kube.snapshot import LinkState
-from console.kube.store import FIELDS, Store
+from console.kube.store import Store
+from console.settings import YOU, login_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
     from types import ModuleType
 
     from console.kube.discovery import Connection
@@ -53,22 +55,17 @@ class WatchedCluster:
         self._errors: dict[str, ConsoleError] = {}
         self._in_one_namespace: set[str] = set()
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
-
-    @classmethod
-    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
-        """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server.
-
-        `brief`: for a command that looks once and ends.
-        """
-        connecting = await asyncio.to_thread(cls.prepare)
-        kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
-        session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds, brief=brief)
-        await session._connect(settings.context, settings.namespace)
-        return session
+        self._me = ""
+        self.answered = asyncio.Event()
+        """Set once the server has told its version; a session that is brief does not ask for it."""
+        self.beside: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
+        """By name: what goes on beside the watches, begun anew with every connection and ended with it."""
+        self.when_left: list[Callable[[], None]] = []
+        """Told when the cluster is another one from here on, so that what was remembered of the last one is void."""
 
     @staticmethod
     def prepare() -> ModuleType:
-        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `open`."""
+        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `connect`."""
         from console.kube import discovery
 
         return discovery
@@ -101,17 +98,21 @@ class WatchedCluster:
 
     # the connection
 
-    async def _connect(self, context: str, namespace: str) -> None:
+    async def connect(self, context: str, namespace: str) -> None:
+        """Start watching, after whatever was watched before; it does not wait for the server. Raises BadKubeconfig."""
         target = self._kubeconfig.target(context)
         connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
         self._connection = connecting.Connection(target)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
         self.default_namespace = target.namespace
+        self.answered.clear()
         if not self._brief:
             self._start("greeting", self._greet())
         for kind in self._kinds:
             self._start(kind, self._keep(kind))
+        for name, work in self.beside.items():
+            self._start(name, work())
 
     async def _disconnect(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
@@ -179,7 +180,7 @@ class WatchedCluster:
             return
 
     async def _greet(self) -> None:
-        """The server's version, as soon as it answers."""
+        """The server's version and the name of the account, as soon as it answers."""
         pause = 0.5
         while not self.server_version:
             try:
@@ -188,6 +189,23 @@ class WatchedCluster:
                 # The links say why; the version is only decoration.
                 await asyncio.sleep(pause)
                 pause = min(30.0, pause * 2)
+        await self.me()
+        self.answered.set()
+
+    async def me(self) -> str:
+        """As whom this person launches: the e-mail address of the login where the cluster knows one, else the user."""
+        if not self._me:
+            from console.kube import actions
+
+            name = ""
+            with suppress(ConsoleError):  # the name of the user here is good enough, and the links say what is wrong
+                name = await actions.whoami(self.connected.client)
+            self._me = name if "@" in name else login_name()
+        return self._me
+
+    def whose(self, owner: str) -> str:
+        """The owner of something in a word: "you" for what this person launched."""
+        return YOU if owner and owner == short_name(self._me) else owner
 
     async def _keep(self, kind: str) -> None:
         """Put what the watch of one kind tells into the store, for ever."""
@@ -232,10 +250,6 @@ class WatchedCluster:
         """Follow what so far was only listed."""
         self._goes_on.set()
 
-    def _left(self) -> None:
-        """The cluster is another one from here on: what was remembered of the last one is void."""
-        self._rights.clear()
-
     def sees(self, kind: str, namespace: str) -> bool:
         """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
@@ -252,12 +266,15 @@ class WatchedCluster:
         """Go to another context or namespace; BadKubeconfig if there is no such context, and all stays as it is."""
         if context is not None and context != self.context:
             self._kubeconfig.target(context)
-            self._left()
+            self._rights.clear()
+            self._me = ""
+            for tell in self.when_left:
+                tell()
             self._errors.clear()
             self._in_one_namespace.clear()
             await self._disconnect()
             self._store.reset(self._kinds)
-            await self._connect(context, namespace or "")
+            await self.connect(context, namespace or "")
         elif namespace is not None and namespace != self.namespace:
             self.namespace = namespace
             for kind in tuple(self._in_one_namespace):

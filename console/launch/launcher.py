@@ -1,4 +1,4 @@
-"""A watched cluster to launch on: recipes, plans judged and rendered, launches, what becomes of them, and stopping."""
+"""Launching on a cluster: recipes, plans judged and rendered, launches, what becomes of them, and stopping."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.kube.objects.meta import short_name
-from console.kube.watched_cluster import WatchedCluster
-from console.settings import YOU, login_name
+from console.settings import login_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from console.kube.kubeconfig import Kubeconfig
     from console.kube.nested_values import Value
     from console.kube.objects.event import Event
     from console.kube.snapshot import StopReport
-    from console.launch.choices import Offer
+    from console.kube.watched_cluster import WatchedCluster
     from console.launch.drafting import Drafting
     from console.launch.install import Catalogue, Launcher
     from console.launch.profiles import Profiles
@@ -28,85 +25,50 @@ if TYPE_CHECKING:
     from console.launch.releases import Releases
     from console.launch.runs import Runs
     from console.launch.stop import Stopping
-    from console.logs.follow import Follow
     from console.metrics.alarm_rules import Alarm
     from console.scheduling.why_answer import Why
-    from console.settings import Settings
 
 REFUSED_WITHIN = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
-class LaunchingCluster(WatchedCluster):
+class Launching:
     """What the chart has, and one cluster to put it on; the chart is read at the first use."""
 
-    def __init__(
-        self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
-    ) -> None:
-        super().__init__(settings, kubeconfig, kinds, brief=brief)
-        self._launches: Catalogue | None = None
+    def __init__(self, cluster: WatchedCluster, alarms: Callable[[str, str, float], tuple[Alarm, ...]]) -> None:
+        """`alarms`: those of a job (namespace, name) that this session heard since a moment."""
+        self._cluster, self._alarms = cluster, alarms
+        self._loaded: Catalogue | None = None
         self._before_launch: dict[tuple[str, str], Event] = {}
         """Events that there were before the last launch."""
-        self._me = ""
 
-    async def _greet(self) -> None:
-        """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
-        await super()._greet()
-        await self.me()
-        if self._launches is None and len(self._kinds) > 1:
+    async def load(self) -> None:
+        """Load the chart once the server has answered: it takes long enough to be felt on the launch screen."""
+        await self._cluster.answered.wait()
+        if self._loaded is None:
             from console.launch.install import Catalogue
 
-            self._launches = await asyncio.to_thread(Catalogue.load)
-
-    async def _connect(self, context: str, namespace: str) -> None:
-        await super()._connect(context, namespace)
-        if {"jobsets", "pods"} <= set(self._kinds) and not self._brief:
-            self._start("runs", self.runs.keep())
-
-    def _left(self) -> None:
-        super()._left()
-        self._me = ""
-        if "runs" in vars(self):
-            self.runs.left()
-        if "follow" in vars(self):
-            self.follow.left()
+            self._loaded = await asyncio.to_thread(Catalogue.load)
 
     async def close(self) -> None:
-        """End everything, what became of the runs written down."""
-        if "follow" in vars(self):
-            await self.follow.close()
+        """What became of the runs is written down."""
         if "runs" in vars(self):
             await self.runs.close()
-        await super().close()
 
     def _catalogue(self) -> Catalogue:
-        if self._launches is None:
+        if self._loaded is None:
             from console.launch.install import Catalogue
 
-            self._launches = Catalogue.load()
-        return self._launches
+            self._loaded = Catalogue.load()
+        return self._loaded
 
     def _launcher(self) -> Launcher:
         from console.launch.helm import Helm
         from console.launch.install import Launcher
         from console.launch.releases import require_small
 
-        helm = Helm(self.settings.kubeconfig, self.context, partial(require_small, self.connected.client))
-        return Launcher(self._catalogue(), helm, self.connected.client, self.me)
-
-    async def me(self) -> str:
-        """As whom this person launches: the e-mail address of the login where the cluster knows one, else the user."""
-        if not self._me:
-            from console.kube import actions
-
-            name = ""
-            with suppress(ConsoleError):  # the name of the user here is good enough, and the links say what is wrong
-                name = await actions.whoami(self.connected.client)
-            self._me = name if "@" in name else login_name()
-        return self._me
-
-    def whose(self, owner: str) -> str:
-        """The owner of something in a word: "you" for what this person launched."""
-        return YOU if owner and owner == short_name(self._me) else owner
+        cluster, client = self._cluster, self._cluster.connected.client
+        helm = Helm(cluster.settings.kubeconfig, cluster.context, partial(require_small, client))
+        return Launcher(self._catalogue(), helm, client, cluster.me)
 
     @cached_property
     def drafting(self) -> Drafting:
@@ -117,20 +79,12 @@ class LaunchingCluster(WatchedCluster):
 
     @cached_property
     def runs(self) -> Runs:
+        """What was launched, and what became of it."""
         from console.launch.runs import Runs
 
-        return Runs(self, self._catalogue, self._launcher, self._alarms_of)
-
-    def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
-        """Alarms of a job that this session heard since a moment."""
-        return ()
-
-    @cached_property
-    def follow(self) -> Follow:
-        """What all ranks of a job print, followed once for all who read it and kept on this machine."""
-        from console.logs.follow import Follow
-
-        return Follow(self)
+        made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms)
+        self._cluster.when_left.append(made.left)
+        return made
 
     @cached_property
     def profiles(self) -> Profiles:
@@ -144,20 +98,13 @@ class LaunchingCluster(WatchedCluster):
         """What stopping would remove and leave, and what releases left behind."""
         from console.launch.stop import Stopping
 
-        return Stopping(self, self._launcher)
+        return Stopping(self._cluster, self._launcher)
 
     @cached_property
     def releases(self) -> Releases:
         from console.launch.releases import Releases
 
-        return Releases(self, self._launcher)
-
-    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
-        """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`."""
-        from console.launch.choices import offers
-
-        connection = self.connected
-        return await offers(connection.client, connection.catalogue, namespace or self.namespace)
+        return Releases(self._cluster, self._launcher)
 
     def recipes(self) -> tuple[Recipe, ...]:
         return self._catalogue().recipes()
@@ -172,7 +119,7 @@ class LaunchingCluster(WatchedCluster):
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a sound plan come to, such as its iterations; none while it has problems."""
         found = self._catalogue().notes(plan)
-        practice = self.practice or self.connected.target.cluster.practice_folder is not None
+        practice = self._cluster.practice or self._cluster.connected.target.cluster.practice_folder is not None
         return (*found, *self._catalogue().practice_notes(plan)) if practice else found
 
     def suggest_name(self, recipe: str) -> str:
@@ -191,10 +138,10 @@ class LaunchingCluster(WatchedCluster):
         """Let the API server and its webhooks judge a plan, without making anything."""
         await self._launcher().check(plan)
 
-    async def launch(self, plan: LaunchPlan) -> str:
+    async def install(self, plan: LaunchPlan) -> str:
         """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
-        self.changing(f"launch {plan.name}")
-        self._before_launch = dict(self.fleet.events)
+        self._cluster.changing(f"launch {plan.name}")
+        self._before_launch = dict(self._cluster.fleet.events)
         job = await self._launcher().launch(plan)
         await self.runs.launched(plan)
         return job
@@ -210,7 +157,7 @@ class LaunchingCluster(WatchedCluster):
         while time.monotonic() < until:
             fresh = [
                 event
-                for key, event in self.fleet.events.items()
+                for key, event in self._cluster.fleet.events.items()
                 if event.namespace == namespace and self._before_launch.get(key) != event
             ]
             pods_of = f"{name}-workload-"
@@ -225,7 +172,7 @@ class LaunchingCluster(WatchedCluster):
             await asyncio.sleep(0.1)
         return None
 
-    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither.
 
         `only`: the objects that the person was asked about; Conflict if more than those would be deleted now.

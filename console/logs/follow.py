@@ -1,4 +1,4 @@
-"""The logs of all ranks of a job, followed once for everybody and kept on disk; and why the job failed."""
+"""The logs of all ranks of a job, followed once for everybody and kept on disk; of one container; why a job failed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from console.logs.store import kept_job, logs_folder, sweep
 from console.scheduling.failure import FailureCard, each_once, endings, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
     from pathlib import Path
 
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream, Memory, Wanted
+    from console.logs.line import LogLine
     from console.logs.previous import PreviousRuns
     from console.logs.segment import Part
     from console.logs.store import Shelf
@@ -97,7 +98,7 @@ class _Shared:
     readers: int = 0
 
 
-class Follow:
+class Logs:
     """The logs of the jobs of one cluster."""
 
     def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
@@ -123,6 +124,29 @@ class Follow:
         from console.logs.container_log import LogStream
 
         return LogStream(self._cluster.connected.client, wanted, memory=memory, clean=clean, restarts=restarts)
+
+    def follow(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str = "",
+        tail: int | None = None,
+        since: float = 0.0,
+        previous: bool = False,
+        follow: bool = True,
+        drawn: bool = False,
+        memory: Memory | None = None,
+    ) -> AsyncGenerator[LogLine, None]:
+        """Lines of a container until it has ended, over dropped connections, none lost or repeated.
+
+        `drawn`: also what is seen of a progress bar, each time it changes. `memory`: what was given before, in this
+        session or another, is not given again.
+        """
+        from console.logs import container_log
+
+        wanted = container_log.Wanted(namespace, pod, container, tail, since, previous, follow)
+        return container_log.follow_log(self._cluster.connected.client, wanted, drawn=drawn, memory=memory)
 
     @asynccontextmanager
     async def job(

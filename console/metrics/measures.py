@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.runs import Runs
-    from console.logs.follow import Follow
+    from console.logs.follow import Logs
     from console.logs.job_log import JobLog
     from console.logs.line import LogLine, RankLine
     from console.logs.segment import Part
@@ -95,14 +95,14 @@ class Measures:
     def __init__(
         self,
         cluster: WatchedCluster,
-        follow: Callable[[], Follow],
+        logs: Callable[[], Logs],
         runs: Callable[[], Runs],
         *,
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
         """`place`: where tests are kept; `read_tail`: reads the end of a pod's log; the cluster's own unless given."""
-        self._cluster, self._follow, self._runs = cluster, follow, runs
+        self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
         self._shared: dict[Key, _Shared] = {}
         self._kept: dict[Path, KeptTests] = {}
@@ -197,7 +197,7 @@ class Measures:
         tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
         await self.kept.read()
         chosen = chosen_ranks if once else lambda _: None
-        async with self._follow().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
+        async with self._logs().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
             await log.ready.wait()
             reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
             measured = chosen_ranks(log.ranks)
@@ -290,7 +290,7 @@ class Measures:
         """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
         from console.logs.store import kept
 
-        follow = self._follow()
+        follow = self._logs()
         names = [
             (jobset.created, jobset.key)
             for jobset in self._cluster.fleet.jobsets.values()
@@ -320,7 +320,7 @@ class Measures:
         from console.logs.store import kept_job
         from console.metrics.log_reader import LogReader, chosen_ranks
 
-        folder = self._follow().folder
+        folder = self._logs().folder
         shelf = await asyncio.to_thread(kept_job, folder, "", namespace, name, uid) if uid else None
         if shelf is None:
             return None

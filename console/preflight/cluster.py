@@ -46,7 +46,7 @@ async def reached(look: Looking) -> Verdict:
 
 async def _answers(look: Looking) -> Verdict:
     version = (await look.get("/version", BuildWire)).git_version or "of an unknown version"
-    server = look.cluster.connected.target.cluster.server
+    server = look.cluster.watch.connected.target.cluster.server
     nodes = await seen(_nodes(look))
     found = f"The API server {version} at {server} answers (context {look.cluster.context})."
     return both(ok(found), nodes)
@@ -117,7 +117,7 @@ async def rights(look: Looking) -> Verdict:
         allowed = await look.ask(
             KUBERNETES,
             what,
-            lambda: look.cluster.may(verb, resource, group=group, namespace=where, subresource=part),
+            lambda: look.cluster.watch.may(verb, resource, group=group, namespace=where, subresource=part),
         )
         return name, allowed
 

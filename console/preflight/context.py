@@ -102,7 +102,7 @@ class Looking:
         what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
 
         async def question() -> _T:
-            client = self.cluster.connected.client
+            client = self.cluster.watch.connected.client
             body = await client.request("GET", path, params=params, doing=f"read {path}", silence=PATIENCE)
             return read_found(body, type_)
 
@@ -112,7 +112,7 @@ class Looking:
         """A list of which only the metadata is asked for, so that no secret comes to this machine."""
 
         async def question() -> tuple[NamedWire, ...]:
-            client = self.cluster.connected.client
+            client = self.cluster.watch.connected.client
             body = await client.request(
                 "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=PATIENCE
             )
@@ -133,7 +133,7 @@ class Looking:
 
         async def question() -> Fleet:
             try:
-                fleet = await self.cluster.listed(*kinds, timeout=LISTING, silent=PATIENCE)
+                fleet = await self.cluster.watch.listed(*kinds, timeout=LISTING, silent=PATIENCE)
             except KeyError as error:
                 raise Unreachable(f"{error.args[0]} are not watched.") from error
             for kind in kinds:

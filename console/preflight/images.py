@@ -164,7 +164,7 @@ def _tools_of(recipe: str) -> tuple[str, ...]:
 async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
     from console.kube import exec as executing
 
-    client = look.cluster.changing(f"run a command in pod {pod.name}").client
+    client = look.cluster.watch.changing(f"run a command in pod {pod.name}").client
     code, said, _ = await executing.answer(client, pod.namespace, pod.name, ["sh", "-c", _ASK], container=container)
     words = said.decode(errors="replace").split()
     return tuple(each for each in words if each in _TOOLS) if code == 0 else None
@@ -172,7 +172,7 @@ async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | N
 
 async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
     """A pod of the namespace that runs the image, and its container."""
-    if look.cluster.read_only or "pods" not in look.fleet.links:
+    if look.cluster.watch.read_only or "pods" not in look.fleet.links:
         return None
     pods = (await look.watched("pods")).pods.values()
     mine = [each for each in pods if each.namespace == look.wish.namespace and each.phase == "Running" and each.jobset]

@@ -50,7 +50,9 @@ async def _told_by_logs(look: Looking) -> Verdict:
 
         async def question(where: str = where) -> str:
             params = {"tailLines": _LINES, "container": "workload"}
-            body = await look.cluster.connected.client.request("GET", where, params=params, doing="read a pod's log")
+            body = await look.cluster.watch.connected.client.request(
+                "GET", where, params=params, doing="read a pod's log"
+            )
             return body.decode(errors="replace")
 
         try:

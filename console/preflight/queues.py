@@ -57,7 +57,7 @@ async def _version(look: Looking, group: str, plural: str) -> str:
     kind = next(each for each in KINDS if each.plural == plural)
 
     async def question() -> str:
-        return await look.cluster.connected.catalogue.version(kind)
+        return await look.cluster.watch.connected.catalogue.version(kind)
 
     return await look.ask(KUBERNETES, f"discovery of {plural}.{group}", question)
 

@@ -194,7 +194,7 @@ _AGAIN = 2.0  # seconds between two looks at an operation
 
 async def mend(cluster: Session, repair: Repair) -> str:
     """Do it, wait until it is done, and say so."""
-    cluster.changing(repair.words[0].lower() + repair.words[1:])
+    cluster.watch.changing(repair.words[0].lower() + repair.words[1:])
     done = await {
         Mend.ADDON: _addon,
         Mend.SERVICE: _services,
@@ -212,7 +212,7 @@ async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
     try:
         async with asyncio.timeout(ADDON_TAKES):
             while not begun.over:
-                await asyncio.sleep(_AGAIN / (20 if cluster.practice else 1))
+                await asyncio.sleep(_AGAIN / (20 if cluster.watch.practice else 1))
                 begun = await gke.operation(project, location, begun.name)
     except TimeoutError as error:
         raise Unreachable(
@@ -239,7 +239,7 @@ async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
 
 async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
     namespace, name, above = target
-    connection = cluster.changing(f"create LocalQueue {name}")
+    connection = cluster.watch.changing(f"create LocalQueue {name}")
     kind = next(each for each in REPAIRS_KINDS if each.plural == "localqueues")
     version = await connection.catalogue.version(kind)
     if not version:
@@ -280,7 +280,7 @@ class Preflight:
         """What a plan asks for; without one the cluster as a whole is looked at."""
         if plan is None:
             return Wish(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
-        values: Mapping[str, Value] = self._cluster.drafting.values(plan)
+        values: Mapping[str, Value] = self._cluster.launch.drafting.values(plan)
         return Wish(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
 
     def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:

@@ -24,7 +24,7 @@ ALARM = 5
 def told_of(session: Session, alarm: Alarm) -> dict[str, object]:
     """An alarm for programs, with what to do next."""
     made: dict[str, object] = msgspec.to_builtins(alarm)
-    return made | {"next": in_namespace(alarm.next, session.unusual(alarm.namespace))}
+    return made | {"next": in_namespace(alarm.next, session.watch.unusual(alarm.namespace))}
 
 
 async def tell_alarms(name: str, watched: JobMonitor) -> None:

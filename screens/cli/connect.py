@@ -44,8 +44,8 @@ async def connected(options: Options, kinds: Collection[str], *, brief: bool = F
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
         session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief)
-        MessageStyle.namespace = session.unusual(session.namespace)
-        if session.unverified:
+        MessageStyle.namespace = session.watch.unusual(session.namespace)
+        if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         try:
             yield session
@@ -60,7 +60,7 @@ async def connected(options: Options, kinds: Collection[str], *, brief: bool = F
 async def _require_namespace(session: Session, error: NotFound) -> None:
     """What is not found in a namespace may be so because there is no such namespace: then that is said."""
     try:
-        await session.require_namespace(session.namespace)
+        await session.watch.require_namespace(session.namespace)
     except NotFound as missing:
         elsewhere = error.hint if "add -n" in error.hint else missing.hint
         raise NotFound(missing.message, elsewhere, status=404) from error

@@ -204,7 +204,7 @@ async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
     warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
         async with asyncio.timeout(PATIENCE):
-            async for fleet in session.snapshots():
+            async for fleet in session.watch.snapshots():
                 try:
                     rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
                     if fate(fleet, pod) is Fate.HERE:

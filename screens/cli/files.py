@@ -234,7 +234,7 @@ async def delete(options: Options) -> int:
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
     async with connected(options, KINDS) as session:
-        session.changing(f"delete {place.path}")
+        session.watch.changing(f"delete {place.path}")
         rank, files = await _there(session, place, options)
         lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
                  "On a shared file system it is deleted for every pod."]  # fmt: skip

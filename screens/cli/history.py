@@ -88,8 +88,8 @@ async def remembered(options: Options) -> AsyncIterator[History]:
     """The memory that belongs to the cluster, what is open there completed first; without a kubeconfig, as it is."""
     try:
         async with connected(options, ()) as session:
-            kept = session.runs.history
-            if await session.runs.any_open():
+            kept = session.launch.runs.history
+            if await session.launch.runs.any_open():
                 await complete(session)
             yield kept
     except BadKubeconfig:
@@ -101,9 +101,9 @@ async def remembered(options: Options) -> AsyncIterator[History]:
 async def complete(session: Session) -> None:
     """See what became of what is open; a cluster that does not answer is said, and the memory is shown as it is."""
     try:
-        watching = await Session.open(session.settings, kinds=KINDS)
+        watching = await Session.open(session.watch.settings, kinds=KINDS)
         try:
-            await watching.listed(*KINDS, timeout=10)
+            await watching.watch.listed(*KINDS, timeout=10)
         finally:
             await watching.close()  # which settles what is open
     except ConsoleError as error:

@@ -77,22 +77,22 @@ async def launch(options: Options) -> int:
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
     async with connected(options, kinds) as session:
         plan = await make_plan(session, options)
-        problems = session.problems(plan)
+        problems = session.launch.problems(plan)
         if problems:
             raise BadInput(" ".join(map(_worded, problems)))
         plan = await through_queue(session, plan)
-        for note in session.notes(plan):
+        for note in session.launch.notes(plan):
             warn(note)
         if options.show_helm:
             return print_command(session, plan, as_json=options.json)
         if options.against is not None:
             return await print_difference(session, plan, options)
         if options.dry_run:
-            await session.check(plan)
+            await session.launch.check(plan)
             return await print_trial(session, plan, as_json=options.json)
         if options.preflight:
             await look_first(session, plan)
-        name = await session.launch(plan)
+        name = await session.launch.install(plan)
         if not options.wait:
             return await _answer(session, plan, name, as_json=options.json)
         return await wait_for_end(session, plan.namespace, name, as_json=options.json)
@@ -100,8 +100,8 @@ async def launch(options: Options) -> int:
 
 async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
     """What is said of a launch that was made; 1 if the API server refuses its pods."""
-    refused = await session.refused_at_start(plan.namespace, name)
-    queue = session.drafting.ask(plan).queue
+    refused = await session.launch.refused_at_start(plan.namespace, name)
+    queue = session.launch.drafting.ask(plan).queue
     if as_json:
         told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
         print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
@@ -136,30 +136,32 @@ def _worded(problem: FieldProblem) -> str:
 
 async def make_plan(session: Session, options: Options) -> LaunchPlan:
     """The launch that the options describe: a profile's values, an earlier run's, of files, then what was typed."""
-    run = await session.runs.find(options.like) if options.like else None
+    run = await session.launch.runs.find(options.like) if options.like else None
     texts = [(path, await read_text(path)) for path in options.values]
-    word = options.recipe or next((found for _, text in texts if (found := session.drafting.recipe_of(text))), "")
+    word = options.recipe or next(
+        (found for _, text in texts if (found := session.launch.drafting.recipe_of(text))), ""
+    )
     if run is None and not word:
         hint = "a4 recipes lists them; or launch an earlier run again: --like RUN."
         raise BadInput("No recipe was named.", hint)
-    recipe = find_recipe(session.recipes(), word or (run.recipe if run else ""))
+    recipe = find_recipe(session.launch.recipes(), word or (run.recipe if run else ""))
     if run is not None and run.recipe != recipe.id:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
     if run is not None and run.left_out:
         warn(f"Not kept from {run.name}, because secret: {', '.join(run.left_out)}.")
-    profile = options.profile or ("" if run or options.no_profile else await session.profiles.default())
-    laid = await session.profiles.values(profile, recipe.id) if profile else {}
+    profile = options.profile or ("" if run or options.no_profile else await session.launch.profiles.default())
+    laid = await session.launch.profiles.values(profile, recipe.id) if profile else {}
     laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)
-    values = overlay(laid, session.set_values(recipe.id, options.set))
+    values = overlay(laid, session.launch.set_values(recipe.id, options.set))
     if options.queue is not None:
         values["queue"] = "" if options.queue == PAST else options.queue
-    name = options.name or session.suggest_name(recipe.id)
+    name = options.name or session.launch.suggest_name(recipe.id)
     return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
 
 
 async def through_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
     """The plan with a LocalQueue: the one that was named, else the one that the form would fill in; says which."""
-    ask = session.drafting.ask(plan)
+    ask = session.launch.drafting.ask(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
             warn(f"No queue, as requested: {_PAST}.")
@@ -201,14 +203,14 @@ def take_files(
     """Values files laid over what there is, in their order; BadInput names file, line and what is wrong."""
     for path, text in texts:
         file = "standard input" if path == "-" else path
-        draft = session.drafting.read_yaml(recipe, text)
+        draft = session.launch.drafting.read_yaml(recipe, text)
         if draft.problems:
             raise BadInput(
                 " ".join(f"{file}, {remark}" if remark.line else f"{file}: {remark}" for remark in draft.problems)
             )
         for note in draft.notes:
             warn(f"{file}: {note.message}")
-        laid = session.drafting.over(laid, draft)
+        laid = session.launch.drafting.over(laid, draft)
     return laid
 
 
@@ -222,10 +224,15 @@ def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     """What would be created, and whether it would fit."""
-    manifests = await session.render(plan)
+    manifests = await session.launch.render(plan)
     fits = await expected(session, plan)
     if as_json:
-        told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe, "notes": session.notes(plan)}
+        told = {
+            "namespace": plan.namespace,
+            "name": plan.name,
+            "recipe": plan.recipe,
+            "notes": session.launch.notes(plan),
+        }
         print_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
@@ -236,12 +243,12 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
 
 async def expected(session: Session, plan: LaunchPlan) -> Forecast:
     """What would become of the plan, by the cluster as it is now."""
-    return forecast(await session.listed(*FIT_KINDS), session.drafting.ask(plan))
+    return forecast(await session.listed(*FIT_KINDS), session.launch.drafting.ask(plan))
 
 
 def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     """The helm command of the plan."""
-    command = session.drafting.command(plan)
+    command = session.launch.drafting.command(plan)
     if as_json:
         print_json(command)
     else:
@@ -253,10 +260,10 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
 
 async def print_difference(session: Session, plan: LaunchPlan, options: Options) -> int:
     """What the plan makes other than its recipe's defaults, or than a run that is remembered."""
-    run = await session.runs.find(options.against) if options.against else None
+    run = await session.launch.runs.find(options.against) if options.against else None
     if run is not None and run.recipe != plan.recipe:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
-    found = await session.drafting.diff(plan, run.values if run else None)
+    found = await session.launch.drafting.diff(plan, run.values if run else None)
     if options.json:
         print_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
     elif all(each.change is Change.SAME for each in found):
@@ -297,7 +304,7 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
     """The job once it has ended; each state before is told. NotFound if it goes away."""
     last: JobState | None = None
     waits = ""
-    async for fleet in session.snapshots():
+    async for fleet in session.watch.snapshots():
         job = fleet.jobsets.get((namespace, name))
         if job is None:
             if last is None:

@@ -73,17 +73,17 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Op
     if options.command == "jobs":
         from screens.columns.jobs import job_lines
 
-        glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.me())
-        lines = job_lines(fleet, namespace, session.whose, glances)
+        glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.watch.me())
+        lines = job_lines(fleet, namespace, session.watch.whose, glances)
         rows: list[Any] = [line for line in lines if line.owner == YOU or not options.mine]
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
         if options.command == "workloads" and fleet.workloads:
-            await session.me()
-        rows = list(layout.of(fleet, namespace, session.whose))
+            await session.watch.me()
+        rows = list(layout.of(fleet, namespace, session.watch.whose))
         some = bool(rows)
     if not some and namespace:
-        await session.require_namespace(namespace)
+        await session.watch.require_namespace(namespace)
     return rows
 
 

@@ -242,10 +242,10 @@ AT_ONCE = 10_000
 async def print_previous(session: Session, options: Options, picks: Callable[[RankLine], bool]) -> int:
     """Print them, and of which ranks there is none; NotFound if there is of nobody."""
     wanted = None if options.all else {options.rank or 0}
-    runs = await session.follow.previous(session.namespace, options.job, wanted, tail=options.tail)
+    runs = await session.logs.previous(session.namespace, options.job, wanted, tail=options.tail)
     _check(runs, options)
     if runs.gone:
-        warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
+        warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
     printer = printer_of(runs, options)
     every = runs.lines
     while lines := list(islice(every, AT_ONCE)):
@@ -307,14 +307,12 @@ async def logs(options: Options) -> int:
                 pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
             if pod is not None:
                 return await one_rank(session, pod, options)
-        async with session.follow.job(
-            session.namespace, options.job, tail=options.tail, once=not options.follow
-        ) as log:
+        async with session.logs.job(session.namespace, options.job, tail=options.tail, once=not options.follow) as log:
             await log.ready.wait()
             check_there(log, session, options)
             if log.gone:
                 require_jobs(session.fleet, f"Whether {options.job} is still in the cluster")
-                warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
+                warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
             await print_all(log, options, picks)
     return 0
 
@@ -361,7 +359,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
 async def one_rank(session: Session, pod: Pod, options: Options) -> int:
     """A rank's log, line by line, from the pod itself."""
     drawn = options.follow and sys.stdout.isatty()
-    lines = session.follow_log(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
+    lines = session.logs.follow(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
     was_open = False
     async with aclosing(lines):  # nobody may read on (`| head`): what it is made of ends one after the other
         async for line in lines:

@@ -32,7 +32,7 @@ async def preflight(options: Options) -> int:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
-        if plan is not None and (problems := session.problems(plan)):
+        if plan is not None and (problems := session.launch.problems(plan)):
             raise BadInput(
                 "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
             )

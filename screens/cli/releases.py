@@ -20,11 +20,11 @@ async def releases(options: Options) -> int:
     """List releases, or the revisions of one."""
     async with connected(options, ()) as session:
         if options.name:
-            found = await session.releases.history(session.namespace, options.name)
+            found = await session.launch.releases.history(session.namespace, options.name)
         else:
-            found = await session.releases.all("" if options.all_namespaces else session.namespace)
+            found = await session.launch.releases.all("" if options.all_namespaces else session.namespace)
             if not found and not options.all_namespaces:
-                await session.require_namespace(session.namespace)
+                await session.watch.require_namespace(session.namespace)
     if options.json:
         print_json({"kind": "revisions" if options.name else "releases", "items": found})
     elif not found:
@@ -42,27 +42,27 @@ async def releases(options: Options) -> int:
 async def upgrade(options: Options) -> int:
     """Give a release other values, or say what that would do."""
     async with connected(options, ()) as session:
-        where, name = session.namespace, options.name
-        plan = await session.releases.plan(where, name)
-        changes = session.set_values(plan.recipe, options.set)
-        plan = await session.releases.changed_plan(where, name, changes)
+        where, name, releases = session.namespace, options.name, session.launch.releases
+        plan = await releases.plan(where, name)
+        changes = session.launch.set_values(plan.recipe, options.set)
+        plan = await releases.changed_plan(where, name, changes)
         if options.dry_run:
-            return tell(await session.releases.try_upgrade(plan), as_json=options.json, done="")
-        change = await session.releases.upgrade(plan)
-        await session.runs.changed(plan)
+            return tell(await releases.try_upgrade(plan), as_json=options.json, done="")
+        change = await releases.upgrade(plan)
+        await session.launch.runs.changed(plan)
         return tell(change, as_json=options.json, done=f"{name} is changed.")
 
 
 async def rollback(options: Options) -> int:
     """Go back to an earlier revision, or say what that would do."""
     async with connected(options, ()) as session:
-        where, name = session.namespace, options.name
+        where, name, releases = session.namespace, options.name, session.launch.releases
         revision = options.revision
         if revision is None:
-            revision = await session.releases.revision_before(where, name)
+            revision = await releases.revision_before(where, name)
         if options.dry_run:
-            return tell(await session.releases.try_rollback(where, name, revision), as_json=options.json, done="")
-        change = await session.releases.rollback(where, name, revision)
+            return tell(await releases.try_rollback(where, name, revision), as_json=options.json, done="")
+        change = await releases.rollback(where, name, revision)
         return tell(change, as_json=options.json, done=f"{name} is back at revision {revision}.")
 
 

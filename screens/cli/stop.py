@@ -45,7 +45,7 @@ async def stop(options: Options) -> int:
 async def plan_of(session: Session, name: str) -> StopPlan:
     """What stopping it would do; NotFound that says where it was looked for."""
     try:
-        return await session.stopping.plan(session.namespace, name)
+        return await session.launch.stopping.plan(session.namespace, name)
     except NotFound as error:
         known = sorted(other for where, other in session.fleet.jobsets if where == session.namespace)
         hint = elsewhere(session.fleet, session.namespace, name) or known_words(name, known)
@@ -58,7 +58,7 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     reports = []
     for plan in plans:
         try:
-            report = await session.stop_job(plan.namespace, plan.name, plan.goes)
+            report = await session.launch.stop(plan.namespace, plan.name, plan.goes)
             await session.attach.forget(plan.namespace, plan.name)
         except ConsoleError as error:
             code = code or complain(error)
@@ -97,7 +97,7 @@ def words_of(plan: StopPlan) -> list[str]:
 async def leftovers(options: Options) -> int:
     """List what was left behind; with --yes, or when somebody agrees, remove it: what runs only where it is named."""
     async with connected(options, ()) as session:
-        found, hidden = await session.stopping.leftovers("" if options.all_namespaces else session.namespace)
+        found, hidden = await session.launch.stopping.leftovers("" if options.all_namespaces else session.namespace)
         if options.jobs:
             found = tuple(each for each in found if (each.release or each.name) in options.jobs)
         for kind in hidden:
@@ -111,7 +111,7 @@ async def leftovers(options: Options) -> int:
             if options.yes or await agreed((), question):
                 for each in going:
                     try:
-                        await session.stopping.remove(each)
+                        await session.launch.stopping.remove(each)
                         removed.append(each)
                     except ConsoleError as error:
                         code = code or complain(error)

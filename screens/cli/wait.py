@@ -97,7 +97,7 @@ async def wait(options: Options) -> int:
     async with connected(options, KINDS) as session:
         await session.listed(*KINDS)
         if (session.namespace, options.job) not in session.fleet.jobsets:
-            await session.require_namespace(session.namespace)
+            await session.watch.require_namespace(session.namespace)
         thresholds = _thresholds(session, options)
         async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
             try:
@@ -240,7 +240,7 @@ async def alarms(options: Options) -> int:
         fleet = await session.listed(*ALARMS_KINDS)
         require_jobs(fleet, "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
-            await session.require_namespace(session.namespace)
+            await session.watch.require_namespace(session.namespace)
         watching = session.alarms
         watching.patrol("" if options.all_namespaces else session.namespace, always=True)
         if options.follow:
@@ -274,7 +274,7 @@ async def _follow(session: Session, options: Options) -> int:
             if options.json:
                 say(msgspec.json.encode(told_of(session, alarm)).decode())
             else:
-                full = in_namespace(alarm.full, session.unusual(alarm.namespace))
+                full = in_namespace(alarm.full, session.watch.unusual(alarm.namespace))
                 say(f"{time.strftime('%H:%M:%S', time.localtime(alarm.since))} {alarm.job}: {alarm.kind}: {full}")
         if not options.json and (said := watching.coverage.words) != words:
             words = said

@@ -37,7 +37,7 @@ async def why(options: Options) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
     async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
         fleet = await session.listed()
-        card = await session.follow.why(session.namespace, options.job)
+        card = await session.logs.why(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
         if job is None and card is None:
             await _require_unknown(session, options.job)
@@ -72,8 +72,10 @@ async def why(options: Options) -> int:
 
 async def _require_unknown(session: Session, name: str) -> None:
     """NotFound with the end of its latest run, if the history has one of a job that is in the cluster no longer."""
-    where = session.namespace, session.server
-    known = [run for run in await session.runs.all() if run.name == name and (run.namespace, run.server) == where]
+    where = session.namespace, session.watch.server
+    known = [
+        run for run in await session.launch.runs.all() if run.name == name and (run.namespace, run.server) == where
+    ]
     if not known:
         return
     require_jobs(session.fleet, f"Whether there is a job {name} in namespace {session.namespace}")
@@ -96,7 +98,7 @@ async def _looked_at(session: Session, job: JobSet) -> tuple[tuple[Alarm, ...], 
     alarms: tuple[Alarm, ...] = ()
     refused = late = ""
     if not job.finished:
-        session.go_on()
+        session.watch.go_on()
         heard = await session.alarms.hear(*job.key, LISTENS)
         alarms, refused, late = heard.alarms, heard.refused, heard.late
     else:

@@ -162,13 +162,13 @@ async def launch_it(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) 
     session = screen.app.session
     screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"The API server checks {plan.name} …"))
     try:
-        manifests = await session.render(plan)
-        _, checks = await asyncio.gather(session.check(plan), session.preflight.before_launch(plan))
+        manifests = await session.launch.render(plan)
+        _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
         if not await _agreed(screen, draft, plan, manifests, checks):
             screen.judge()
             return
         screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"Launching {plan.name} …"))
-        job = await session.launch(plan)
+        job = await session.launch.install(plan)
     except ConsoleError as error:
         await _refused(screen, draft, plan, error)
         return
@@ -182,7 +182,7 @@ async def launch_it(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) 
     await screen.app.switch_mode("jobs")
     await screen.app.close_pages()  # the new job is no part of the one whose page was open
     screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
-    refused = await session.refused_at_start(plan.namespace, job)
+    refused = await session.launch.refused_at_start(plan.namespace, job)
     if refused is not None:
         words = f"{refused.sentence}. {refused.next}."
         screen.app.notify(words, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
@@ -200,7 +200,7 @@ async def _agreed(
         Run("The API server accepts it. "),
         *plan_words(plan, draft),
         Run("  "),
-        *fit_words(screen.app.fleet, screen.app.session.drafting.ask(plan)),
+        *fit_words(screen.app.fleet, screen.app.session.launch.drafting.ask(plan)),
     ]
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
     words += [Run("  Creates: ", "dim"), Run(kinds)]
@@ -212,7 +212,7 @@ async def _agreed(
 
 async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
     """What the server says goes to the field it speaks of, and into a toast; what is left of it may be removed."""
-    faults = screen.app.session.drafting.faults(plan, error)
+    faults = screen.app.session.launch.drafting.faults(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
     screen.judge()
@@ -230,7 +230,7 @@ async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> Non
     if not agreed:
         return
     try:
-        report = await screen.app.session.stop_job(namespace, name)
+        report = await screen.app.session.launch.stop(namespace, name)
     except ConsoleError as error:
         screen.app.notify(str(error), title=f"{name} is still there", severity="error", timeout=12, markup=False)
         return
@@ -244,7 +244,9 @@ async def paste_it(screen: LaunchScreen, text: str) -> None:
     if here is None or not text.strip():
         return
     session = screen.app.session
-    read = await session.drafting.paste(here.recipe.id, text, variables=await session.profiles.variables())
+    read = await session.launch.drafting.paste(
+        here.recipe.id, text, variables=await session.launch.profiles.variables()
+    )
     if not read.sound:
         head = "Nothing was imported"
         await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=0)))
@@ -331,7 +333,7 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
         return
     with screen.report_errors(f"The values of {jobset.name} could not be read"):
         try:
-            plan = await screen.session.releases.plan(jobset.namespace, jobset.release)
+            plan = await screen.session.launch.releases.plan(jobset.namespace, jobset.release)
         except (BadInput, NotFound, NotAllowed) as error:
             screen.notify(str(error), title=f"Not the values of {jobset.name}", severity="warning", markup=False)
             screen.app.switch_mode("launch")
@@ -362,7 +364,7 @@ def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
 
 async def pick_profile(screen: LaunchScreen) -> None:
     """Lay the values of a profile over what is in the form; what was there is one undo away."""
-    profiles, draft = screen.app.session.profiles, screen.draft
+    profiles, draft = screen.app.session.launch.profiles, screen.draft
     if draft is None:
         return
     names, default = await profiles.names(), await profiles.default()
@@ -377,7 +379,7 @@ async def pick_profile(screen: LaunchScreen) -> None:
 
 async def lay_default(screen: LaunchScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
     """Lay the default profile under a form that is new, unless something else was put into it meanwhile."""
-    name = await screen.app.session.profiles.default()
+    name = await screen.app.session.launch.profiles.default()
     if name:
         await _lay_named(screen, draft, name, untouched)
 
@@ -386,7 +388,7 @@ async def _lay_named(
     screen: LaunchScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
 ) -> None:
     try:
-        values = await screen.app.session.profiles.values(name, draft.recipe.id)
+        values = await screen.app.session.launch.profiles.values(name, draft.recipe.id)
     except ConsoleError as error:
         screen.app.notify(str(error), title="The profile was not used", severity="error", timeout=8, markup=False)
         return

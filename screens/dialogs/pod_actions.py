@@ -379,7 +379,7 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
     again = Confirm(words, [offer], verb="Open", keep="Cancel")
     if not await screen.app.push_screen_wait(again):
         return None
-    async for fleet in screen.session.snapshots():
+    async for fleet in screen.session.watch.snapshots():
         if here and fate(fleet, pod) is Fate.HERE:
             return pod
         if fate(fleet, pod) is Fate.OVER:

@@ -52,7 +52,7 @@ def told(plan: StopPlan, jobset: JobSet, fleet: Fleet) -> list[str]:
 
 async def read_plans(screen: LiveScreen, found: Sequence[JobSet]) -> dict[Key, StopPlan | ConsoleError]:
     """What would go with each, or why Helm's record cannot be read or will not be obeyed."""
-    plan = screen.session.stopping.plan
+    plan = screen.session.launch.stopping.plan
     plans = await asyncio.gather(*(plan(each.namespace, each.name) for each in found), return_exceptions=True)
     made: dict[Key, StopPlan | ConsoleError] = {}
     for jobset, answer in zip(found, plans, strict=True):
@@ -94,7 +94,7 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
             if isinstance(plan, Conflict | ReleaseFailed):
                 raise plan
             named = None if isinstance(plan, ConsoleError) else plan.goes
-            report = await screen.session.stop_job(jobset.namespace, jobset.name, named)
+            report = await screen.session.launch.stop(jobset.namespace, jobset.name, named)
             gone = ", ".join(report.deleted[:4])
             gone += f" and {len(report.deleted) - 4} more" if len(report.deleted) > 4 else ""
             screen.notify(f"Deleting: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)

@@ -350,7 +350,7 @@ class RanksTab(JobTab):
     @work(group="card", exclusive=True)
     async def _read_card(self) -> None:
         with self.live.report_errors("What failed first is not known"):
-            self.card.card = await self.live.session.follow.why(*self.key)
+            self.card.card = await self.live.session.logs.why(*self.key)
             self.set_class(self.card.card is not None, "-failed")
 
     def on_resize(self) -> None:

@@ -124,7 +124,7 @@ class JobTab(Vertical, metaclass=Abstract):
     def job_log(self) -> AbstractAsyncContextManager[JobLog]:
         """What all ranks print, shared with every other tab; of a job with many ranks the older lines are left out."""
         ranks = len(self.line.ranks) if self.line else 1
-        return self.live.session.follow.job(*self.key, tail=max(LEAST, BUDGET // max(1, ranks)))
+        return self.live.session.logs.job(*self.key, tail=max(LEAST, BUDGET // max(1, ranks)))
 
     @property
     def chosen(self) -> Rank | None:

@@ -105,7 +105,7 @@ class AlarmsScreen(LiveScreen):
         whole = self.query_one("#whole", SentenceLine)
         whole.runs = () if alarm is None else (
             Run(f"{GLYPH if alarm.now else '○'} ", "bad" if alarm.now else "dim"), Run(f"{alarm.job} ", "strong"),
-            Run(f"{alarm.kind}: {in_namespace(alarm.full, self.session.unusual(alarm.namespace))}"),
+            Run(f"{alarm.kind}: {in_namespace(alarm.full, self.session.watch.unusual(alarm.namespace))}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)

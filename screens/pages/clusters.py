@@ -225,7 +225,7 @@ class ClustersScreen(AskingScreen):
         self.refresh_bindings()
 
     def _about(self, row: ClusterRow) -> list[Run]:
-        return sentence_of(row, may_enable=not self.session.read_only if self.app.connected else True)
+        return sentence_of(row, may_enable=not self.session.watch.read_only if self.app.connected else True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable where a project lacks the service, write where there is a cluster."""

@@ -150,10 +150,10 @@ class JobScreen(LiveScreen):
     async def _find_end(self) -> None:
         """Of a job that is gone, what is remembered: a run that is over, else alarms of this session."""
         with self.report_errors("The history could not be read"):
-            runs = [run for run in await self.session.runs.all() if run.key == self.key]
+            runs = [run for run in await self.session.launch.runs.all() if run.key == self.key]
         if self.key in self.app.fleet.jobsets:
             return
-        run = next((run for run in runs if run.server == self.session.server), None)
+        run = next((run for run in runs if run.server == self.session.watch.server), None)
         alarms = self.session.alarms.told_of(*self.key) if self.session.alarms_enabled else ()
         if run is not None and not run.open:
             self._ended = f"Run {run.number} is over, {run.how}."

@@ -113,7 +113,7 @@ class LaunchScreen(LiveScreen):
             return
         if not self.recipes.listing.rows:
             with self.report_errors("The recipes cannot be read"):
-                found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.recipes()}
+                found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.launch.recipes()}
                 self.recipes.show_trouble(RecipeTable.EMPTY)
                 self.recipes.show_rows(found)
                 self.head.tell_recipes(found.values())
@@ -128,13 +128,13 @@ class LaunchScreen(LiveScreen):
     async def _read_forms(self, recipes: list[str]) -> None:
         """Before anybody comes to them: each takes a while the first time."""
         session = self.session
-        await asyncio.to_thread(lambda: [session.fields(recipe) for recipe in recipes])
+        await asyncio.to_thread(lambda: [session.launch.fields(recipe) for recipe in recipes])
 
     # what there is to choose from
 
     def _offer(self) -> None:
         planned = self.plan()
-        self._asked = self.session.drafting.ask(planned[0]) if planned is not None else None
+        self._asked = self.session.launch.drafting.ask(planned[0]) if planned is not None else None
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
         self.form.offer(self._google.over({**seen, **self._listed}))
 
@@ -184,7 +184,7 @@ class LaunchScreen(LiveScreen):
         """What was typed for that recipe so far: at first a free name, and the queue that `a4 launch` takes too."""
         if recipe.id not in self._drafts:
             draft = self._drafts[recipe.id] = LaunchDraft(
-                recipe, self.session.fields(recipe.id), self.suggest(recipe.id)
+                recipe, self.session.launch.fields(recipe.id), self.suggest(recipe.id)
             )
             self._follow_queue(draft)
             self._lay_default(draft, dict(draft.model.texts))
@@ -192,7 +192,7 @@ class LaunchScreen(LiveScreen):
 
     def _follow_queue(self, draft: LaunchDraft) -> bool:
         """The queue of a form that nobody typed one into goes with what is asked for, and with what is free."""
-        ask = self.session.drafting.ask(draft.plan(self.session.namespace)[0])
+        ask = self.session.launch.drafting.ask(draft.plan(self.session.namespace)[0])
         return draft.follow_queue(choose_queue(self.app.fleet, ask))
 
     def show_draft(self, draft: LaunchDraft) -> None:
@@ -211,7 +211,7 @@ class LaunchScreen(LiveScreen):
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
         """A name that is free."""
-        wanted = wanted or self.session.suggest_name(recipe)
+        wanted = wanted or self.session.launch.suggest_name(recipe)
         return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
 
     # what is typed
@@ -226,9 +226,9 @@ class LaunchScreen(LiveScreen):
         plan, unread = self.draft.plan(self.session.namespace)
         if unread:  # such a text is not in the plan, which is the same once the text is gone
             self._planned = None
-            return plan, (*unread, *self.session.problems(plan))
+            return plan, (*unread, *self.session.launch.problems(plan))
         if self._planned is None or self._planned[0] != plan:
-            self._planned = plan, self.session.problems(plan)
+            self._planned = plan, self.session.launch.problems(plan)
         return self._planned
 
     @on(Form.Changed)
@@ -251,7 +251,7 @@ class LaunchScreen(LiveScreen):
         plan, problems = planned
         found = {problem.path: problem.message for problem in reversed(problems)}
         self.form.show_problems({**self.draft.server_says, **found})
-        self.head.tell_notes(() if problems else self.session.notes(plan), sound=not problems)
+        self.head.tell_notes(() if problems else self.session.launch.notes(plan), sound=not problems)
         self._tell_fit()
         self._check_soon()
         if self._views_due is not None:
@@ -271,7 +271,7 @@ class LaunchScreen(LiveScreen):
         plan, problems = planned
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
         asked = not any(problem.path in {"gpus", "queue"} for problem in problems)
-        ask = self.session.drafting.ask(plan) if asked else None
+        ask = self.session.launch.drafting.ask(plan) if asked else None
         self.head.tell_fit(self.app.fleet, ask)
         if ask not in {None, self._asked}:
             self._offer()

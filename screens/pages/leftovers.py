@@ -69,7 +69,7 @@ class LeftoversScreen(LiveScreen):
     async def action_read(self) -> None:
         self.told.runs = (Run("◐ ", "waits"), Run("Reading the releases and the objects with their labels …"))
         try:
-            found, hidden = await self.session.stopping.leftovers(self.app.only_namespace)
+            found, hidden = await self.session.launch.stopping.leftovers(self.app.only_namespace)
         except ConsoleError as error:
             self.told.runs = (Run("✗ ", "bad"), Run(str(error)))
             return
@@ -111,6 +111,6 @@ class LeftoversScreen(LiveScreen):
             return
         for each in chosen:
             with self.report_errors(f"Could not remove {each.kind} {each.name}"):
-                await self.session.stopping.remove(each)
+                await self.session.launch.stopping.remove(each)
         self.table.clear_marks()
         self.action_read()

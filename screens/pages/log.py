@@ -78,7 +78,7 @@ class LogScreen(LiveScreen):
         run = "previous run" if self._previous else ""
         self.view.over, self.view.status = "", run
         try:
-            log = self.session.follow_log(
+            log = self.session.logs.follow(
                 namespace, pod, container=container, tail=TAIL, previous=self._previous, follow=not self._previous,
                 memory=self._memory,
             )  # fmt: skip

@@ -140,8 +140,8 @@ class EditValues(Question[str | None]):
 async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
     """Asks for the values as YAML, shows what they change, and changes it; whether it was done."""
     session = screen.session
-    plan = await session.releases.plan(namespace, name)
-    drafting = session.drafting
+    plan = await session.launch.releases.plan(namespace, name)
+    drafting = session.launch.drafting
 
     def judge(text: str) -> Sequence[Remark]:
         return drafting.read_yaml(plan.recipe, text, kept=plan.values).problems
@@ -154,10 +154,10 @@ async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
         values = drafting.read_yaml(plan.recipe, text, kept=plan.values).values
         wanted = LaunchPlan(plan.recipe, name, namespace, values)
         with screen.report_errors(f"{name} was not changed"):
-            change = await session.releases.try_upgrade(wanted)
+            change = await session.launch.releases.try_upgrade(wanted)
             if await screen.app.push_screen_wait(ChangeLook(f"Change {name}?", change, "change it")):
-                await session.releases.upgrade(wanted)
-                await session.runs.changed(wanted)
+                await session.launch.releases.upgrade(wanted)
+                await session.launch.runs.changed(wanted)
                 screen.notify(f"{name} is changed.", markup=False)
                 return True
 
@@ -165,7 +165,7 @@ async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
 async def roll_back(screen: LiveScreen, namespace: str, name: str, revision: int) -> bool:
     """Shows what going back changes, and goes; whether it was done."""
     with screen.report_errors(f"{name} was not rolled back"):
-        releases = screen.session.releases
+        releases = screen.session.launch.releases
         change = await releases.try_rollback(namespace, name, revision)
         title = f"Roll {name} back to revision {revision}?"
         if await screen.app.push_screen_wait(ChangeLook(title, change, "roll back")):
@@ -303,7 +303,7 @@ class ReleaseScreen(LiveScreen):
             return
         namespace, name = self.key
         try:
-            found = await self.session.releases.history(namespace, name)
+            found = await self.session.launch.releases.history(namespace, name)
         except ConsoleError as error:
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
             return
@@ -351,7 +351,7 @@ class ReleaseScreen(LiveScreen):
             return
         self.said.runs = (Run("◐ ", "waits"), Run(f"The API server compares revision {revision} …", "dim"))
         try:
-            change = await self.session.releases.try_rollback(*self.key, revision)
+            change = await self.session.launch.releases.try_rollback(*self.key, revision)
         except ConsoleError as error:
             self.said.runs = (Run("✗ ", "bad"), Run(f"{error.message} {error.hint}".strip(), "bad"))
             self.text.show("")

@@ -156,7 +156,7 @@ class RunScreen(LiveScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The run could not be read"):
-            self._runs = with_jobs(self.app, await self.session.runs.all())
+            self._runs = with_jobs(self.app, await self.session.launch.runs.all())
             self._draw()
 
     def _draw(self) -> None:

@@ -100,7 +100,7 @@ class RunsScreen(LiveScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The runs could not be read"):
-            runs = with_jobs(self.app, await self.session.runs.all())
+            runs = with_jobs(self.app, await self.session.launch.runs.all())
             rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
             self.table.show_trouble(RunTable.EMPTY)
             self.table.show_rows(rows)
@@ -115,7 +115,7 @@ class RunsScreen(LiveScreen):
     @on(ResourceTable.Highlighted)
     def _tell(self) -> None:
         self.refresh_bindings()
-        note = self.session.runs.note if self.app.connected else ""
+        note = self.session.launch.runs.note if self.app.connected else ""
         warning = (Run(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
@@ -159,9 +159,11 @@ class RunsScreen(LiveScreen):
         if not await self.app.push_screen_wait(Confirm(question, lines, verb="Forget")):
             return
         with self.report_errors("The runs could not be forgotten"):
-            gone = await self.session.runs.forget([run.number for run in runs])
+            gone = await self.session.launch.runs.forget([run.number for run in runs])
             if not gone:
-                self.notify(self.session.runs.note or "They were already deleted.", severity="warning", markup=False)
+                self.notify(
+                    self.session.launch.runs.note or "They were already deleted.", severity="warning", markup=False
+                )
             self.table.clear_marks()
             self.read()
 

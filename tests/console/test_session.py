@@ -50,7 +50,7 @@ async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> No
             assert set(fleet.links) == set(FIELDS)
             assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
             assert list(fleet.pods) == [("default", "a")]
-            await eventually(lambda: session.server_version == "v1.36.4-test")
+            await eventually(lambda: session.watch.server_version == "v1.36.4-test")
 
 
 async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_pictures_follow_the_cluster(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
         await session.listed("pods")
         server.put(PODS, named("a"))
-        async for fleet in session.snapshots():
+        async for fleet in session.watch.snapshots():
             if fleet.pods:
                 break
         server.remove(PODS, "a")
@@ -130,7 +130,7 @@ async def test_a_refused_token_is_said(tmp_path: Path) -> None:
         try:
             with pytest.raises(NotLoggedIn) as caught:
                 await session.listed()
-            assert "hunter2" not in f"{caught.value} {session.fleet.links} {session.__dict__}"
+            assert "hunter2" not in f"{caught.value} {session.fleet.links} {session.watch.__dict__}"
         finally:
             await session.close()
 
@@ -154,9 +154,9 @@ async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
         server.handlers[PODS] = waits
         async with opened(server, tmp_path, kinds=["pods"]) as session:
             with pytest.raises(Unreachable, match=rf"list pods: the API server {server.url}.* still lists"):
-                await session.listed(timeout=0.2)
+                await session.watch.listed(timeout=0.2)
             with pytest.raises(Unreachable, match=r"it listed nothing for 0\.2 s"):
-                await session.listed(silent=0.2)
+                await session.watch.listed(silent=0.2)
 
 
 async def test_another_context_and_namespace(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ async def test_another_context_and_namespace(tmp_path: Path) -> None:
         async with opened(server, tmp_path, kinds=["pods"]) as session:
             await session.listed()
             assert (session.context, session.namespace) == ("test", "default")
-            await session.switch(context="other")
+            await session.watch.switch(context="other")
             assert (session.context, session.namespace) == ("other", "team-b")
             assert list((await session.listed()).pods) == [("default", "a")]
-            assert [each.name for each in session.contexts() if each.current] == ["other"]
+            assert [each.name for each in session.watch.contexts() if each.current] == ["other"]
             with pytest.raises(BadKubeconfig):
-                await session.switch(context="nowhere")
+                await session.watch.switch(context="nowhere")
             assert session.context == "other"
             server.put(PODS, named("b"))
             await eventually(lambda: len(session.fleet.pods) == 2)
@@ -184,7 +184,7 @@ async def test_a_namespace_to_which_the_account_is_confined(tmp_path: Path) -> N
         async with opened(server, tmp_path, kinds=["pods"]) as session:
             assert list((await session.listed()).pods) == [("default", "in-default")]
             assert session.fleet.links["pods"].why.startswith("only namespace default")
-            await session.switch(namespace="team")
+            await session.watch.switch(namespace="team")
             await eventually(lambda: list(session.fleet.pods) == [("team", "in-team")])
 
 
@@ -205,7 +205,7 @@ async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, problem: str) ->
 
 async def test_pictures_end_with_the_session(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        async for _ in session.snapshots():
+        async for _ in session.watch.snapshots():
             await session.close()
         with pytest.raises(Unreachable):
             await session.manifest("pods", "default", "a")
@@ -224,9 +224,9 @@ async def test_rights_are_asked_once(tmp_path: Path) -> None:
 
     async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
         server.handlers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = review
-        assert await session.may("get", "pods", subresource="exec", namespace="n")
-        assert await session.may("get", "pods", subresource="exec", namespace="n")
-        assert not await session.may("delete", "jobsets", group="jobset.x-k8s.io")
+        assert await session.watch.may("get", "pods", subresource="exec", namespace="n")
+        assert await session.watch.may("get", "pods", subresource="exec", namespace="n")
+        assert not await session.watch.may("delete", "jobsets", group="jobset.x-k8s.io")
         assert asked == [
             {"verb": "get", "resource": "pods", "namespace": "n", "subresource": "exec"},
             {"verb": "delete", "resource": "jobsets", "group": "jobset.x-k8s.io"},
@@ -276,7 +276,7 @@ async def test_stopping_a_jobset_that_no_release_made(tmp_path: Path) -> None:
 
     async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
         server.handlers[MINE] = answer
-        report = await session.stop_job("default", "train")
+        report = await session.launch.stop("default", "train")
         assert (report.release, report.deleted) == ("", ("JobSet train",))
         assert [each["propagationPolicy"] for each in done] == ["Foreground"]
 
@@ -285,7 +285,7 @@ async def test_stopping_what_is_not_there(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
         server.refuse[MINE] = status(404, 'jobsets.jobset.x-k8s.io "train" not found', reason="NotFound")
         with pytest.raises(NotFound, match="not found"):
-            await session.stop_job("default", "train")
+            await session.launch.stop("default", "train")
 
 
 async def test_read_only_changes_nothing(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ async def test_read_only_changes_nothing(tmp_path: Path) -> None:
         for change in (
             session.cordon("n"),
             session.delete_pod("n", "p"),
-            session.stop_job("n", "j"),
+            session.launch.stop("n", "j"),
             session.exec("n", "p", ["rm"], on_output=print),
             session.shell("n", "p"),
         ):

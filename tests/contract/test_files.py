@@ -30,7 +30,7 @@ async def running(session: Session, space: Space, name: str) -> Pod:
     """A pod as the session sees it."""
     await space.pod(name)
     async with asyncio.timeout(60):
-        async for fleet in session.snapshots():
+        async for fleet in session.watch.snapshots():
             pod = fleet.pods.get((space.name, name))
             if pod is not None and pod.phase == "Running":
                 return pod

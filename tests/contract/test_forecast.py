@@ -35,7 +35,7 @@ async def test_what_is_expected_happens(
 ) -> None:
     await space.queue("team", quota)
     if held:
-        await session.launch(plan(space, "before", held))
+        await session.launch.install(plan(space, "before", held))
         await space.admission("before", "Admitted")
     asked = plan(space, "mine", gpus)
 
@@ -45,14 +45,14 @@ async def test_what_is_expected_happens(
             queue.in_use() == held for queue in queues
         )
 
-    async for fleet in session.snapshots():
+    async for fleet in session.watch.snapshots():
         if seen():
-            found = forecast(fleet, session.drafting.ask(asked))
+            found = forecast(fleet, session.launch.drafting.ask(asked))
             break
     assert found.verdict is verdict, found
     assert (found.total, found.free) == (quota, quota - held)
 
-    await session.launch(asked)
+    await session.launch.install(asked)
 
     if verdict is Verdict.NOW:
         await space.admission("mine", "Admitted")

@@ -153,11 +153,11 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
     forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
     (await space.api.send("PUT", path, {**secret, "data": {"release": forged}})).made  # noqa: B018
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.stopping.plan(space.name, "train")
+        await session.launch.stopping.plan(space.name, "train")
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.stopping.stop(space.name, "train")
+        await session.launch.stopping.stop(space.name, "train")
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.stopping.remove(Leftover("Release", space.name, "train", "train", ""))
+        await session.launch.stopping.remove(Leftover("Release", space.name, "train", "train", ""))
     assert await space.items(CORE, "configmaps", fieldSelector="metadata.name=theirs")
     assert await space.items(JOBSETS, "jobsets")
     assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
@@ -166,17 +166,17 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
 async def test_only_what_was_named_is_removed(space: Space, session: Session, helm: Helm) -> None:
     """A release that names more by the time somebody has answered stays, with all of its objects."""
     await install(helm, space)
-    plan = await session.stopping.plan(space.name, "train")
+    plan = await session.launch.stopping.plan(space.name, "train")
     before = [each for each in plan.goes if each != "JobSet train"]
     assert 0 < len(before) == len(plan.goes) - 1
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.stopping.stop(space.name, "train", before)
+        await session.launch.stopping.stop(space.name, "train", before)
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.stopping.remove(Leftover("Release", space.name, "train", "train", "", goes=tuple(before)))
+        await session.launch.stopping.remove(Leftover("Release", space.name, "train", "train", "", goes=tuple(before)))
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
         await helm.uninstall(name="train", namespace=space.name, only=before)
     assert await space.items(JOBSETS, "jobsets")
-    report = await session.stopping.stop(space.name, "train", plan.goes)
+    report = await session.launch.stopping.stop(space.name, "train", plan.goes)
     assert sorted(report.deleted) == sorted(plan.goes)
 
 
@@ -190,10 +190,10 @@ async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space,
     }  # fmt: skip
     assert (await space.api.create(space.path(CORE, "secrets"), secret)).made
     for asked in (
-        session.releases.all(space.name),
-        session.releases.history(space.name, "bomb"),
-        session.stopping.leftovers(space.name),
-        session.stopping.stop(space.name, "bomb"),
+        session.launch.releases.all(space.name),
+        session.launch.releases.history(space.name, "bomb"),
+        session.launch.stopping.leftovers(space.name),
+        session.launch.stopping.stop(space.name, "bomb"),
     ):
         with pytest.raises(ReleaseFailed, match="unpacks to more than 32 MiB"):
             await asked

@@ -91,7 +91,7 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
 
         alarms.keep(*key)
         page = await stack.enter_async_context(session.measures.job(*key))
-        await stack.enter_async_context(session.follow.job(*key))
+        await stack.enter_async_context(session.logs.job(*key))
         waited = await stack.enter_async_context(alarms.job(*key))
         await connections.stand(first, last)
         await true(lambda: page.track and page.track.last and page.track.last.step == 12, "the page has the steps")

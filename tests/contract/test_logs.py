@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.kube import http
 from console.logs import container_log
-from console.logs.follow import Follow
+from console.logs.follow import Logs
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cable import cable
@@ -50,7 +50,7 @@ class Heard:
     line: Cable
     log: JobLog
     seen: Counter[str]
-    follow: Follow
+    follow: Logs
 
     async def has(self, printed: Counter[str]) -> None:
         """Every line that was printed is there, as often as it was printed and no more."""
@@ -83,14 +83,14 @@ async def hearing(cluster: Cluster, space: Space, folder: Path) -> AsyncIterator
     """The job "job" is followed."""
     async with cable(cluster.kubeconfig, folder) as (line, kubeconfig):
         session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
-        session.follow = Follow(session, folder=folder / "logs")
+        session.logs = Logs(session.watch, folder=folder / "logs")
         seen: Counter[str] = Counter()
         try:
             await session.listed("jobsets", "pods", "nodes")
-            async with session.follow.job(space.name, "job") as log:
+            async with session.logs.job(space.name, "job") as log:
                 reading = asyncio.create_task(count(log, seen))
                 try:
-                    yield Heard(line, log, seen, session.follow)
+                    yield Heard(line, log, seen, session.logs)
                 finally:
                     reading.cancel()
                     await asyncio.gather(reading, return_exceptions=True)
@@ -193,9 +193,9 @@ async def test_a_progress_bar_is_seen_while_it_is_drawn_and_is_one_line(
     (pod,) = await space.pods("job", 1)
     where = space.api, space.name, pod["metadata"]["name"], "main"
     session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
-    session.follow = Follow(session, folder=tmp_path / "logs")
+    session.logs = Logs(session.watch, folder=tmp_path / "logs")
     try:
-        async with session.follow.job(space.name, "job") as log:
+        async with session.logs.job(space.name, "job") as log:
             await cluster.append_log(*where, ["begins"])
             for step in range(1, 4):
                 await cluster.draw_log(*where, f"\rTrain:  {step}%|#   | {step}/9 [00:01<00:08,  1.00s/it]\r")

@@ -349,8 +349,8 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
     await accounted(space)
     await space.queue("team", 64)
     values: dict[str, Value] = {"queue": "team", "serviceAccount": "nope", "gpus": 8}
-    await session.launch(LaunchPlan("interactive", "train", space.name, values))
-    refused = await session.refused_at_start(space.name, "train")
+    await session.launch.install(LaunchPlan("interactive", "train", space.name, values))
+    refused = await session.launch.refused_at_start(space.name, "train")
     assert refused is not None
     words = f'error looking up service account {space.name}/nope: serviceaccount "nope" not found'
     assert refused.sentence == f"its pods are refused: {words}"
@@ -368,7 +368,7 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
         return not await told()
 
     await eventually(over, "its pod is made", 60)
-    await session.stop_job(space.name, "train")
+    await session.launch.stop(space.name, "train")
 
 
 async def quota(space: Space, **hard: str) -> None:

@@ -62,7 +62,7 @@ async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRec
     found: list[RunRecord] = []
 
     async def so() -> bool:
-        found[:] = [run for run in await session.runs.all() if run.namespace == space.name]
+        found[:] = [run for run in await session.launch.runs.all() if run.namespace == space.name]
         return bool(found) and found[0].outcome is outcome
 
     await eventually(so, f"the run is remembered as {outcome}")
@@ -70,7 +70,7 @@ async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRec
 
 
 async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, space: Space) -> None:
-    await session.launch(plan(space, keepAlive=False))
+    await session.launch.install(plan(space, keepAlive=False))
     run = await remembered(session, space, Outcome.RUNNING)
     assert (run.recipe, run.name, run.gpus, run.queue) == ("nccl-all-reduce", "train", 16, "team")
     assert run.values == {"queue": "team", "keepAlive": False}
@@ -89,19 +89,19 @@ async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, spa
 
 
 async def test_a_run_that_is_stopped_here_is_stopped(session: Session, other: Session, space: Space) -> None:
-    await session.launch(plan(space))
+    await session.launch.install(plan(space))
     await space.pods("train", 2)
     await seen(session, lambda fleet: [pod.gpus for pod in pods_of(fleet, space)] == [8, 8], "its pods")
-    stop = await session.stopping.plan(space.name, "train")
+    stop = await session.launch.stopping.plan(space.name, "train")
     assert (stop.release, stop.pods, stop.gpus) == ("train", 2, 16)
     assert set(stop.goes) == {"JobSet train", "ConfigMap train-launchers", "Secret train-ssh"}
-    await other.stop_job(space.name, "train")
+    await other.launch.stop(space.name, "train")
     assert (await remembered(session, space, Outcome.STOPPED)).why == ""
 
 
 async def trains(space: Space, session: Session) -> str:
     """A run of ours whose pods print nothing by themselves; the name of its last pod, which is to print the steps."""
-    await session.launch(LaunchPlan("interactive", "train", space.name, {"queue": "team", "gpus": 16}))
+    await session.launch.install(LaunchPlan("interactive", "train", space.name, {"queue": "team", "gpus": 16}))
     pods = [pod["metadata"]["name"] for pod in await space.pods("train", 2)]
     await seen(session, lambda fleet: len(pods_of(fleet, space)) == 2, "its pods")
     return str(pods[-1])
@@ -143,7 +143,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
         await asyncio.sleep(0.3)
     await eventually(lambda: is_late(session, space), "the step is late", 90)
     assert session.alarms.of(space.name, "train") == (), "late is said before it is an alarm"
-    await session.stop_job(space.name, "train")
+    await session.launch.stop(space.name, "train")
     run = await remembered(session, space, Outcome.STOPPED)
     assert run.why.startswith("stopped while it was late: no step for ")
     assert " after step 6, usually one takes" in run.why
@@ -154,33 +154,33 @@ async def is_late(session: Session, space: Space) -> bool:
 
 
 async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: Space) -> None:
-    await session.launch(plan(space))
+    await session.launch.install(plan(space))
     await remembered(session, space, Outcome.RUNNING)
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
     assert "deleted" in (await remembered(session, space, Outcome.STOPPED)).why
-    left, _ = await session.stopping.leftovers(space.name)
+    left, _ = await session.launch.stopping.leftovers(space.name)
     assert [(each.kind, each.name) for each in left] == [("Release", "train")]
-    assert (await session.stop_job(space.name, "train")).release == "train"
-    assert await session.stopping.leftovers(space.name) == ((), ())
+    assert (await session.launch.stop(space.name, "train")).release == "train"
+    assert await session.launch.stopping.leftovers(space.name) == ((), ())
 
 
 async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Session, space: Space) -> None:
     nfs: dict[str, Value] = {"server": "10.0.0.2", "claim": "shared", "share": "data"}
-    await session.launch(plan(space, storage={"nfs": nfs, "gcs": {"runs": "/gcs"}}))
-    stop = await session.stopping.plan(space.name, "train")
+    await session.launch.install(plan(space, storage={"nfs": nfs, "gcs": {"runs": "/gcs"}}))
+    stop = await session.launch.stopping.plan(space.name, "train")
     volume = f"PersistentVolume a4-{space.name}-shared"
     assert set(stop.stays) == {"PersistentVolumeClaim shared", volume, "bucket gs://runs, mounted at /gcs"}
-    await session.stop_job(space.name, "train")
-    left, hidden = await session.stopping.leftovers(space.name)
+    await session.launch.stop(space.name, "train")
+    left, hidden = await session.launch.stopping.leftovers(space.name)
     assert {(each.kind, each.name, each.holds_data) for each in left} == {
         ("PersistentVolumeClaim", "shared", True), ("PersistentVolume", f"a4-{space.name}-shared", True),
     }  # fmt: skip
     assert hidden == ()
     for each in left:
-        await session.stopping.remove(each)
+        await session.launch.stopping.remove(each)
 
     async def nothing() -> bool:
-        return await session.stopping.leftovers(space.name) == ((), ())
+        return await session.launch.stopping.leftovers(space.name) == ((), ())
 
     await eventually(nothing, "the volume and its claim are gone")
 
@@ -189,19 +189,19 @@ async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes
     session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.launch.launcher.login_name", lambda: "anna b")
-    session._me = ""
-    await session.launch(plan(space, gpus=8))
+    session.watch._me = ""
+    await session.launch.install(plan(space, gpus=8))
     fleet = await seen(session, lambda fleet: (space.name, "train") in fleet.jobsets, "the job")
     assert fleet.jobsets[space.name, "train"].owner == "anna-b"
-    assert session.whose("anna-b") == "you"
-    assert (session.whose("bob"), session.whose("")) == ("bob", "")
+    assert session.watch.whose("anna-b") == "you"
+    assert (session.watch.whose("bob"), session.watch.whose("")) == ("bob", "")
     (pod,) = await space.pods("train", 1)
     meta = pod["metadata"]
     assert (meta["labels"]["a4.console/owner"], meta["annotations"]["a4.console/owner"]) == ("anna-b", "anna b")
-    again = await session.releases.changed_plan(space.name, "train", {"ttl": 3600})
+    again = await session.launch.releases.changed_plan(space.name, "train", {"ttl": 3600})
     assert "owner" not in again.values
-    other._me = "bob"
-    change = await other.releases.try_upgrade(again)
+    other.watch._me = "bob"
+    change = await other.launch.releases.try_upgrade(again)
     assert "owner" not in "".join(line for each in change.objects for line in each.lines if line[0] in "+-")
 
 
@@ -223,7 +223,7 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"role": role}},
             "spec": {"containers": [container], "restartPolicy": "OnFailure"},
         })  # fmt: skip
-    left, hidden = await session.stopping.leftovers(space.name)
+    left, hidden = await session.launch.stopping.leftovers(space.name)
     assert hidden == ()
     found = {(each.kind, each.name): each for each in left}
     assert set(found) == {("Pod", "training-master"), ("Service", "training-master"), ("Service", "training-worker")}
@@ -232,32 +232,34 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
     assert found["Service", "training-master"].why == "Made by hand for training-master, which has not ended."
     assert "for training-of-dogs" in found["Service", "training-worker"].why, "whatever it is called, it has its role"
     for each in left:
-        await session.stopping.remove(each)
+        await session.launch.stopping.remove(each)
 
     async def nothing() -> bool:
-        return await session.stopping.leftovers(space.name) == ((), ())
+        return await session.launch.stopping.leftovers(space.name) == ((), ())
 
     await eventually(nothing, "all of it is gone")
 
 
 async def test_a_job_without_a_release_goes_alone(session: Session, space: Space) -> None:
     await space.jobset("own", "team", 1)
-    stop = await session.stopping.plan(space.name, "own")
+    stop = await session.launch.stopping.plan(space.name, "own")
     assert (stop.release, stop.goes, stop.stays) == ("", ("JobSet own",), ())
 
 
 async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Space) -> None:
     with pytest.raises(NotFound):
-        await session.stopping.plan(space.name, "nope")
-    await session.stopping.remove(Leftover("ConfigMap", space.name, "nope", "nope", ""))
+        await session.launch.stopping.plan(space.name, "nope")
+    await session.launch.stopping.remove(Leftover("ConfigMap", space.name, "nope", "nope", ""))
 
 
 async def test_what_of_a_running_job_can_change(session: Session, space: Space) -> None:
-    await session.launch(plan(space))
+    await session.launch.install(plan(space))
     await space.pods("train", 2)
-    again = await session.releases.plan(space.name, "train")
+    again = await session.launch.releases.plan(space.name, "train")
     assert again == plan(space)
-    change = await session.releases.upgrade(await session.releases.changed_plan(space.name, "train", {"ttl": 100}))
+    change = await session.launch.releases.upgrade(
+        await session.launch.releases.changed_plan(space.name, "train", {"ttl": 100})
+    )
     assert {(each.kind, each.fate) for each in change.objects} == {
         ("JobSet", Fate.CHANGED), ("ConfigMap", Fate.SAME), ("Secret", Fate.SAME),
     }  # fmt: skip
@@ -272,38 +274,40 @@ async def test_what_of_a_running_job_can_change(session: Session, space: Space) 
         ({"maxRunDuration": 60}, "The time a job may run cannot be changed once it has left its queue."),
     ):
         with pytest.raises(ReleaseFailed) as refused:
-            await session.releases.upgrade(await session.releases.changed_plan(space.name, "train", values))
+            await session.launch.releases.upgrade(
+                await session.launch.releases.changed_plan(space.name, "train", values)
+            )
         assert refused.value.message == f"train was not changed. JobSet train: {words}"
-    assert [each.revision for each in await session.releases.history(space.name, "train")] == [1, 2]
+    assert [each.revision for each in await session.launch.releases.history(space.name, "train")] == [1, 2]
 
 
 async def test_a_release_goes_back_to_what_it_was(session: Session, space: Space) -> None:
-    await session.launch(plan(space))
+    await session.launch.install(plan(space))
     await space.pods("train", 2)
     with pytest.raises(BadInput):
-        await session.releases.revision_before(space.name, "train")
-    await session.releases.upgrade(plan(space, ttl=100))
-    assert await session.releases.revision_before(space.name, "train") == 1
+        await session.launch.releases.revision_before(space.name, "train")
+    await session.launch.releases.upgrade(plan(space, ttl=100))
+    assert await session.launch.releases.revision_before(space.name, "train") == 1
     with pytest.raises(BadInput, match="no revision 9"):
-        await session.releases.try_rollback(space.name, "train", 9)
-    change = await session.releases.rollback(space.name, "train", 1)
+        await session.launch.releases.try_rollback(space.name, "train", 9)
+    change = await session.launch.releases.rollback(space.name, "train", 1)
     assert [each.fate for each in change.objects if each.kind == "JobSet"] == [Fate.CHANGED]
     live = (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).made
     assert live["spec"]["ttlSecondsAfterFinished"] == 43200
-    assert [each.revision for each in await session.releases.history(space.name, "train")] == [1, 2, 3]
+    assert [each.revision for each in await session.launch.releases.history(space.name, "train")] == [1, 2, 3]
 
 
 async def test_an_upgrade_that_changes_nothing_makes_no_revision(session: Session, space: Space) -> None:
-    await session.launch(plan(space))
-    assert (await session.releases.upgrade(plan(space))).idle
-    assert len(await session.releases.history(space.name, "train")) == 1
+    await session.launch.install(plan(space))
+    assert (await session.launch.releases.upgrade(plan(space))).idle
+    assert len(await session.launch.releases.history(space.name, "train")) == 1
 
 
 async def test_a_job_that_went_while_no_console_looked(
     cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.launch.runs.SETTLING", 0.0)  # as if the person had come back later
-    await session.launch(plan(space))
+    await session.launch.install(plan(space))
     await session.close()
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
 
@@ -321,10 +325,12 @@ async def test_a_job_that_went_while_no_console_looked(
 
 
 async def test_several_consoles_tell_one_story(session: Session, other: Session, space: Space) -> None:
-    await asyncio.gather(session.launch(plan(space, "one", gpus=8)), other.launch(plan(space, "two", gpus=8)))
-    names = {run.name for run in await session.runs.all() if run.namespace == space.name}
+    await asyncio.gather(
+        session.launch.install(plan(space, "one", gpus=8)), other.launch.install(plan(space, "two", gpus=8))
+    )
+    names = {run.name for run in await session.launch.runs.all() if run.namespace == space.name}
     assert names == {"one", "two"}
-    await session.stop_job(space.name, "two")
-    runs = {run.name: run.outcome for run in await other.runs.all() if run.namespace == space.name}
+    await session.launch.stop(space.name, "two")
+    runs = {run.name: run.outcome for run in await other.launch.runs.all() if run.namespace == space.name}
     assert runs["two"] is Outcome.STOPPED
     assert (await space.items(CORE, "configmaps", labelSelector="app.kubernetes.io/instance=two")) == []

@@ -36,7 +36,7 @@ async def seen(session: Session, true: Callable[[Fleet], bool], what: str) -> Fl
     """The first picture in which something is so."""
     try:
         async with asyncio.timeout(60):
-            async for fleet in session.snapshots():
+            async for fleet in session.watch.snapshots():
                 if true(fleet):
                     return fleet
     except TimeoutError:
@@ -90,8 +90,8 @@ async def test_why_a_job_waits(session: Session, space: Space) -> None:
 async def test_the_main_job_from_launch_to_stop(session: Session, space: Space) -> None:
     await space.queue("team", 64)
     plan = LaunchPlan("nccl-all-reduce", "bandwidth", space.name, {"queue": "team", "gpus": 16, "keepAlive": True})
-    assert session.problems(plan) == ()
-    assert await session.launch(plan) == "bandwidth"
+    assert session.launch.problems(plan) == ()
+    assert await session.launch.install(plan) == "bandwidth"
     pods = await space.pods("bandwidth", 2)
     key = (space.name, "bandwidth")
     fleet = await seen(session, lambda fleet: key in fleet.jobsets and fleet.jobsets[key].state is JobState.RUNNING,
@@ -106,7 +106,7 @@ async def test_the_main_job_from_launch_to_stop(session: Session, space: Space) 
     assert len(test.rows) == 14
     assert all(row.out_of_place and row.out_of_place.busbw and row.out_of_place.busbw > 10 for row in test.rows)
     assert test.avg_busbw
-    report = await session.stop_job(space.name, "bandwidth")
+    report = await session.launch.stop(space.name, "bandwidth")
     assert report.release == "bandwidth"
 
     async def nothing() -> bool:
@@ -129,7 +129,7 @@ async def test_a_log_is_followed(session: Session, space: Space) -> None:
     await space.pod("a")
     await space.cluster.append_log(space.api, space.name, "a", "main", ["one", "two"])
     heard: list[str] = []
-    async with asyncio.timeout(60), aclosing(session.follow_log(space.name, "a")) as lines:
+    async with asyncio.timeout(60), aclosing(session.logs.follow(space.name, "a")) as lines:
         async for line in lines:
             heard.append(line.text)
             if len(heard) == 2:
@@ -170,7 +170,7 @@ async def test_a_node_is_cordoned(session: Session, space: Space) -> None:
 
 async def test_what_is_not_there_cannot_be_stopped(session: Session, space: Space) -> None:
     with pytest.raises(NotFound):
-        await session.stop_job(space.name, "nope")
+        await session.launch.stop(space.name, "nope")
 
 
 async def test_a_reader_sees_what_it_may_and_is_told_the_rest(cluster: Cluster, space: Space) -> None:
@@ -180,7 +180,7 @@ async def test_a_reader_sees_what_it_may_and_is_told_the_rest(cluster: Cluster, 
         assert len(fleet.nodes) == 23
         assert fleet.links["clusterqueues"].state.value == "forbidden"
         assert fleet.links["clusterqueues"].hint == "Ask for `list clusterqueues.kueue.x-k8s.io`."
-        assert await opened.may("create", "pods", namespace=space.name) is False
+        assert await opened.watch.may("create", "pods", namespace=space.name) is False
         with pytest.raises(NotAllowed):
             await opened.cordon(next(iter(fleet.nodes))[1])
     finally:

@@ -35,7 +35,7 @@ async def pod(session: Session, space: Space, monkeypatch: pytest.MonkeyPatch, t
     await space.jobset(JOB, queue, 1)
     await space.pods(JOB, 1)
     async with asyncio.timeout(60):
-        async for fleet in session.snapshots():
+        async for fleet in session.watch.snapshots():
             job = fleet.jobsets.get((space.name, JOB))
             first = ranks(job, fleet)[0] if job else None
             if first is not None and first.phase == "Running":

@@ -192,7 +192,7 @@ async def test_the_release_answers_for_its_pods(session: Session, openssh: OpenS
     """Its Secret names the host key. On the lab one sshd stands behind all pods, which no release knows: refused."""
     release = "released"
     await space.queue("b", 16)
-    await session.launch(LaunchPlan("interactive", release, space.name, {"queue": "b", "gpus": 16}))
+    await session.launch.install(LaunchPlan("interactive", release, space.name, {"queue": "b", "gpus": 16}))
     await space.pods(release, 2)
     await session_sees(session, release)
     plan = await session.attach.plan(space.name, release, 1)
@@ -247,7 +247,7 @@ async def test_the_doctor_says_which_step_fails(session: Session, openssh: OpenS
 async def test_hosts_of_jobs_that_are_gone_disappear(session: Session, openssh: OpenSsh, space: Space) -> None:
     await set_up(session)
     assert await session.attach.tidy() == ()
-    await session.stop_job(space.name, JOB)
+    await session.launch.stop(space.name, JOB)
 
     async def gone() -> bool:
         return bool(await session.attach.tidy())

@@ -160,7 +160,7 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
         ]
         await soon(lambda: [each.log.coverage.words for each in jobs] == whole, "all are followed to the end")
         assert {each.log.kept.trouble for each in jobs} == {""}
-        folder, context = app.session.follow.folder, app.session.context
+        folder, context = app.session.logs.folder, app.session.context
     for each in jobs:
         shelf = kept_job(folder, context, *each.log.key)
         assert shelf is not None

@@ -140,7 +140,7 @@ def numbered(texts: Iterable[str]) -> Counter[str]:
 async def watched(session: Session, job: Job) -> AsyncIterator[Watched]:
     """Its lines are counted and its measurements read for as long as the block runs."""
     key = job.space.name, job.name
-    async with session.follow.job(*key) as log, session.measures.job(*key) as measures:
+    async with session.logs.job(*key) as log, session.measures.job(*key) as measures:
         made = Watched(job, log, measures)
         counting = asyncio.create_task(made.count())
         try:

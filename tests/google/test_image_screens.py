@@ -150,8 +150,10 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
 ) -> None:
     image = "us-central1-docker.pkg.dev/practice/a4/testbed:later"
     async with practised(monkeypatch) as (app, pilot, cluster):
-        plan = LaunchPlan("interactive", "early", "default", app.session.set_values("interactive", [f"image={image}"]))
-        await app.session.launch(plan)
+        plan = LaunchPlan(
+            "interactive", "early", "default", app.session.launch.set_values("interactive", [f"image={image}"])
+        )
+        await app.session.launch.install(plan)
         app.open_page("job", "default", "early", "pods")
         await until(pilot, lambda: f"cannot get its image: the image {image} does not exist" in screen_text(app))
         await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))

@@ -126,7 +126,7 @@ async def test_who_can_is_reached(way: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (140, 42)])
 async def test_the_title_says_so_on_every_page(size: tuple[int, int]) -> None:
     session = FakeSession(scene())
-    session.unverified = True
+    session.watch.unverified = True
     async with console(session, size=size) as (app, pilot, _):
         for key in "123456":
             await pilot.press(key)

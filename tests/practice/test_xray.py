@@ -93,6 +93,6 @@ async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
 
 async def test_logs_of_a_practice_cluster_go_with_it(session: Session) -> None:
     """The next one gives its jobs the same uids, and must not find what this one printed."""
-    folder = session.connected.target.cluster.practice_folder
+    folder = session.watch.connected.target.cluster.practice_folder
     assert folder is not None
-    assert folder in session.follow.folder.parents
+    assert folder in session.logs.folder.parents

@@ -58,7 +58,7 @@ async def clusters(
     async def connect() -> Session:
         return session  # type: ignore[return-value]
 
-    app = ConsoleApp(session.settings, connect=connect)
+    app = ConsoleApp(session.watch.settings, connect=connect)
     async with app.run_test(size=(150, 30)) as pilot:
         await until(pilot, lambda: app.connected)
         await pilot.press("ctrl+g")

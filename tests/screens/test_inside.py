@@ -103,7 +103,7 @@ async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_questi
 async def test_nothing_is_deleted_in_read_only_mode() -> None:
     session = FakeSession(scene(), settings=Settings(read_only=True))
     session.answers["folders"] = {"/nfs": PodFolder("/nfs", (Entry("tmp", EntryKind.FOLDER),))}
-    async with console(session, settings=session.settings) as (app, pilot, _):
+    async with console(session, settings=session.watch.settings) as (app, pilot, _):
         app.open_page("folder", "default", "llama-70b-workload-0-0-x7k0", "", "/nfs")
         await until(pilot, lambda: isinstance(app.screen, FolderScreen) and "tmp/" in screen_text(app))
         await pilot.press("x")
@@ -164,7 +164,7 @@ async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog()
 
 async def test_there_is_no_quick_nccl_test_in_read_only_mode() -> None:
     session = FakeSession(scene(), settings=Settings(read_only=True))
-    async with console(session, settings=session.settings) as (app, pilot, _):
+    async with console(session, settings=session.watch.settings) as (app, pilot, _):
         await to_job(app, pilot)
         await pilot.press("Q")
         await until(pilot, lambda: "read-only: NCCL test is off." in toasts(app))

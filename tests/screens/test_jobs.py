@@ -246,7 +246,7 @@ async def test_without_jobs_it_says_why(link: Link, words: str) -> None:
 
 async def test_job_header_ranks_and_first_failure() -> None:
     session = FakeSession(queue_scene())
-    session.logs["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "CUDA out of memory")]
+    session.printed["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "CUDA out of memory")]
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "sweep")
         text = screen_text(app)
@@ -264,7 +264,7 @@ async def test_job_header_ranks_and_first_failure() -> None:
 async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, int], oldest: int) -> None:
     session = FakeSession(queue_scene())
     said = [LogLine(time.time(), f"iteration {number}") for number in range(1, 21)]
-    session.logs["default", "sweep-workload-0-1-x7k1"] = said
+    session.printed["default", "sweep-workload-0-1-x7k1"] = said
     async with console(session, size=size) as (app, pilot, _):
         await to_job(app, pilot, "sweep")
         await until(pilot, lambda: "iteration 20" in screen_text(app))
@@ -393,7 +393,7 @@ async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
 
 async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
     session = FakeSession(queue_scene())
-    session.logs[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
+    session.printed[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "hello 2" in screen_text(app))
@@ -423,9 +423,9 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
     session = FakeSession(fleet)
     pod = fleet.pods[RANK_0]
     again = replaced(pod)
-    session.logs[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
-    session.logs["default", again.name] = [LogLine(time.time(), "second life")]
-    session.logs["default", "llama-workload-0-1-x7k1"] = [LogLine(time.time(), "I am pod one")]
+    session.printed[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
+    session.printed["default", again.name] = [LogLine(time.time(), "second life")]
+    session.printed["default", "llama-workload-0-1-x7k1"] = [LogLine(time.time(), "I am pod one")]
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "hello 2" in screen_text(app))

@@ -381,8 +381,8 @@ async def test_the_views_turn_and_say_what_differs() -> None:
         rendered.append(plan)
         return render(plan)
 
-    session.render = answer  # type: ignore[method-assign]
-    session.runs.last_values = Remembered().last_values  # type: ignore[method-assign]
+    session.launch.render = answer  # type: ignore[method-assign]
+    session.launch.runs.last_values = Remembered().last_values  # type: ignore[method-assign]
     async with console(session, size=(150, 40)) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("down", "backspace", "backspace", "8", "f4")
@@ -588,7 +588,7 @@ async def test_going_down_the_recipes_makes_a_form_only_where_the_cursor_rests()
 async def test_read_only_says_that_nothing_can_be_launched() -> None:
     settings = Settings(read_only=True)
     session = session_of()
-    session.settings, session.read_only = settings, True
+    session.watch.settings, session.watch.read_only = settings, True
     async with console(session, settings=settings) as (app, pilot, _):
         await to_form(app, pilot)
         await until(pilot, lambda: "nothing can be launched" in screen_text(app))

@@ -32,7 +32,7 @@ async def log_of(app: ConsoleApp, pilot: Pilot[Any]) -> LogScreen:
 
 async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
     session = FakeSession(scene())
-    session.logs[KEY] = [LogLine(1.0, "iteration 7")]
+    session.printed[KEY] = [LogLine(1.0, "iteration 7")]
     async with console(session) as (app, pilot, _):
         app.open_page("pod", *KEY)
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
@@ -84,7 +84,7 @@ async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_lin
         page = await log_of(app, pilot)
         await until(pilot, lambda: page.view.lines.total == 3)
         assert "● following" in screen_text(app)
-        sessions[1].logs[KEY] = [*sessions[0].logs[KEY], LogLine(2.0, "same"), LogLine(3.0, "three")]
+        sessions[1].printed[KEY] = [*sessions[0].printed[KEY], LogLine(2.0, "same"), LogLine(3.0, "three")]
         sessions[1].running.add(KEY)
         await pilot.press("ctrl+r")
         await until(pilot, lambda: page.view.lines.total == 5)
@@ -128,7 +128,7 @@ async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -
         await pilot.press("1")
         app.open_page("pod", *KEY)
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
-        await session.switch(context="other")
+        await session.watch.switch(context="other")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("4")
         await until(pilot, lambda: app.current_mode == "pods" and len(app.screen_stack) == 1)
@@ -136,7 +136,7 @@ async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -
 
 async def test_what_comes_in_while_the_page_closes_is_not_shown() -> None:
     session = FakeSession(scene())
-    session.logs[KEY] = [LogLine(1.0, "iteration 7")]
+    session.printed[KEY] = [LogLine(1.0, "iteration 7")]
     async with console(session) as (app, pilot, _):
         page = await log_of(app, pilot)
         view = page.query_one(LogView)

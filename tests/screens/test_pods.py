@@ -130,7 +130,7 @@ async def test_a_pod_that_goes_while_its_page_is_open() -> None:
 
 async def test_its_log_is_followed() -> None:
     session = FakeSession(scene())
-    session.logs["default", "dpo-[b]-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
+    session.printed["default", "dpo-[b]-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
     async with console(session) as (app, pilot, _):
         await pilot.press("4", "l")
         await until(pilot, lambda: isinstance(app.screen, LogScreen))

@@ -71,7 +71,7 @@ async def page(
     async def connect() -> Session:
         return session  # type: ignore[return-value]
 
-    app = ConsoleApp(session.settings, connect=connect)
+    app = ConsoleApp(session.watch.settings, connect=connect)
     async with app.run_test(size=(150, 30)) as pilot:
         await until(pilot, lambda: app.connected and app.fleet.nodes)
         app.open_page(name) if name == "nodepools" else app.open_page("pool", name)

@@ -54,7 +54,7 @@ async def page(
 
 def go_on(first: FakeSession, second: FakeSession) -> None:
     """The containers print on while nobody is connected."""
-    second.logs = {key: [*lines] for key, lines in first.logs.items()}
+    second.printed = {key: [*lines] for key, lines in first.printed.items()}
     second.running = {*first.running}
 
 

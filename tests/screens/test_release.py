@@ -105,8 +105,8 @@ async def test_what_the_cluster_refuses_is_not_done() -> None:
 
 async def test_read_only_looks_and_changes_nothing() -> None:
     session = session_of()
-    session.settings = Settings(read_only=True)
-    async with console(session, settings=session.settings) as (app, pilot, _):
+    session.watch.settings = Settings(read_only=True)
+    async with console(session, settings=session.watch.settings) as (app, pilot, _):
         screen = await to_release(app, pilot)
         await pilot.press("down")
         await until(pilot, lambda: "Back to revision 1" in screen_text(app))
@@ -120,7 +120,7 @@ async def test_read_only_looks_and_changes_nothing() -> None:
 
 async def test_a_job_that_is_no_release_says_so() -> None:
     session = session_of()
-    session.releases.revisions = 0
+    session.launch.releases.revisions = 0
     async with console(session) as (app, pilot, _):
         app.open_page("release", *JOB)
         await until(pilot, lambda: "is not a release of the chart" in screen_text(app))

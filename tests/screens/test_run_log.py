@@ -44,7 +44,7 @@ def keep(uid: str, *lines: str, name: str = "train-9") -> None:
 
 def session_of(outcome: Outcome = Outcome.SUCCEEDED) -> FakeSession:
     session = FakeSession(queue_scene())
-    session.runs.runs = [run(9, "train-9", outcome, recipe="qwen3-30b-pretrain", uid=UID, why="")]
+    session.launch.runs.runs = [run(9, "train-9", outcome, recipe="qwen3-30b-pretrain", uid=UID, why="")]
     return session
 
 
@@ -83,12 +83,12 @@ async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:
 async def test_while_the_job_is_there_its_page_reads_the_log() -> None:
     session = session_of()
     jobset = session.fleet.jobsets["default", "llama"]
-    session.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
+    session.launch.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
     async with console(session, size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
         await until(pilot, lambda: "The job is still there: J opens it" in " ".join(screen_text(app).split()))
         keep(jobset.uid, "its last words", name="llama")
-    session.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
+    session.launch.runs.runs = [run(9, "llama", Outcome.DIVERGED, uid=jobset.uid)]
     async with console(session, size=(160, 42)) as (app, pilot, _):
         app.open_page("run", "9")
         await until(pilot, lambda: "its last words" in screen_text(app))

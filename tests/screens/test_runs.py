@@ -50,7 +50,7 @@ RUNS = [
 def session_of(**answers: Any) -> FakeSession:
     session = FakeSession(scene())
     session.answers |= answers
-    session.runs.runs = list(RUNS)
+    session.launch.runs.runs = list(RUNS)
     return session
 
 
@@ -92,19 +92,19 @@ async def test_every_run_says_how_it_ended() -> None:
 async def test_the_list_follows_the_memory() -> None:
     async with console(session_of()) as (app, pilot, session):
         screen = await to_runs(app, pilot)
-        session.runs.runs.insert(0, run(5, "new", Outcome.WAITING))
+        session.launch.runs.runs.insert(0, run(5, "new", Outcome.WAITING))
         session.show()
         await until(pilot, lambda: screen.table.shown[0] == ("5",))
 
 
 async def test_without_runs_there_are_no_keys_for_one() -> None:
     session = session_of()
-    session.runs.runs = []
+    session.launch.runs.runs = []
     async with console(session) as (app, pilot, _):
         await pilot.press("6")
         await until(pilot, lambda: "No runs in the history" in screen_text(app))
         assert "Forget" not in text_of(app.screen.query_one(KeyBar))
-        session.runs.runs = list(RUNS)
+        session.launch.runs.runs = list(RUNS)
         session.show()
         await until(pilot, lambda: "Forget" in text_of(app.screen.query_one(KeyBar)))
 
@@ -177,7 +177,7 @@ async def test_runs_are_forgotten_when_somebody_agrees() -> None:
 
 async def test_what_is_wrong_with_the_memory_is_said() -> None:
     session = session_of()
-    session.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
+    session.launch.runs.note = "The history of runs was written by a newer a4: it is shown read-only."
     async with console(session) as (app, pilot, _):
         await to_runs(app, pilot)
         await until(pilot, lambda: "written by a newer a4" in screen_text(app))
@@ -186,7 +186,7 @@ async def test_what_is_wrong_with_the_memory_is_said() -> None:
 async def test_read_only_launches_nothing_again() -> None:
     settings = Settings(read_only=True)
     session = FakeSession(scene(), settings=settings)
-    session.runs.runs = list(RUNS)
+    session.launch.runs.runs = list(RUNS)
     async with console(session, settings=settings) as (app, pilot, _):
         screen = await to_runs(app, pilot)
         await pilot.press("n")
@@ -202,7 +202,7 @@ LEFT = [
 
 async def test_leftovers_are_removed_one_by_one() -> None:
     session = session_of()
-    session.stopping.left, session.stopping.hidden = list(LEFT), ("Secret",)
+    session.launch.stopping.left, session.launch.stopping.hidden = list(LEFT), ("Secret",)
     async with console(session) as (app, pilot, _):
         await to_runs(app, pilot)
         await pilot.press("L")
@@ -277,13 +277,13 @@ async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> N
 
 def form_session(**profiles: Any) -> FakeSession:
     session = launch_session()
-    session.profiles.kept = profiles
+    session.launch.profiles.kept = profiles
     return session
 
 
 async def test_the_default_profile_is_in_a_new_form() -> None:
     session = form_session(prod={"gpus": 8, "queue": "research"})
-    session.profiles.chosen = "prod"
+    session.launch.profiles.chosen = "prod"
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await until(pilot, lambda: screen.form.texts["gpus"] == "8")
@@ -306,8 +306,8 @@ async def test_a_profile_is_picked_and_taken_back() -> None:
 
 async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
     session = form_session(prod={"gpus": 8})
-    session.profiles.chosen = "prod"
-    session.runs.runs = [run(1, "nccl-1", values={"gpus": 32})]
+    session.launch.profiles.chosen = "prod"
+    session.launch.runs.runs = [run(1, "nccl-1", values={"gpus": 32})]
     async with console(session) as (app, pilot, _):
         await pilot.press("6")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)

@@ -81,7 +81,7 @@ async def test_letters_right_after_the_colon_are_the_palettes() -> None:
 
 async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
     session = FakeSession(scene())
-    session.logs["default", "nccl-0412-workload-0-0-x7k0"] = [LogLine(1.0, "avg bus bandwidth"), LogLine(2.0, "p")]
+    session.printed["default", "nccl-0412-workload-0-0-x7k0"] = [LogLine(1.0, "avg bus bandwidth"), LogLine(2.0, "p")]
     async with console(session) as (app, pilot, _):
         app.open_page("log", "default", "nccl-0412-workload-0-0-x7k0")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and app.screen.is_mounted)

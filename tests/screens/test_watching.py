@@ -180,7 +180,7 @@ async def test_the_page_of_a_job_that_somebody_stopped_says_how_it_ended() -> No
     async with console() as (app, pilot, session):
         await until(pilot, lambda: app.fleet.jobsets)
         session.alarms.sound("default", "gone-7", AlarmKind.STALL, "no step for 5 min", over=1.0)
-        session.runs.runs = [run(7, "gone-7", Outcome.STOPPED, server=session.server,
+        session.launch.runs.runs = [run(7, "gone-7", Outcome.STOPPED, server=session.watch.server,
                                  why="stopped by a person, stalled since step 9")]  # fmt: skip
         app.open_page("job", "default", "gone-7", "hang")
         said = "Run 7 is over, stopped by a person, stalled since step 9."
@@ -205,13 +205,15 @@ async def test_the_key_of_alarms_works_everywhere(page: str) -> None:
 async def test_runs_say_of_a_job_what_the_list_of_jobs_says_of_it() -> None:
     async with console() as (app, pilot, session):
         jobset = session.fleet.jobsets[("default", "nccl-0412")]
-        session.runs.runs = [run(8, "nccl-0412", Outcome.RUNNING, server=session.server, uid=jobset.uid, ended=0.0)]
+        session.launch.runs.runs = [
+            run(8, "nccl-0412", Outcome.RUNNING, server=session.watch.server, uid=jobset.uid, ended=0.0)
+        ]
         session.alarms.late_steps["default", "nccl-0412"] = "no step for 40 s after step 9"
         await pilot.press("3")
         await until(pilot, lambda: "◐ late" in screen_text(app))
         await pilot.press("6")
         await until(pilot, lambda: "◐ late" in screen_text(app) and "no step for 40 s" in screen_text(app))
-        session.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
+        session.launch.runs.runs = [run(8, "nccl-0412", Outcome.DIVERGED)]
         app.screen.read()  # type: ignore[attr-defined]
         await until(pilot, lambda: "▲ diverged" in screen_text(app))
 

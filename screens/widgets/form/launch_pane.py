@@ -281,12 +281,12 @@ class LaunchPane(Vertical):
         if why:
             self._say_instead(view, f"Not rendered: {why}")
         elif view == "preview":
-            manifests = await self._launch.session.render(plan)
+            manifests = await self._launch.session.launch.render(plan)
             self.preview.show("\n".join(f"---\n{each.text.strip()}" for each in manifests) + "\n")
         elif view == "diff":
             await self._draw_diff(plan)
         else:
-            self.command.show_command(self._launch.session.drafting.command(plan))
+            self.command.show_command(self._launch.session.launch.drafting.command(plan))
 
     def _say_instead(self, view: str, sentence: str) -> None:
         pages = {"preview": self.preview, "diff": self.diff, "command": self.command}
@@ -296,7 +296,7 @@ class LaunchPane(Vertical):
     async def _draw_diff(self, plan: LaunchPlan) -> None:
         draft = self._launch.draft
         assert draft is not None
-        diffs = await self._launch.session.drafting.diff(plan, draft.against)
+        diffs = await self._launch.session.launch.drafting.diff(plan, draft.against)
         added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
@@ -314,7 +314,7 @@ class LaunchPane(Vertical):
             return
         if draft.against is not None:
             draft.against, draft.against_name = None, ""
-        elif found := await self._launch.session.runs.last_values(draft.recipe.id):
+        elif found := await self._launch.session.launch.runs.last_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
             self.diff_said.runs = (Run("This recipe has not been launched yet.", "waits"),)
@@ -328,7 +328,7 @@ class LaunchPane(Vertical):
         draft = self._launch.draft
         if draft is None or ((self.yaml.has_focus or self.remarks) and not self._anew):
             return
-        drafting = self._launch.session.drafting
+        drafting = self._launch.session.launch.drafting
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
         self.show_yaml(draft.yaml, anew=self._anew)
         self._anew = False
@@ -341,7 +341,7 @@ class LaunchPane(Vertical):
             return
         draft.yaml = text
         kept: Mapping[str, Value] = planned[0].values
-        read = self._launch.session.drafting.read_yaml(draft.recipe.id, text, kept=kept)
+        read = self._launch.session.launch.drafting.read_yaml(draft.recipe.id, text, kept=kept)
         self.remarks = read.problems
         self.say_remarks(read.problems)
         if read.sound:

@@ -223,7 +223,7 @@ async def test_a_reported_host_is_replaced() -> None:
             await session.node_pools.report(FIRST, "noise")
         await session.node_pools.report(FIRST, "XID")
         seen = []
-        async for fleet in session.snapshots():
+        async for fleet in session.watch.snapshots():
             node = fleet.nodes.get(("", FIRST))
             if node is not None and node.repair and node.repair not in seen:
                 seen.append(node.repair)

@@ -37,7 +37,7 @@ async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_prin
     session = FakeSession(queue_scene())
     first, second = table_text(500.0, finished=True), table_text(600.0, finished=True)
     lines = [LogLine(1000.0 + at, text) for at, text in enumerate([*first, *second])]
-    session.logs["default", "llama-workload-0-0-x7k0"] = lines
+    session.printed["default", "llama-workload-0-0-x7k0"] = lines
     await session.measures.kept.read()
     assert await session.measures.glancing.look([("default", "llama")])
     moments = {each.test.avg_busbw: each.at for each in session.measures.kept.tests}
@@ -52,7 +52,7 @@ async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines()
         lines = [
             LogLine(last - 4.0 * (50 - at), f"step {at}/1000 loss 2.330987 step_time 0.0016s") for at in range(1, 51)
         ]
-        session.logs["default", "llama-workload-0-0-x7k0"] = lines
+        session.printed["default", "llama-workload-0-0-x7k0"] = lines
         session.measures.glancing.forget()
         assert await session.measures.glancing.look([key])
         found = session.measures.glancing.of(uid)
@@ -74,7 +74,7 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     glancing, lines = session.measures.glancing, _lines(1, 700, nan_from=20)
-    session.logs["default", "llama-workload-0-0-x7k0"] = lines
+    session.printed["default", "llama-workload-0-0-x7k0"] = lines
     assert await glancing.look([key])
     found = glancing.of(uid)
     assert found is not None
@@ -87,7 +87,7 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
         nan=where.nan, nan_from=where.nan_from,
     )  # fmt: skip
     assert found.nan_words == where.nan_words == f"loss is {run.nan_words}"
-    session.logs["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
+    session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
     glancing._asked.clear()
     assert await glancing.look([key])
     assert [call[-1] for call in session.called("read_tail")] == [TABLE, BACK, TABLE], "it is looked for once"
@@ -101,9 +101,9 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
     session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     glancing = session.measures.glancing
-    session.logs["default", "llama-workload-0-0-x7k0"] = _lines(1, 19, nan_from=20)
+    session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 19, nan_from=20)
     assert await glancing.look([key])
-    session.logs["default", "llama-workload-0-0-x7k0"] = _lines(230, 900, nan_from=20)
+    session.printed["default", "llama-workload-0-0-x7k0"] = _lines(230, 900, nan_from=20)
     for asked in (2, 3):
         glancing._asked.clear()
         await glancing.look([key])
@@ -117,7 +117,7 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     session = FakeSession(queue_scene())
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     lines = _lines(230, 900, nan_from=20)
-    session.logs["default", "llama-workload-0-0-x7k0"] = lines
+    session.printed["default", "llama-workload-0-0-x7k0"] = lines
     assert await session.measures.glancing.look([key])
     found = session.measures.glancing.of(uid)
     words = "NaN since step 230 or earlier"
@@ -153,7 +153,7 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
     key = ("default", "llama")
     done = replace(session.fleet.jobsets[key], conditions=(Condition("Completed", "True"),))
     session.show(jobsets={**session.fleet.jobsets, key: done})
-    session.logs["default", "llama-workload-0-0-x7k0"] = [
+    session.printed["default", "llama-workload-0-0-x7k0"] = [
         LogLine(1000.0 + at, text) for at, text in enumerate(table_text(500.0, finished=True))
     ]
     glancing, now = session.measures.glancing, 10_000.0

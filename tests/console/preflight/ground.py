@@ -49,7 +49,7 @@ class Ground:
     def wish(self, recipe: str = "", *values: str, name: str = "train-1", **more: str) -> Wish:
         plan = None
         if recipe:
-            plan = LaunchPlan(recipe, name, "default", self.session.set_values(recipe, values))
+            plan = LaunchPlan(recipe, name, "default", self.session.launch.set_values(recipe, values))
         return self.session.preflight.wish(plan, **more)
 
     async def look(self, id_: str, wish: Wish | None = None) -> Check:

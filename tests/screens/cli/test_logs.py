@@ -40,7 +40,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     now = time.time()
     for rank, pod in enumerate(PODS):
         texts = ["ready", f"warning: mine is {'abcdef'[rank]}", *(["RuntimeError: x"] if rank == 4 else [])]
-        made.logs["default", pod] = [LogLine(now + at, text) for at, text in enumerate(texts)]
+        made.printed["default", pod] = [LogLine(now + at, text) for at, text in enumerate(texts)]
 
     @asynccontextmanager
     async def connected(*_: Any, **__: Any) -> AsyncIterator[FakeSession]:
@@ -80,7 +80,7 @@ async def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     bars = [LogLine(1.0, f"{at}%|{'#' * at}", open=at < 30) for at in (10, 20, 30)]
-    session.logs["default", PODS[0]] = [*bars, LogLine(2.0, "over")]
+    session.printed["default", PODS[0]] = [*bars, LogLine(2.0, "over")]
     out, _ = await say(capsys, "logs", "llama", "0", "-f")
     assert out == [bars[-1].text, "over"]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -154,14 +154,14 @@ async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
     with pytest.raises(NotFound, match=r"^Pod 0 of sweep is gone, and nothing .* was kept: the job is"):
         await logs.logs(parse(["logs", "sweep", "0", *words]))
     assert capsys.readouterr().out == ""
-    session.logs["default", "sweep-workload-0-1-x7k1"] = []
+    session.printed["default", "sweep-workload-0-1-x7k1"] = []
     assert await say(capsys, "logs", "sweep", "1", "--grep", "x") == ([], "")  # its pod is there, and printed nothing
 
 
 async def test_of_a_deleted_job_a_rank_is_named_of_which_nothing_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del session.logs["default", PODS[3]]
+    del session.printed["default", PODS[3]]
     await say(capsys, "logs", "llama", "--all")
     session.show(jobsets={}, pods={})
     with pytest.raises(NotFound, match=r"^llama is gone, and nothing of the log of its pod 3 was kept") as raised:
@@ -254,7 +254,7 @@ def started_again(session: FakeSession) -> None:
         main = replace(pod.containers[-1], restarts=int(rank == 2))
         fresh = replace(pod, name=f"{name}-new", uid=f"new-{rank}", attempt=1, containers=(main,))
         pods["default", fresh.name] = fresh
-        session.logs["default", fresh.name] = [LogLine(time.time() + 60, f"pod {rank} runs again")]
+        session.printed["default", fresh.name] = [LogLine(time.time() + 60, f"pod {rank} runs again")]
     session.show(pods=pods)
     session.previous_logs["default", f"{PODS[2]}-new"] = [
         LogLine(time.time() + 30 + at, f"before {at}") for at in (0, 1)
@@ -264,7 +264,7 @@ def started_again(session: FakeSession) -> None:
 async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_from_what_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del session.logs["default", PODS[5]]
+    del session.printed["default", PODS[5]]
     await say(capsys, "logs", "llama", "--all")
     started_again(session)
     out, err = await say(capsys, "logs", "llama", "--all", "--previous")
@@ -356,7 +356,9 @@ async def test_a_deleted_job_is_read_from_what_was_kept(
 
 
 async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
-    session.logs["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")]
+    session.printed["default", "sweep-workload-0-1-x7k1"] = [
+        LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")
+    ]
     out, _ = await say(capsys, "why", "sweep")
     assert out[0].startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
     assert any(line.startswith("Xid 79 on 0000:0f:00: ") for line in out)
@@ -380,15 +382,15 @@ async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pyte
 async def test_why_tells_how_a_job_ended_that_is_in_the_cluster_no_longer(
     session: FakeSession, capsys: pytest.CaptureFixture[str], outcome: Outcome, reason: str, how: str
 ) -> None:
-    run = RunRecord("ddp-smoke", "h1", "default", number=3, server=session.server, outcome=outcome, why=reason)
+    run = RunRecord("ddp-smoke", "h1", "default", number=3, server=session.watch.server, outcome=outcome, why=reason)
     elsewhere = replace(run, number=4, launched=9.0, server="https://other")
-    session.runs.runs = [elsewhere, run]
+    session.launch.runs.runs = [elsewhere, run]
     with pytest.raises(NotFound) as raised:
         await say(capsys, "why", "h1")
     assert raised.value.message == f"h1 is no longer in the cluster (run 3): {how}."
     assert raised.value.hint == "a4 history 3 has more, and a4 logs h1 what was kept of its log."
     assert raised.value.exit_code == 1
-    session.runs.runs = [elsewhere]
+    session.launch.runs.runs = [elsewhere]
     with pytest.raises(NotFound, match="There is no job h1"):
         await say(capsys, "why", "h1")
 

@@ -46,7 +46,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSession:
 
 
 def prints(session: FakeSession, key: tuple[str, str], lines: list[str]) -> None:
-    session.logs[key] = [LogLine(time.time(), text) for text in lines]
+    session.printed[key] = [LogLine(time.time(), text) for text in lines]
 
 
 async def test_the_tests_of_a_job_and_their_verdict(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +126,7 @@ async def test_a_training_that_makes_no_steps_any_more_says_so(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun = time.time() - 1000
-    session.logs["default", last_rank(session)] = [
+    session.printed["default", last_rank(session)] = [
         LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
     ]
     words = "no step for 10 min after step 60, usually one takes 7 s"
@@ -140,7 +140,7 @@ async def test_a_wait_that_is_given_up_says_the_state_that_the_list_of_jobs_says
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun = time.time() - 1000
-    session.logs["default", last_rank(session)] = [
+    session.printed["default", last_rank(session)] = [
         LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
     ]
     words = "no step for 10 min after step 60, usually one takes 7 s"
