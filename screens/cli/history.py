@@ -19,6 +19,8 @@ from screens.cli.arguments import Command, add_json
 from screens.cli.connect import connected
 from screens.cli.launch import find_recipe
 from screens.cli.output import print_json, print_table, say, warn
+from screens.columns.column import as_text
+from screens.columns.runs import RUNS
 from screens.wording import alarm_words, loss_words
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from screens.cli.options import Options
 
 KINDS = ("jobsets", "jobs", "pods")
-TITLES = ("RUN", "RECIPE", "NAME", "LAUNCHED", "OUTCOME", "TOOK", "GPUS", "QUEUE", "PEAK", "LOSS", "CLUSTER")
-RIGHT = (True, False, False, False, False, True, True, False, True, True, False)
 
 
 async def history(options: Options) -> int:
@@ -132,40 +132,8 @@ def show_runs(runs: Sequence[RunRecord], note: str, namespace: str, *, as_json: 
     elif not runs:
         say(f"No runs in namespace {namespace} in the history." if namespace else "No runs in the history.")
     else:
-        print_table(TITLES, [row(run, now) for run in runs], RIGHT)
+        print_table(*as_text(RUNS, runs))
     return 0
-
-
-def row(run: RunRecord, now: float) -> tuple[str, ...]:
-    """One line of the table."""
-    seconds = run.seconds(now)
-    return (
-        str(run.number),
-        run.recipe,
-        run.name,
-        wording.moment(run.launched, now),
-        f"{GLYPH} {_outcome(run)}" if run.sick else run.state,
-        "" if seconds is None else wording.age(seconds),
-        str(run.gpus or ""),
-        run.queue,
-        "" if run.peak_busbw is None else f"{run.peak_busbw:.0f}",
-        _loss(run),
-        run.context,
-    )
-
-
-def _outcome(run: RunRecord) -> str:
-    """Of a run that had stalled when it was stopped, that too."""
-    if not run.stopped_stalled:
-        return run.state
-    return "stopped, stalled" + (f" since step {run.step:,}" if run.step is not None else "")
-
-
-def _loss(run: RunRecord) -> str:
-    if run.nan:
-        return run.nan_words
-    at = f" at {run.loss_step:,}" if run.loss_step is not None else ""
-    return "" if run.loss is None else f"{run.loss:.3f}{at}"
 
 
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:

@@ -8,6 +8,8 @@ from console.launch.releases import Fate
 from screens.cli.arguments import Command, add_json, positive
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say
+from screens.columns.column import as_text
+from screens.columns.runs import REVISIONS
 
 if TYPE_CHECKING:
     import argparse
@@ -30,12 +32,7 @@ async def releases(options: Options) -> int:
     elif not found:
         say("No releases.")
     else:
-        print_table(
-            ("NAMESPACE", "NAME", "REVISION", "STATUS", "RECIPE", "CHART", "UPDATED"),
-            [(each.namespace, each.name, str(each.revision), each.status, each.recipe, each.chart, each.updated)
-             for each in found],
-            (False, False, True, False, False, False, False),
-        )  # fmt: skip
+        print_table(*as_text(REVISIONS, found))
     return 0
 
 

@@ -109,10 +109,6 @@ class Layout(Generic[RowT]):
         return as_json(self.columns, self.of(fleet, namespace, str))
 
 
-def of_page(columns: Iterable[Column[RowT]]) -> tuple[Column[RowT], ...]:
-    return tuple(column for column in columns if column.only in {"", PAGE})
-
-
 def as_json(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> list[dict[str, Any]]:
     keyed = [(column.key, column.values) for column in columns if column.key]
     return [{key: value(row) for key, value in keyed} for row in rows]

@@ -18,10 +18,10 @@ from console.launch.run_record import flat
 from console.preflight.check import tally, unseen
 from screens import wording
 from screens.columns.jobs import tab_of
+from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
 from screens.widgets.form.model import NAME, LaunchRequest
-from screens.widgets.run_words import spoken
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlText
 from screens.wording import Run

@@ -13,7 +13,6 @@ from console.google.node_pools import PoolsSnapshot, with_google
 from console.scheduling.pools import Pool, pools
 from console.scheduling.ranks import ranks
 from screens.base import LiveScreen
-from screens.columns.column import of_page
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
 from screens.widgets.table.column import Notice
@@ -35,7 +34,7 @@ class PoolTable(ResourceTable[Pool]):
 
     NOUN = "pool"
     EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
-    COLUMNS: ClassVar = of_page(POOLS.columns)
+    COLUMNS: ClassVar = POOLS.columns
 
     def row_text(self, row: Pool) -> str:
         return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"

@@ -13,7 +13,6 @@ from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE, LiveScreen
-from screens.columns.column import of_page
 from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import open_shell
@@ -51,7 +50,7 @@ class JobTable(ResourceTable[JobLine]):
     def on_resize(self) -> None:
         """The reason gets a third of the line; columns that matter less make room."""
         least = max(20, self.size.width // 4 + 7)
-        self.set_columns([replace(each, least=least) if each.fill else each for each in of_page(JOBS.columns)])
+        self.set_columns([replace(each, least=least) if each.fill else each for each in JOBS.columns])
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:

@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from console.errors import BadInput, ConsoleError, NotFound
 from console.scheduling.pools import pools
 from console.scheduling.topology import host, sum_words
-from screens.columns.column import of_page
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.dialogs.pool_actions import NodeActions, PoolSizes
 from screens.dialogs.question import Choice, Pick, Prompt
@@ -36,7 +35,7 @@ class NodeTable(ResourceTable[NodeRow]):
     NOUN = "node"
     EMPTY = Notice("This pool has no nodes now.")
     SORTED_BY = "NODE"
-    COLUMNS: ClassVar = of_page(NODES.columns)
+    COLUMNS: ClassVar = NODES.columns
 
     def row_text(self, row: NodeRow) -> str:
         node = row.node

@@ -14,7 +14,6 @@ from console.scheduling.quota import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
-from screens.columns.column import of_page
 from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of
 from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.column import Notice
@@ -44,7 +43,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
     def on_resize(self) -> None:
         """Longer bars where there is room."""
         width = 36 if self.size.width >= ROOMY else 24
-        self.set_columns([replace(each, width=width) if each.drawn else each for each in of_page(QUEUES.columns)])
+        self.set_columns([replace(each, width=width) if each.drawn else each for each in QUEUES.columns])
         super().on_resize()
 
 
@@ -69,7 +68,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     def on_resize(self) -> None:
         """The reason gets two fifths of the line; columns that matter less make room."""
         least = max(24, 2 * self.size.width // 5)
-        self.set_columns([replace(each, least=least) if each.fill else each for each in of_page(WORKLOADS.columns)])
+        self.set_columns([replace(each, least=least) if each.fill else each for each in WORKLOADS.columns])
         super().on_resize()
 
 

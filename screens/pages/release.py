@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -16,7 +15,7 @@ from console.launch.recipes import LaunchPlan
 from console.launch.releases import Fate
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.column import Column, since
+from screens.columns.runs import REVISIONS
 from screens.dialogs.question import Question
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
@@ -176,22 +175,6 @@ async def roll_back(screen: LiveScreen, namespace: str, name: str, revision: int
 
 
 TALLEST = 12  # lines of the table of revisions, its titles too
-_GLYPHS = {"deployed": Run("● ", "ok"), "failed": Run("✗ ", "bad"), "superseded": Run("○ ", "dim")}
-
-
-def status_cell(release: Release) -> list[Run]:
-    glyph = _GLYPHS.get(release.status, Run("◐ ", "waits"))
-    return [glyph, Run(release.status, glyph.ink)]
-
-
-def updated(release: Release) -> float:
-    """When Helm wrote the revision; 0.0 if it does not say."""
-    try:
-        return datetime.fromisoformat(release.updated).timestamp()
-    except ValueError:
-        return 0.0
-
-
 _INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
@@ -235,14 +218,7 @@ class ChangeText(YamlText):
 class RevisionTable(ResourceTable["Release"]):
     NOUN = "revision"
     EMPTY = Notice("No revisions.", "This job was not launched as a release of the chart.")
-    COLUMNS: ClassVar = (
-        Column("REVISION", lambda each: Run(f"{each.revision}", "strong"), right=True, sort=lambda each: each.revision,
-               down=True),
-        Column("STATUS", status_cell, least=12, most=20),
-        since("AGE", updated),
-        Column("RECIPE", lambda each: each.recipe, least=8, most=30),
-        Column("CHART", lambda each: Run(each.chart, "dim"), least=6, fill=True),
-    )  # fmt: skip
+    COLUMNS: ClassVar = REVISIONS
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """There is nothing to go into."""

@@ -15,6 +15,7 @@ from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
 from screens.columns.column import Column
+from screens.columns.runs import run_facts, run_sentence, spoken
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_log
@@ -22,7 +23,6 @@ from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
-from screens.widgets.run_words import run_facts, run_sentence, spoken
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable

@@ -13,10 +13,9 @@ from console.launch.run_record import differences, last_success
 from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
-from screens.columns.column import Column, since
+from screens.columns.runs import RUNS, run_sentence
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Confirm
-from screens.widgets.run_words import measure_cell, outcome_cell, run_sentence, took_cell
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
@@ -37,24 +36,7 @@ ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that ne
 class RunTable(ResourceTable["RunRecord"]):
     NOUN = "run"
     EMPTY = Notice("No runs in the history.", "Jobs launched from the form or with a4 launch appear here.")
-    COLUMNS: ClassVar = (
-        Column("RUN", lambda run: Run(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
-               down=True, drop=5),
-        Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=lambda run: run.recipe, drop=2),
-        Column("NAME", lambda run: Run(run.name, "strong"), least=10, most=43, sort=lambda run: run.name),
-        since("WHEN", lambda run: run.launched),
-        Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
-        Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
-               sort=lambda run: run.seconds(time.time()) or 0.0, down=True),
-        Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0,
-               down=True),
-        Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True,
-               drop=4),
-        Column("QUEUE", lambda run: Run(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
-        Column("CLUSTER", lambda run: Run(run.context, "dim"), least=7, most=24, sort=lambda run: run.context, drop=7,
-               tail=True),
-        Column("", lambda run: Run(wording.sentence(run.why), "dim"), fill=True, least=0, drop=8, key="why"),
-    )  # fmt: skip
+    COLUMNS: ClassVar = RUNS
 
     def row_text(self, row: RunRecord) -> str:
         typed = " ".join(f"{each.path}={each.after}" for each in differences(replace(row, values={}), row))

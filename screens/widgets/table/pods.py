@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from console.kube.objects.pod import Pod
-from screens.columns.column import of_page
 from screens.columns.pods import PODS
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
@@ -21,7 +20,7 @@ class PodTable(ResourceTable[Pod]):
 
     NOUN = "pod"
     EMPTY = Notice("No pods.", "5 launches a job.")
-    COLUMNS: ClassVar[Sequence[Column[Any]]] = of_page(PODS.columns)
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = PODS.columns
 
     def row_text(self, row: Pod) -> str:
         return f"{row.namespace} {row.name} {row.status} {row.jobset or row.owner_name} {row.node} {row.ip}"

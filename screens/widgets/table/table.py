@@ -28,7 +28,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.kube.snapshot import Link, LinkState
-from screens.columns.column import Column, RowT
+from screens.columns.column import PAGE, Column, RowT
 from screens.widgets.line import Inked, changed_columns
 from screens.widgets.table.column import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
@@ -248,7 +248,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        self._painter.set_columns(columns)
+        self._painter.set_columns([column for column in columns if column.only in {"", PAGE}])
         self._painter.measure(self.listing.rows.values())
         self.refresh()
 

@@ -21,8 +21,8 @@ from console.metrics.job_progress import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.log_results import LogReading
 from console.metrics.measured_log import read_lines
 from console.metrics.training.steps import Step, standing
+from screens.columns.runs import run_facts
 from screens.widgets.charts.training_panel import summary
-from screens.widgets.run_words import run_facts
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene, table_text
 

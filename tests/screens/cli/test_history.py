@@ -16,9 +16,9 @@ from console.launch.run_record import Outcome, RunRecord, concluded
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.settings import login_name
 from screens.__main__ import main
-from screens.cli.history import TITLES, as_item, row, show_run
-from screens.pages.runs import RunTable
-from screens.widgets.run_words import outcome_cell, run_sentence
+from screens.cli.history import as_item, show_run
+from screens.columns.column import as_text
+from screens.columns.runs import RUNS, outcome_cell, run_sentence
 from tests.contract.client import Api
 
 if TYPE_CHECKING:
@@ -247,17 +247,18 @@ def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixtur
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
     stalled = concluded(replace(ended, step=1240, alarms=(alarm,)))
-    outcome = TITLES.index("OUTCOME")
-    assert row(stalled, 2000.0)[outcome] == "▲ stopped, stalled since step 1,240"
-    assert row(replace(stalled, step=None), 2000.0)[outcome] == "▲ stopped, stalled"
-    assert row(ended, 2000.0)[outcome] == "stopped"
+    titles, cells, _ = as_text(RUNS, [stalled, ended])
+    assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
+        ("▲ stopped", "stopped by a person, stalled since step 1,240"),
+        ("■ stopped", ""),
+    ]
     told = as_item(stalled, 2000.0)
     assert (told["outcome"], told["state"]) == ("stopped", "stopped")
     show_run(stalled, [stalled], as_json=False)
     assert capsys.readouterr().out.startswith("far: ddp-smoke, run 3, stopped by a person, stalled since step 1,240\n")
     cell = "".join(each.text for each in outcome_cell(stalled))
     assert cell == "▲ stopped"
-    assert len(cell) <= next(each.width for each in RunTable.COLUMNS if each.title == "OUTCOME")
+    assert len(cell) <= next(each.width for each in RUNS if each.title == "OUTCOME")
     assert "".join(each.text for each in run_sentence(stalled)) == (
         "▲ far stopped by a person, stalled since step 1,240"
     )

@@ -1,17 +1,21 @@
-"""What is said of runs that are remembered: cells, sentences, differences (pure)."""
+"""Runs that are remembered, and revisions of releases: cells, sentences, columns."""
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.launch.run_record import STALLED, Outcome
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
 from screens import wording
+from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
 from screens.wording import Run, alarm_words, loss_words
 
 if TYPE_CHECKING:
+    from console.launch.recipes import Release
     from console.launch.run_record import RunRecord
     from screens.widgets.facts import Fact
     from screens.wording import Cell
@@ -108,3 +112,51 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
 def spoken(run: RunRecord, now: float) -> str:
     """How another run is called: "one (run 3, succeeded 2 h ago)"."""
     return f"{run.name} (run {run.number}, {run.outcome} {wording.moment(run.ended or run.launched, now)})"
+
+
+RUNS: tuple[Column[RunRecord], ...] = (
+    Column("RUN", lambda run: Run(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
+           down=True, drop=5),
+    Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=lambda run: run.recipe, drop=2),
+    Column("NAME", lambda run: Run(run.name, "strong"), least=10, most=43, sort=lambda run: run.name),
+    since("WHEN", lambda run: run.launched),
+    Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
+    Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
+           sort=lambda run: run.seconds(time.time()) or 0.0, down=True),
+    Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0,
+           down=True),
+    Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True,
+           drop=4),
+    Column("QUEUE", lambda run: Run(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
+    Column("CLUSTER", lambda run: Run(run.context, "dim"), least=7, most=24, sort=lambda run: run.context, drop=7,
+           tail=True),
+    Column("WHY", lambda run: Run(wording.sentence(run.why), "dim"), fill=True, least=0, drop=8),
+)  # fmt: skip
+
+
+_STATUS_GLYPHS = {"deployed": Run("● ", "ok"), "failed": Run("✗ ", "bad"), "superseded": Run("○ ", "dim")}
+
+
+def _status_cell(release: Release) -> list[Run]:
+    glyph = _STATUS_GLYPHS.get(release.status, Run("◐ ", "waits"))
+    return [glyph, Run(release.status, glyph.ink)]
+
+
+def _updated(release: Release) -> float:
+    """When Helm wrote the revision; 0.0 if it does not say."""
+    try:
+        return datetime.fromisoformat(release.updated).timestamp()
+    except ValueError:
+        return 0.0
+
+
+REVISIONS: tuple[Column[Release], ...] = (
+    Column("NAMESPACE", lambda each: each.namespace, only=COMMAND),
+    Column("NAME", lambda each: each.name, only=COMMAND),
+    Column("REVISION", lambda each: Run(f"{each.revision}", "strong"), right=True, sort=lambda each: each.revision,
+           down=True),
+    Column("STATUS", _status_cell, least=12, most=20),
+    since("AGE", _updated),
+    Column("RECIPE", lambda each: each.recipe, least=8, most=30),
+    Column("CHART", lambda each: Run(each.chart, "dim"), least=6, fill=True),
+)  # fmt: skip
