@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from io import BytesIO
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -40,17 +41,17 @@ _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 
 
-async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) -> None:
+async def _read_on(pieces: AsyncIterator[bytes], found: BytesIO, most: int) -> None:
     """Add pieces until there are no more, or `found` is longer than `most`; TimeoutError where they only drip."""
     loop = asyncio.get_running_loop()
-    since, before = loop.time(), len(found)
+    since, before = loop.time(), found.tell()
     async for piece in pieces:
-        found += piece
+        found.write(piece)
         if (now := loop.time()) > since + DRIPS_FOR:
-            if len(found) < before + DRIP:
+            if found.tell() < before + DRIP:
                 raise TimeoutError
-            since, before = now, len(found)
-        if len(found) > most:
+            since, before = now, found.tell()
+        if found.tell() > most:
             break
 
 
@@ -188,18 +189,18 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            pieces, found = answer.pieces(), bytearray()
+            pieces, found = answer.pieces(), BytesIO()
             try:
                 await _read_on(pieces, found, LARGE)
-                if len(found) > LARGE:
+                if found.tell() > LARGE:
                     async with self._reads_large:
                         await _read_on(pieces, found, MOST)
             except TimeoutError as error:
                 raise translate(self.login, doing, error) from error
-            if len(found) > MOST:
-                found.clear()  # whoever keeps the error keeps this frame
+            if found.tell() > MOST:
+                found.close()  # whoever keeps the error keeps this frame
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
-            return bytes(found)
+            return found.getvalue()
 
     @asynccontextmanager
     async def websocket(

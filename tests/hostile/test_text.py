@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct, structs
 from rich.cells import cell_len
 
 from console.attach.files.entries import CopyProgress
@@ -168,6 +169,8 @@ def poisoned(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         made = {each.name: poisoned(getattr(value, each.name)) for each in fields(value) if each.init}
         return replace(value, **made)
+    if isinstance(value, Struct):
+        return structs.replace(value, **{name: poisoned(each) for name, each in structs.asdict(value).items()})
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(map(poisoned, value))
     if isinstance(value, dict):
@@ -215,7 +218,7 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
     key = "default", f"llama-70b{markup}[x"
     named = replace(fleet.jobsets["default", "llama-70b"], name=key[1], recipe=f"x{PAYLOADS['markup']}", owner=ALL)
     pods = {
-        at: replace(
+        at: structs.replace(
             each,
             name=f"{each.name}{PAYLOADS['markup']}",
             node=f"{each.node}{ALL}",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet, ReplicatedJob
@@ -96,7 +97,7 @@ def queue_scene() -> Fleet:
 
 def replaced(pod: Pod) -> Pod:
     """Another pod in the same place, as a Job makes it after one was lost."""
-    return replace(pod, name=f"{pod.name}-again", uid=f"{pod.uid}-again")
+    return structs.replace(pod, name=f"{pod.name}-again", uid=f"{pod.uid}-again")
 
 
 def table(*busbw: float, finished: bool = False, wrong: int = 0) -> tuple[NcclTest, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from console.attach.container_facts import ContainerFacts, FactState
 from console.attach.files.entries import CopyProblem, CopyProgress, CopyReport, Entry, EntryKind, Proof, Way
@@ -287,13 +288,15 @@ async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list
         assert "is still there" in screen_text(app)
         await pilot.press("n")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
-        with_pods(session, lambda pod: replace(pod, deleting_since=1.0))
+        with_pods(session, lambda pod: structs.replace(pod, deleting_since=1.0))
         await until(pilot, lambda: app.fleet is session.fleet)
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, Confirm) and "is being replaced" in screen_text(app))
         session.answers["shell"] = 0
         await pilot.press("y")
-        with_pods(session, lambda pod: replace(pod, name="the-next-one", uid="next", deleting_since=0.0, attempt=1))
+        with_pods(
+            session, lambda pod: structs.replace(pod, name="the-next-one", uid="next", deleting_since=0.0, attempt=1)
+        )
         await until(pilot, lambda: session.called("shell")[-1][1] == "the-next-one")
         await until(pilot, lambda: handed_over == ["suspended", "resumed"] * 3)
 
@@ -301,7 +304,7 @@ async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list
 async def test_of_several_containers_one_is_picked(handed_over: list[str]) -> None:
     session = FakeSession(scene())
     more = (Container("main", "running"), Container("sidecar", "running"))
-    with_pods(session, lambda pod: replace(pod, containers=more))
+    with_pods(session, lambda pod: structs.replace(pod, containers=more))
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot)
         await pilot.press("s")

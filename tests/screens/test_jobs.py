@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
@@ -352,8 +353,8 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
     big, rank = fleet.jobsets["default", "big"], fleet.pods[RANK_0]
     pods = {}
     for number in range(40):
-        pod = replace(rank, name=f"big-{number}", uid=f"uid-{number}", jobset="big", jobset_uid=big.uid, attempt=1,
-                      completion_index=number, job_index=0, replicated_job=big.groups[0].name)  # fmt: skip
+        pod = structs.replace(rank, name=f"big-{number}", uid=f"uid-{number}", jobset="big", jobset_uid=big.uid,
+                              attempt=1, completion_index=number, job_index=0, replicated_job=big.groups[0].name)  # fmt: skip
         pods[pod.key] = pod
         session.say(
             pod.name, f"iteration {50 if number == 7 else 99}/ 1000", at=time.time() - (400 if number == 9 else 0)

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from console.errors import NotFound
 from console.kube.objects.event import Event
@@ -205,7 +206,7 @@ async def test_in_a_pod_that_has_ended_nothing_is_tried_and_it_is_said_what_can_
     pods = dict(session.fleet.pods)
     first = min(pods)
     oom = Container("main", "terminated", "OOMKilled", exit_code=137)
-    pods[first] = replace(pods[first], phase="Running", containers=(oom,))
+    pods[first] = structs.replace(pods[first], phase="Running", containers=(oom,))
     session.show(pods=pods)
     async with console(session) as (app, pilot, _):
         await pilot.press("4")

@@ -178,10 +178,9 @@ def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
     )
 
 
-def number(labels: Mapping[str, str], name: str, default: int) -> int:
-    """A label that holds a count; the default if it is missing or no number."""
-    text = labels.get(name, "")
-    return int(text) if text.isdecimal() else default
+def number(text: str | None, default: int) -> int:
+    """What a label says that holds a count; the default if it is missing or no number."""
+    return int(text) if text and text.isdecimal() else default
 
 
 _SUFFIXES = {

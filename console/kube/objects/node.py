@@ -295,7 +295,7 @@ def parse_node(wire: NodeWire) -> Node:
         repair=shared(labels.get(GKE + "report-and-replace-status")),
         last_busbw=_busbw(labels),
         scan_result=shared(labels.get(_SCAN + "result")),
-        scanned_at=float(number(labels, _SCAN + "runtime-sec", 0)),
+        scanned_at=float(number(labels.get(_SCAN + "runtime-sec"), 0)),
         version=shared(status.node_info.kubelet_version if status.node_info else None),
         internal_ip=addresses.get("InternalIP") or "",
     )

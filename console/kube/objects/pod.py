@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,10 +11,9 @@ from console.kube.objects.meta import (
     JOBSET,
     KUEUE,
     ConditionWire,
+    Meta,
     ObjectWire,
     Wire,
-    annotations_of,
-    labels_of,
     number,
     owner_of,
     parse_amount,
@@ -33,8 +31,7 @@ AFTER_THE_END = (
 """What can be done with a container that has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True, gc=False):
     """One container's state."""
 
     name: str
@@ -51,8 +48,7 @@ class Container:
     last_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, gc=False):
     """One pod; the fields of a JobSet are empty or -1 when it belongs to none."""
 
     namespace: str
@@ -285,7 +281,35 @@ class PodStatusWire(Wire):
     init_container_statuses: list[ContainerStatusWire] | None = None
 
 
+class PodLabels(Wire):
+    """The labels and annotations of a pod that say something: it has forty, of which most would only be thrown away."""
+
+    job: str = msgspec.field(default="", name="batch.kubernetes.io/job-name")
+    jobset: str = msgspec.field(default="", name=JOBSET + "jobset-name")
+    jobset_uid: str = msgspec.field(default="", name=JOBSET + "jobset-uid")
+    replicated_job: str = msgspec.field(default="", name=JOBSET + "replicatedjob-name")
+    job_index: str = msgspec.field(default="", name=JOBSET + "job-index")
+    completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
+    attempt: str = msgspec.field(default="", name=JOBSET + "restart-attempt")
+
+
+class PodAnnotations(Wire):
+    """Before Kubernetes 1.28 the index is only here."""
+
+    completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
+    workload: str = msgspec.field(default="", name=KUEUE + "workload")
+
+
+_NO_LABELS, _NO_ANNOTATIONS = PodLabels(), PodAnnotations()
+
+
+class PodMeta(Meta):
+    labels: PodLabels | None = None  # type: ignore[assignment]  # of its forty those that are used
+    annotations: PodAnnotations | None = None  # type: ignore[assignment]
+
+
 class PodWire(ObjectWire):
+    metadata: PodMeta = msgspec.field(default_factory=PodMeta)
     spec: PodSpecWire | None = None
     status: PodStatusWire | None = None
 
@@ -332,7 +356,8 @@ def _containers(spec: PodSpecWire, status: PodStatusWire) -> Iterator[Container]
 def parse_pod(wire: PodWire) -> Pod:
     """A pod, with its place in a JobSet from the labels JobSet gave it."""
     meta, spec, status = wire.metadata, wire.spec or PodSpecWire(), wire.status or PodStatusWire()
-    labels, owner = labels_of(meta), owner_of(meta)
+    labels, annotations = meta.labels or _NO_LABELS, meta.annotations or _NO_ANNOTATIONS
+    owner = owner_of(meta)
     conditions = {each.type: each for each in status.conditions or ()}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
     taken = conditions.get("DisruptionTarget")
@@ -359,21 +384,14 @@ def parse_pod(wire: PodWire) -> Pod:
         disrupted_at=parse_time(taken.last_transition_time),
         unschedulable=shared(scheduled.message) if scheduled and unschedulable else "",
         ready=ready is not None and ready.status == "True",
-        job=shared(labels.get("batch.kubernetes.io/job-name")),
-        jobset=shared(labels.get(JOBSET + "jobset-name")),
-        jobset_uid=shared(labels.get(JOBSET + "jobset-uid")),
-        replicated_job=shared(labels.get(JOBSET + "replicatedjob-name")),
-        job_index=number(labels, JOBSET + "job-index", -1),
-        completion_index=_completion_index(wire),
-        attempt=number(labels, JOBSET + "restart-attempt", 0),
-        workload=shared(annotations_of(meta).get(KUEUE + "workload")),
+        job=shared(labels.job),
+        jobset=shared(labels.jobset),
+        jobset_uid=shared(labels.jobset_uid),
+        replicated_job=shared(labels.replicated_job),
+        job_index=number(labels.job_index, -1),
+        completion_index=number(labels.completion_index, number(annotations.completion_index, -1)),
+        attempt=number(labels.attempt, 0),
+        workload=shared(annotations.workload),
         owner_kind=shared(owner.kind),
         owner_name=shared(owner.name),
     )
-
-
-def _completion_index(wire: PodWire) -> int:
-    """From the label (Kubernetes 1.28 and later), else the annotation of the same name."""
-    name = "batch.kubernetes.io/job-completion-index"
-    by_label = number(labels_of(wire.metadata), name, -1)
-    return by_label if by_label >= 0 else number(annotations_of(wire.metadata), name, -1)

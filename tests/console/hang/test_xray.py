@@ -10,11 +10,11 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.hang.report import Traced
@@ -355,7 +355,7 @@ async def test_a_pod_that_cannot_be_asked_does_not_hide_the_others() -> None:
 async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
     cluster = Cluster()
     last = rank(JOB, 1, "node-1")
-    cluster.fleet = fleet_of(JOB, rank(JOB, 0, "node-0"), replace(last, phase="Succeeded", reason="Completed"))
+    cluster.fleet = fleet_of(JOB, rank(JOB, 0, "node-0"), structs.replace(last, phase="Succeeded", reason="Completed"))
     report = await xray(cluster, saying(answer(0, 1))).job("default", "hung")
     assert report.short == report.verdict[0]
     assert report.short.startswith("Pod 1 does not run (Completed): ranks that need it")

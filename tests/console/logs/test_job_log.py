@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from console.errors import NotAllowed, Refused
 from console.kube.objects.pod import Container
@@ -77,7 +78,7 @@ async def test_a_new_pod_goes_on_and_the_old_lines_stay(tmp_path: Path) -> None:
     async with reading(session, {0}) as lines:
         await eventually(lambda: texts(lines) == ["first life"])
         fleet = session.fleet
-        again = replace(replaced(fleet.pods["default", PODS[0]]), attempt=1)
+        again = structs.replace(replaced(fleet.pods["default", PODS[0]]), attempt=1)
         session.end(PODS[0])
         session.say(again.name, "second life")
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key[1] != PODS[0]}, again.key: again})
@@ -94,8 +95,8 @@ async def test_a_container_that_restarts_in_its_pod_is_taken_up_again_without_re
         await eventually(lambda: len(session.called("follow_log")) == 6)
         session.say(PODS[0], "three")
         pod = session.fleet.pods["default", PODS[0]]
-        main = replace(pod.containers[0] if pod.containers else Container("main"), state="running", restarts=1)
-        session.show(pods={**session.fleet.pods, pod.key: replace(pod, containers=(main,))})
+        main = structs.replace(pod.containers[0] if pod.containers else Container("main"), state="running", restarts=1)
+        session.show(pods={**session.fleet.pods, pod.key: structs.replace(pod, containers=(main,))})
         await eventually(lambda: texts(lines) == ["one", "two", "three"])
 
 
@@ -107,7 +108,7 @@ async def test_what_prepares_a_pod_is_read_too_but_not_what_runs_beside_it(tmp_p
         Container("sidecar", "running", init=True),
         Container("main", "running"),
     )
-    session.show(pods={**session.fleet.pods, pod.key: replace(pod, containers=containers)})
+    session.show(pods={**session.fleet.pods, pod.key: structs.replace(pod, containers=containers)})
     async with reading(session):
         await eventually(lambda: len(session.called("follow_log")) == 7)
         asked = {call[2] for call in session.called("follow_log") if call[1] == PODS[0]}
@@ -197,7 +198,7 @@ async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(t
     async with reading(session, {0}) as lines, session.logs.job("default", "llama") as log:
         await eventually(lambda: texts(lines) == ["first life"])
         fleet = session.fleet
-        again = replace(replaced(fleet.pods["default", PODS[0]]), attempt=1)
+        again = structs.replace(replaced(fleet.pods["default", PODS[0]]), attempt=1)
         session.cut(PODS[0], since=1000.0, until=1020.0)
         session.say(again.name, "second life")
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key[1] != PODS[0]}, again.key: again})

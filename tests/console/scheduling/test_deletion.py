@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from console.errors import NotFound
 from console.kube.objects.event import Event
@@ -141,7 +142,7 @@ def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after(
     def ended(number: int, at: float) -> object:
         over = Container("main", "terminated", "Error", exit_code=143, finished=float(int(BEGAN + at)))
         pod = rank(job, number, f"node-{number}", phase="Failed", containers=(over,), ready=False)
-        return replace(pod, name=name(number), deleting_since=BEGAN + at + 30)
+        return structs.replace(pod, name=name(number), deleting_since=BEGAN + at + 30)
 
     job = failed()
     pods = [ended(number, 0.1) for number in (0, 3, 5)]

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.launch.run_record import Outcome, RunRecord
@@ -251,8 +252,8 @@ def started_again(session: FakeSession) -> None:
     pods = dict(session.fleet.pods)
     for rank, name in enumerate(PODS):
         pod = pods.pop(("default", name))
-        main = replace(pod.containers[-1], restarts=int(rank == 2))
-        fresh = replace(pod, name=f"{name}-new", uid=f"new-{rank}", attempt=1, containers=(main,))
+        main = structs.replace(pod.containers[-1], restarts=int(rank == 2))
+        fresh = structs.replace(pod, name=f"{name}-new", uid=f"new-{rank}", attempt=1, containers=(main,))
         pods["default", fresh.name] = fresh
         session.printed["default", fresh.name] = [LogLine(time.time() + 60, f"pod {rank} runs again")]
     session.show(pods=pods)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from console.metrics.export import track_csv, track_json, track_svg
 from console.metrics.job_monitor import seen
@@ -215,7 +215,7 @@ def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
     (ending,) = endings(job, fleet_of(job, rank(job, 0, "node-0"), taken))
     assert (ending.rank, ending.cause, ending.time, ending.exit_code) == (1, "eviction", 1234.0, None)
     assert (ending.how, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
-    preempted = replace(taken, disruption="PreemptionByScheduler")
+    preempted = structs.replace(taken, disruption="PreemptionByScheduler")
     assert endings(job, fleet_of(job, preempted))[0].cause == "preemption"
 
 
