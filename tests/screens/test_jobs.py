@@ -353,8 +353,17 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
     big, rank = fleet.jobsets["default", "big"], fleet.pods[RANK_0]
     pods = {}
     for number in range(40):
-        pod = structs.replace(rank, name=f"big-{number}", uid=f"uid-{number}", jobset="big", jobset_uid=big.uid,
-                              attempt=1, completion_index=number, job_index=0, replicated_job=big.groups[0].name)  # fmt: skip
+        pod = structs.replace(
+            rank,
+            name=f"big-{number}",
+            uid=f"uid-{number}",
+            jobset="big",
+            jobset_uid=big.uid,
+            attempt=1,
+            completion_index=number,
+            job_index=0,
+            replicated_job=big.groups[0].name,
+        )
         pods[pod.key] = pod
         session.say(
             pod.name, f"iteration {50 if number == 7 else 99}/ 1000", at=time.time() - (400 if number == 9 else 0)
