@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import contextmanager
-from time import monotonic
+from functools import partial
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -45,6 +46,9 @@ FIRST_REST = 0.25
 """The longest rest, in seconds; the second while the first lists come in, when everybody watches the rows arrive."""
 LISTING_SHARE = 10
 """Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
+
+KEYS_FIRST, LOOK = 0.5, 0.02
+"""Seconds for which a picture waits at most while keys are answered, and between two looks whether they are."""
 
 
 class FilterInput(Input):
@@ -112,6 +116,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     _rested_at = 0.0
     _filtered: ResourceTable[Any]
     _drawing_due = False
+    _drawing_is_slow = False
 
     @property
     def crumb(self) -> str:
@@ -152,24 +157,32 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._trouble_changed()
 
     def on_screen_resume(self) -> None:
-        """Draw the present picture: hidden screens do not follow."""
+        """Draw the present picture, as hidden screens do not follow; where that is slow, after the key's answer."""
         if self.is_mounted:
-            self._draw_fleet()
+            if self._drawing_is_slow:
+                self._fleet_changed()
+            else:
+                self._draw_fleet()
             self._trouble_changed()
             self._show_keys()
 
     def _fleet_changed(self) -> None:
-        if not self.is_current:
-            return
-        wait = self._rested_at - monotonic()
-        if wait <= 0:
+        if self.is_current and not self._drawing_due:
+            self._draw_between_keys(max(self._rested_at, monotonic()) + KEYS_FIRST)
+
+    def _draw_between_keys(self, latest: float) -> None:
+        """Draw once the last picture's rest is over and no key waits for its answer, but then at the latest."""
+        now = monotonic()
+        wait = self._rested_at - now
+        if wait <= 0 and now < latest and self.app.answering:
+            wait = LOOK
+        self._drawing_due = wait > 0 and self.is_current
+        if self._drawing_due:
+            self.set_timer(wait, partial(self._draw_between_keys, latest))
+        else:
             self._draw_fleet()
-        elif not self._drawing_due:
-            self._drawing_due = True
-            self.set_timer(wait, self._draw_fleet)
 
     def _draw_fleet(self) -> None:
-        self._drawing_due = False
         if not self.is_current:
             return
         here = self.app.session.context if self.app.connected else ""
@@ -177,13 +190,14 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         if self.OF_CLUSTER and here not in {"", self._opened_in}:
             self.app.pop_screen()
             return
-        start = monotonic()
+        start = thread_time()  # whatever else the machine does meanwhile
         self._show_title()
         self.show_fleet(self.app.fleet)
-        cost = monotonic() - start
+        cost = thread_time() - start
+        self._drawing_is_slow = cost > SLOW
         listing = any(link.state is LinkState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST * cost, max(FIRST_REST, LISTING_SHARE * cost) if listing else LONGEST_REST)
-        self._rested_at = monotonic() + (rest if cost > SLOW else 0.0)
+        self._rested_at = monotonic() + (rest if self._drawing_is_slow else 0.0)
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble

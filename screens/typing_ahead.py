@@ -38,6 +38,7 @@ _LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
+PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
 
 
 @dataclass(eq=False, slots=True)
@@ -137,6 +138,11 @@ class OrderedApp(GatedApp):
         self.call_later(self._answer_next)
 
     # what changes by itself
+
+    @property
+    def answering(self) -> bool:
+        """Whether a key waits for its answer, or for that to be painted."""
+        return bool(self._typed) or self._settling is not None or monotonic() < self._pressed_at + PAINTED_WITHIN
 
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.

@@ -11,6 +11,7 @@ from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.pod import Container, Pod
 from console.logs.line import LogLine
+from screens.app import ConsoleApp
 from screens.base import FilterInput
 from screens.dialogs.question import Confirm
 from screens.pages.log import LogScreen
@@ -191,13 +192,56 @@ async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch
     async with console() as (app, pilot, _):
         monkeypatch.setattr(app, "_draw_ages", lambda: None)  # a second may go by
         await pilot.press("4")
-        await until(pilot, lambda: "nccl-0412" in screen_text(app))
+        await until(pilot, lambda: "nccl-0412" in screen_text(app) and not app.answering)
         await pilot.pause()
         painted: list[object] = []
         monkeypatch.setattr(app, "_display", lambda *what: painted.extend(what))
         app.fleet = replace(app.fleet, pods=dict(app.fleet.pods))
         await pilot.pause()
         assert painted == []
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
+    monkeypatch: pytest.MonkeyPatch, *, slow: bool
+) -> None:
+    """The page a key returns to is drawn at once, unless that is slow."""
+    monkeypatch.setattr("screens.base.KEYS_FIRST", 60.0)
+    answering, drawn = False, 0
+    monkeypatch.setattr(ConsoleApp, "answering", property(lambda _: answering))
+
+    def draw(*_: object) -> None:
+        nonlocal drawn
+        drawn += 1
+
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        await until(pilot, lambda: "nccl-0412" in screen_text(app))
+        monkeypatch.setattr(screen, "show_fleet", draw)
+        app.fleet = replace(app.fleet)
+        assert drawn == 1, "no key is answered"
+        await pilot.press("question_mark")
+        screen._drawing_is_slow = slow
+        answering = True
+        await pilot.press("escape")
+        assert drawn == (1 if slow else 2)
+        app.fleet = replace(app.fleet)
+        await pilot.pause(0.1)
+        assert drawn == (1 if slow else 2)
+        answering = False
+        await until(pilot, lambda: drawn == (2 if slow else 3))
+
+
+async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("screens.base.KEYS_FIRST", 0.05)
+    async with console() as (app, pilot, session):
+        await pilot.press("4")
+        await until(pilot, lambda: "nccl-0412" in screen_text(app))
+        monkeypatch.setattr(ConsoleApp, "answering", property(lambda _: True))
+        session.show(pods={})
+        await until(pilot, lambda: "No pods" in screen_text(app))
 
 
 @pytest.mark.parametrize("key", ["s", "f", "i", "u"])
