@@ -15,6 +15,8 @@ from screens.cli.arguments import Command, add_json, count
 from screens.cli.ask import agreed
 from screens.cli.connect import cloud_of, connected
 from screens.cli.output import print_json, print_table, say, warn
+from screens.columns.column import as_text
+from screens.columns.google import CLUSTERS, NODE_POOLS, ClusterRow
 
 if TYPE_CHECKING:
     import argparse
@@ -72,22 +74,8 @@ async def clusters(options: Options) -> int:
     if not found.clusters:
         say("No clusters.")
         return 0
-    rows = [
-        (each.project, each.location, each.name, each.status.lower(), each.version, str(each.nodes),
-         entrance(each), each.message) for each in found.clusters
-    ]  # fmt: skip
-    titles = ("PROJECT", "LOCATION", "NAME", "STATUS", "VERSION", "NODES", "ENTRANCE", "WHY")
-    print_table(titles, rows, (False,) * 5 + (True, False, False))
+    print_table(*as_text(CLUSTERS, [ClusterRow(each.project, each) for each in found.clusters]))
     return 0
-
-
-def entrance(cluster: GkeCluster) -> str:
-    """How it can be reached, in a word or two."""
-    if cluster.dns_endpoint:
-        return "DNS endpoint"
-    if not cluster.endpoint:
-        return "none"
-    return "private" if cluster.private else "public"
 
 
 def cluster_row(cluster: GkeCluster) -> dict[str, Any]:
@@ -151,22 +139,12 @@ async def nodepools(options: Options) -> int:
         })  # fmt: skip
         return 0
     _warn_unread(picture)
-    rows = [
-        (each.pool.name, each.pool.status.lower().replace("_", " "), each.pool.machine_type, each.how, wanted(each),
-         each.limits, each.pool.placement.lower(), "; ".join(each.sentences)) for each in picture.pools
-    ]  # fmt: skip
-    titles = ("POOL", "STATUS", "MACHINE", "PROVISIONING", "READY", "LIMITS", "PLACEMENT", "NOW")
-    print_table(titles, rows, (False,) * 4 + (True,) + (False,) * 3)
+    print_table(*as_text(NODE_POOLS, picture.pools))
     for each in picture.requests:
         say(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
     if picture.cluster.maintenance:
         say(f"Maintenance: {picture.cluster.maintenance}.")
     return 0
-
-
-def wanted(facts: PoolFacts) -> str:
-    """Nodes that are ready, of the pool's target size; of the nodes there are, where the target is not known."""
-    return f"{facts.ready}/{facts.target if facts.target is not None else facts.nodes}"
 
 
 def pool_row(facts: PoolFacts) -> dict[str, Any]:

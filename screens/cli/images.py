@@ -19,12 +19,14 @@ from screens.cli.arguments import Command, add_json, positive
 from screens.cli.ask import agreed
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
+from screens.columns.column import as_text
+from screens.columns.google import BUILDS, IMAGES
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator, Sequence
 
-    from console.google.builds import Build, BuildPlan, Image
+    from console.google.builds import Build, BuildPlan
     from console.google.images import Images
     from console.session import GoogleAlone, Session
     from screens.cli.options import Options
@@ -78,24 +80,12 @@ async def images(options: Options) -> int:
             ],
         })  # fmt: skip
         return 0
-    print_table(("IMAGE", "TAGS", "SIZE", "UPLOADED", "DIGEST"), [image_row(each) for each in found.images],
-              (False, False, True, True, False))  # fmt: skip
+    print_table(*as_text(IMAGES, found.images))
     for address, why in found.unread:
         warn(f"{address}: {why}")
     say()
     print_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts], (False, False))
     return 0
-
-
-def image_row(image: Image) -> tuple[str, ...]:
-    """One line of the table."""
-    return (
-        f"{image.repository}/{image.name}",
-        ", ".join(image.tags),
-        wording.size(image.bytes),
-        wording.since(image.uploaded),
-        image.digest[:19],
-    )
 
 
 async def _create(images: Images, options: Options) -> int:
@@ -196,24 +186,8 @@ async def builds(options: Options) -> int:
     elif not found:
         say("There are no builds.")
     else:
-        titles = ("BUILD", "STATUS", "IMAGE", "BEGAN", "TOOK", "MACHINE", "WHY")
-        rows = [build_row(each) for each in found]
-        print_table(titles, rows, (False, False, False, True, True, False, False))
+        print_table(*as_text(BUILDS, found))
     return 0
-
-
-def build_row(build: Build) -> tuple[str, ...]:
-    """One line of the table."""
-    took = build.seconds(time.time())
-    return (
-        build.id,
-        build.status,
-        ", ".join(build.images),
-        wording.since(build.created),
-        wording.age(took) if took else "",
-        build.machine,
-        wording.one_line(build.why),
-    )
 
 
 async def build_log(options: Options) -> int:

@@ -19,6 +19,8 @@ from screens.cli.connect import connected
 from screens.cli.files import bars, list_folder
 from screens.cli.images import add_where, google, project_of
 from screens.cli.output import print_json, print_table, say, warn
+from screens.columns.column import as_text
+from screens.columns.google import PLACES, Place, of_bucket, of_filestore, of_lustre
 
 if TYPE_CHECKING:
     import argparse
@@ -41,11 +43,7 @@ async def buckets(options: Options) -> int:
     elif not found:
         say("The project has no buckets.")
     else:
-        rows = [(each.name, each.location, each.match(region), each.storage_class, wording.since(each.created))
-                for each in found]  # fmt: skip
-        print_table(
-            ("BUCKET", "LOCATION", "FROM THE CLUSTER", "CLASS", "AGE"), rows, (False, False, False, False, True)
-        )
+        print_table(*as_text(PLACES, [of_bucket(each, region) for each in found]))
     return 0
 
 
@@ -121,25 +119,20 @@ async def lustre(options: Options) -> int:
     """Lustre instances, or the values that mount one."""
     async with google(options) as session:
         found = await session.storage.lustre(project_of(options))
+        region = await session.storage.region()
     if options.name:
         return _say_values(found, options)
-    rows = [(each.name, each.location, each.state, each.mount_point, f"{each.gib} GiB", _last(each.network), each.why)
-            for each in found]  # fmt: skip
-    return _say_all(
-        "lustre", found, ("INSTANCE", "ZONE", "STATE", "MOUNT POINT", "SIZE", "NETWORK", "WHY"), rows, options
-    )
+    return _say_all("lustre", found, [of_lustre(each, region) for each in found], options)
 
 
 async def filestore(options: Options) -> int:
     """Filestore shares, or the values that mount one."""
     async with google(options) as session:
         found = await session.storage.filestore(project_of(options))
+        region = await session.storage.region()
     if options.name:
         return _say_values(found, options)
-    rows = [(each.name, each.location, each.state, each.share, f"{each.gib} GiB", each.address, each.why)
-            for each in found]  # fmt: skip
-    titles = ("INSTANCE", "LOCATION", "STATE", "SHARE", "SIZE", "ADDRESS", "WHY")
-    return _say_all("filestore", found, titles, rows, options)
+    return _say_all("filestore", found, [of_filestore(each, region) for each in found], options)
 
 
 def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: Options) -> int:
@@ -161,8 +154,7 @@ def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], o
 def _say_all(
     kind: str,
     found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
-    titles: tuple[str, ...],
-    rows: Sequence[Sequence[str]],
+    places: Sequence[Place],
     options: Options,
 ) -> int:
     if options.json:
@@ -170,12 +162,8 @@ def _say_all(
     elif not found:
         say("There are none.")
     else:
-        print_table(titles, rows, tuple(title == "SIZE" for title in titles))
+        print_table(*as_text(PLACES, places))
     return 0
-
-
-def _last(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def add_buckets(parser: argparse.ArgumentParser) -> None:

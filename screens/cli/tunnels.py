@@ -14,7 +14,8 @@ from console.errors import BadInput
 from screens.cli.arguments import Command, add_json
 from screens.cli.connect import practice_cluster
 from screens.cli.output import print_json, print_table, say, warn
-from screens.wording import size
+from screens.columns.column import as_text
+from screens.columns.tunnels import TUNNELS
 
 if TYPE_CHECKING:
     import argparse
@@ -152,22 +153,8 @@ async def _list(options: Options) -> int:
     elif not found:
         say("No tunnel is open. Open one: a4 forward JOB POD 8888")
     else:
-        rows = [row(each, at) for each in found for at in range(max(1, len(each.listeners)))]
-        titles = ("NAME", "STATE", "TARGET", "LOCAL", "REMOTE", "OPEN", "ALL", "SENT", "RECEIVED", "POD", "WHY")
-        print_table(titles, rows, (False,) * 3 + (True,) * 6 + (False,) * 2)
+        print_table(*as_text(TUNNELS, found))
     return 0
-
-
-def row(tunnel: Tunnel, at: int) -> tuple[str, ...]:
-    """One line for each port; what is of the whole tunnel stands on its first."""
-    first = at == 0
-    counts = ("",) * 6
-    if at < len(tunnel.listeners):
-        each = tunnel.listeners[at]
-        counts = (str(each.local), str(each.remote), str(each.open), str(each.connections),
-                  size(each.sent), size(each.received))  # fmt: skip
-    about = (tunnel.name, tunnel.state, f"{tunnel.namespace}: {tunnel.address}") if first else ("",) * 3
-    return (*about, *counts, tunnel.pod if first else "", (tunnel.words or tunnel.last_end) if first else "")
 
 
 async def _stop(options: Options) -> int:

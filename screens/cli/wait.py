@@ -28,7 +28,8 @@ from screens.cli.arguments import Command, above_zero, add_json, seconds_of_an_h
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
-from screens.wording import age
+from screens.columns.column import as_text
+from screens.columns.jobs import ALARMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -258,10 +259,8 @@ async def alarms(options: Options) -> int:
 
 
 def _show(found: Sequence[Alarm]) -> None:
-    now = time.time()
-    rows = [[alarm.job, alarm.kind, age(now - alarm.since), alarm.words, alarm.namespace] for alarm in found]
-    if rows:
-        print_table(("JOB", "ALARM", "LASTED", "WHAT", "NAMESPACE"), rows, (False, False, True, False, False))
+    if found:
+        print_table(*as_text(ALARMS, found))
     else:
         say("No alarms.")
 

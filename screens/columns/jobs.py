@@ -17,7 +17,7 @@ from console.scheduling.why_answer import WAIT_KINDS
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
-from screens.columns.column import CREATED, Column, Layout, fact, since
+from screens.columns.column import CREATED, PAGE, Column, Layout, fact, since
 from screens.wording import Run, runs_of
 
 if TYPE_CHECKING:
@@ -405,4 +405,15 @@ JOBS: Layout[JobLine] = Layout(
              lambda line: line.jobset.finished_at or None),
         since("AGE", lambda line: line.jobset.created, *CREATED),
     ),
+)  # fmt: skip
+
+ALARMS: tuple[Column[Alarm], ...] = (
+    since("AGO", lambda alarm: alarm.since),
+    Column("", lambda alarm: Run(GLYPH, "bad") if alarm.now else Run("○", "dim"), only=PAGE, width=1),
+    Column("JOB", lambda alarm: Run(alarm.job, "strong" if alarm.now else "dim"), least=8, most=32,
+           sort=lambda alarm: alarm.job),
+    Column("ALARM", lambda alarm: alarm.kind, width=8, sort=lambda alarm: alarm.kind),
+    Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.over_words})" if alarm.over else ""),
+           fill=True, least=20),
+    Column("NAMESPACE", lambda alarm: Run(alarm.namespace, "dim"), least=9, most=16, drop=2),
 )  # fmt: skip

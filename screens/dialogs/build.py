@@ -17,7 +17,6 @@ from console.errors import BadInput
 from console.google.builds import MACHINES, BuildPlan
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
 from screens.widgets.form.model import LaunchRequest
-from screens.wording import BAD, IDLE, OK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,8 +135,6 @@ def _written(seconds: int) -> str:
 
 
 OWN = "a folder of yours"
-GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, "EXPIRED": BAD, "CANCELLED": IDLE}
-"""Of builds that are over, by Google's word."""
 
 
 async def build_one(screen: LiveScreen) -> Build | None:

@@ -10,7 +10,7 @@ from console.errors import ConsoleError
 from console.kube.find_job import in_namespace
 from console.metrics.alarm_rules import GLYPH, Alarm
 from screens.base import LiveScreen
-from screens.columns.column import Column, since
+from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
@@ -28,16 +28,7 @@ class AlarmTable(ResourceTable[Alarm]):
 
     NOUN = "alarm"
     EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
-    COLUMNS: ClassVar = (
-        since("AGO", lambda alarm: alarm.since),
-        Column("", lambda alarm: Run(GLYPH, "bad") if alarm.now else Run("○", "dim"), width=1),
-        Column("JOB", lambda alarm: Run(alarm.job, "strong" if alarm.now else "dim"), least=8, most=32,
-               sort=lambda alarm: alarm.job),
-        Column("ALARM", lambda alarm: alarm.kind, width=8, sort=lambda alarm: alarm.kind),
-        Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.over_words})" if alarm.over else ""),
-               fill=True, least=20),
-        Column("NAMESPACE", lambda alarm: Run(alarm.namespace, "dim"), least=9, most=16, drop=2),
-    )  # fmt: skip
+    COLUMNS: ClassVar = ALARMS
 
     def row_text(self, row: Alarm) -> str:
         return f"{row.namespace} {row.job} {row.kind} {row.words}"

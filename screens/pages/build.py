@@ -12,7 +12,8 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from screens import wording
-from screens.dialogs.build import GLYPHS, cancel_one, launch_with
+from screens.columns.google import BUILD_GLYPHS
+from screens.dialogs.build import cancel_one, launch_with
 from screens.dialogs.save import save_log
 from screens.google_base import InGoogleScreen
 from screens.widgets.log.view import WAITING, LogView
@@ -97,7 +98,7 @@ class BuildScreen(InGoogleScreen):
         build = self.build
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
-        mark = GLYPHS.get(build.status, WAITS)
+        mark = BUILD_GLYPHS.get(build.status, WAITS)
         runs = [mark, Run(f" {build.status.lower().replace('_', ' ')}  "), Run(", ".join(build.images), "strong")]
         if took := build.seconds(time.time()):
             runs.append(Run(f"  {wording.age(took)} of at most {wording.age(build.time_out)}", "dim"))

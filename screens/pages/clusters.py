@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,13 +11,13 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, ConsoleError
-from screens.columns.column import Column
+from screens.columns.google import CLUSTERS, ClusterRow
 from screens.dialogs.question import Confirm, Prompt
 from screens.google_base import AskingScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run, count, sentence
+from screens.wording import Run, count, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -28,64 +28,10 @@ if TYPE_CHECKING:
     from screens.widgets.table.table import RowKey
 
 
-_GLYPHS = {"RUNNING": OK, "ERROR": BAD, "DEGRADED": BAD, "STOPPING": IDLE}
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRow:
-    """A cluster, or a project whose clusters could not be listed."""
-
-    project: str
-    cluster: GkeCluster | None = None
-    error: ConsoleError | None = None
-    here: bool = False
-
-
-def status(row: ClusterRow) -> Cell:
-    if row.cluster is None:
-        return [BAD, Run(" not read", "bad")]
-    glyph = _GLYPHS.get(row.cluster.status, WAITS)
-    return [glyph, Run(f" {row.cluster.status.lower().replace('_', ' ')}")]
-
-
-def entrance(row: ClusterRow) -> Cell:
-    """How it can be reached."""
-    cluster = row.cluster
-    if cluster is None:
-        return ""
-    if cluster.dns_endpoint:
-        return "DNS endpoint"
-    if not cluster.endpoint:
-        return Run("none", "dim")
-    return Run("private", "waits") if cluster.private else "public"
-
-
-def why(row: ClusterRow) -> Cell:
-    """Where one is, or what is wrong."""
-    if row.error is not None:
-        return Run(sentence(row.error.message), "dim")
-    if row.here:
-        return Run("you are here", "accent")
-    return Run(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
-
-
 class ClusterTable(ResourceTable[ClusterRow]):
     NOUN = "cluster"
     EMPTY = Notice("No clusters.", "The login sees no project with a cluster.")
-    COLUMNS: ClassVar = (
-        Column("CLUSTER", lambda row: Run(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
-               sort=lambda row: row.cluster.name if row.cluster else ""),
-        Column("PROJECT", lambda row: row.project, least=8, most=30, sort=lambda row: row.project),
-        Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
-               sort=lambda row: row.cluster.location if row.cluster else ""),
-        Column("STATUS", status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
-        Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=7,
-               sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
-        Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim",
-               sort=lambda row: row.cluster.version if row.cluster else ""),
-        Column("ENTRANCE", entrance, least=8, most=12, drop=2),
-        Column("", why, fill=True, least=0, drop=6),
-    )  # fmt: skip
+    COLUMNS: ClassVar = CLUSTERS
 
     def row_text(self, row: ClusterRow) -> str:
         place = f"{row.cluster.name} {row.cluster.location} {row.cluster.status}" if row.cluster else ""

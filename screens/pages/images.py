@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -11,14 +10,14 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
 from screens import wording
-from screens.columns.column import Column, since
-from screens.dialogs.build import GLYPHS, build_one, cancel_one, launch_with
+from screens.columns.google import BUILDS, IMAGES
+from screens.dialogs.build import build_one, cancel_one, launch_with
 from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import WAITS, Cell, Run, sentence
+from screens.wording import Run, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -28,33 +27,10 @@ if TYPE_CHECKING:
 SOON, LATER = 3.0, 30.0  # seconds between two looks while a build is under way, and while none is
 
 
-def status_cell(build: Build) -> Cell:
-    mark = GLYPHS.get(build.status, WAITS)
-    return [mark, Run(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
-
-
-def image_cell(build: Build) -> Cell:
-    """What it makes, without the registry that all have."""
-    return Run(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
-
-
-def took(build: Build) -> float:
-    return build.seconds(time.time())
-
-
 class BuildTable(ResourceTable["Build"]):
     NOUN = "build"
     EMPTY = Notice("No builds.", "b builds one that comes with the console, or one of yours.")
-    COLUMNS: ClassVar = (
-        Column("STATUS", status_cell, width=16, sort=lambda build: build.status),
-        Column("IMAGE", image_cell, least=12, most=60, sort=lambda build: build.images),
-        Column("TOOK", lambda build: wording.age(took(build)) if took(build) else "", width=7, right=True, sort=took,
-               down=True, ages=True),
-        since("BEGAN", lambda build: build.created),
-        Column("MACHINE", lambda build: Run(build.machine, "dim"), least=8, most=16, drop=5),
-        Column("BUILD", lambda build: Run(build.id[:8], "dim"), width=8, drop=6),
-        Column("WHY", lambda build: Run(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
-    )  # fmt: skip
+    COLUMNS: ClassVar = BUILDS
 
     def row_text(self, row: Build) -> str:
         return f"{row.id} {' '.join(row.images)} {row.status} {row.why}"
@@ -65,17 +41,7 @@ class ImageTable(ResourceTable["Image"]):
 
     NOUN = "image"
     EMPTY = Notice("No images.", "b builds one.")
-    COLUMNS: ClassVar = (
-        Column("IMAGE", lambda image: Run(image.name, "strong"), least=10, most=40, sort=lambda image: image.name),
-        Column("TAGS", lambda image: ", ".join(image.tags) or Run("untagged", "dim"), least=8, most=40,
-               sort=lambda image: image.tags),
-        Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
-               sort=lambda image: image.bytes),
-        since("AGE", lambda image: image.uploaded),
-        Column("DIGEST", lambda image: Run(image.digest.removeprefix("sha256:")[:12], "dim"), width=12, drop=5),
-        Column("REPOSITORY", lambda image: Run(image.repository, "dim"), least=10, fill=True, drop=3,
-               sort=lambda image: image.repository),
-    )  # fmt: skip
+    COLUMNS: ClassVar = IMAGES
 
     def row_text(self, row: Image) -> str:
         return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"

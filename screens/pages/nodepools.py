@@ -10,15 +10,14 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.google.node_pools import PoolFacts, kind_words, operation_sentence
-from screens.columns.column import Column
+from screens.columns.google import NODE_POOLS
 from screens.dialogs.pool_actions import PoolSizes
 from screens.google_base import ASKING
-from screens.widgets.node_words import GLYPHS
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Run, sentence
+from screens.wording import Run, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -30,31 +29,12 @@ if TYPE_CHECKING:
 LATELY = 86400.0  # seconds for which an operation that failed is told of here
 
 
-def state(facts: PoolFacts) -> Cell:
-    """What is wrong or under way."""
-    said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
-    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
-    return [GLYPHS[facts.state], Run(f" {sentence(said)}", ink)]
-
-
 class FactsTable(ResourceTable[PoolFacts]):
     """Pools as Google has them."""
 
     NOUN = "pool"
     EMPTY = Notice("No node pools.")
-    COLUMNS: ClassVar = (
-        Column("POOL", lambda row: Run(row.pool.name, "strong"), least=8, most=40, sort=lambda row: row.pool.name),
-        Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5,
-               sort=lambda row: row.pool.machine_type),
-        Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
-               right=True, sort=lambda row: row.ready, down=True),
-        Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most,
-               down=True),
-        Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
-        Column("PLACEMENT", lambda row: Run(row.pool.placement.lower(), "dim"), width=9, drop=7),
-        Column("VERSION", lambda row: Run(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
-        Column("STATE", state, fill=True, least=20, sort=lambda row: row.state),
-    )  # fmt: skip
+    COLUMNS: ClassVar = NODE_POOLS
 
 
 class NodepoolsScreen(PoolSizes):

@@ -2,113 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.errors import ApiDisabled, BadInput, ConsoleError
-from console.google.storage import bucket_values
+from console.errors import BadInput, ConsoleError
 from screens import wording
-from screens.columns.column import Column, since
+from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, OK, WAITS, Cell, Run, sentence
+from screens.wording import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from textual.app import ComposeResult
 
-    from console.google.storage import Bucket, FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
     from screens.widgets.table.table import RowKey
-
-BUCKET, LUSTRE, FILESTORE = "bucket", "Lustre", "Filestore"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Something to store in; `error` says why a kind could not be listed."""
-
-    kind: str
-    name: str
-    location: str
-    match: str  # how it lies to the cluster; empty where that is unknown
-    near: bool
-    state: str  # "": it is simply there
-    size: str
-    address: str  # mount point, share, or class
-    values: Mapping[str, Value]  # what mounts it; empty while it cannot be mounted
-    created: float = 0.0
-    error: ConsoleError | None = None
-
-
-def of_bucket(found: Bucket, region: str) -> Place:
-    match = found.match(region) if region else ""
-    return Place(BUCKET, found.name, found.location, match, found.near(region), "", "",
-                 found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
-
-
-def of_lustre(found: LustreInstance, region: str) -> Place:
-    near = found.location.startswith(f"{region}-")
-    ready = found.state == "ACTIVE"
-    return Place(LUSTRE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
-                 found.mount_point, found.values() if ready else {})  # fmt: skip
-
-
-def of_filestore(found: FilestoreInstance, region: str) -> Place:
-    near = found.location == region or found.location.startswith(f"{region}-")
-    ready = found.state == "READY" and found.address
-    address = f"{found.address}:/{found.share}" if found.address else found.why
-    return Place(FILESTORE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
-                 address, found.values() if ready else {})  # fmt: skip
-
-
-def _match(near: bool, region: str) -> str:
-    return ("same region" if near else f"not in {region}") if region else ""
-
-
-def match_cell(place: Place) -> Cell:
-    """In words, with a mark."""
-    if not place.match:
-        return ""
-    return [OK if place.near else WAITS, Run(f" {place.match}", "" if place.near else "waits")]
-
-
-def state_cell(place: Place) -> Cell:
-    if place.error is not None:
-        return [BAD, Run(" not read", "bad")]
-    if not place.state:
-        return ""
-    mark = OK if place.values else BAD if place.state == "ERROR" else WAITS
-    return [mark, Run(f" {place.state.lower()}")]
-
-
-def address_cell(place: Place) -> Cell:
-    """Where it is mounted from; why it could not be read."""
-    if isinstance(place.error, ApiDisabled):
-        return Run(f"{place.error.service} is not enabled", "bad")
-    return Run(sentence(place.error.message), "bad") if place.error else Run(place.address, "dim")
 
 
 class PlaceTable(ResourceTable[Place]):
     NOUN = "place"
     EMPTY = Notice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
-    COLUMNS: ClassVar = (
-        Column("KIND", lambda place: place.kind, width=9, sort=lambda place: place.kind),
-        Column("NAME", lambda place: Run(place.name, "strong"), least=18, most=50, sort=lambda place: place.name),
-        Column("LOCATION", lambda place: place.location, least=11, most=18, sort=lambda place: place.location),
-        Column("STATE", state_cell, least=8, most=14, drop=2),
-        Column("FROM THE CLUSTER", match_cell, least=16, most=70),
-        Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
-        since("AGE", lambda place: place.created, drop=6),
-        Column("ENDPOINT", address_cell, fill=True, least=8, drop=3),
-    )
+    COLUMNS: ClassVar = PLACES
 
     def row_text(self, row: Place) -> str:
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"

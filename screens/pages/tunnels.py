@@ -11,13 +11,13 @@ from console.attach.tunnel.published import Profile
 from console.kube.rank_address import Address
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.column import Column, since
+from screens.columns.tunnels import TUNNELS, open_now, ports_cell
 from screens.dialogs.forward import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run
+from screens.wording import Run
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -28,44 +28,6 @@ if TYPE_CHECKING:
 
 AGAIN = 1.0  # seconds between two looks: bytes run while one watches
 ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})  # actions that need a tunnel
-GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
-
-
-def state_cell(tunnel: Tunnel) -> Cell:
-    mark = GLYPHS.get(tunnel.state, WAITS)
-    return [mark, Run(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
-
-
-def ports_cell(tunnel: Tunnel) -> Cell:
-    """Here and there; one number where both are the same."""
-    pairs = (
-        f"{each.local}→{each.remote}" if each.local != each.remote else f"{each.local}" for each in tunnel.listeners
-    )
-    return " ".join(pairs)
-
-
-def sent(tunnel: Tunnel) -> int:
-    """Bytes to the pod, through all its ports."""
-    return sum(each.sent for each in tunnel.listeners)
-
-
-def received(tunnel: Tunnel) -> int:
-    """Bytes from the pod, through all its ports."""
-    return sum(each.received for each in tunnel.listeners)
-
-
-def open_now(tunnel: Tunnel) -> int:
-    return sum(each.open for each in tunnel.listeners)
-
-
-def bytes_cell(amount: int) -> Cell:
-    """An amount, faint where there is none."""
-    return wording.size(amount) if amount else Run("0", "faint")
-
-
-def connections_cell(tunnel: Tunnel) -> Cell:
-    so_far = sum(each.connections for each in tunnel.listeners)
-    return [Run(f"{open_now(tunnel)}"), Run(f" of {so_far}", "dim")]
 
 
 class TunnelTable(ResourceTable["Tunnel"]):
@@ -73,22 +35,7 @@ class TunnelTable(ResourceTable["Tunnel"]):
 
     NOUN = "tunnel"
     EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
-    COLUMNS: ClassVar = (
-        Column("STATE", state_cell, width=9, sort=lambda tunnel: tunnel.state),
-        Column("TARGET", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
-               sort=lambda tunnel: str(tunnel.address)),
-        Column("PORTS", ports_cell, least=5, most=36),
-        Column("OPEN", connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
-        Column("SENT", lambda tunnel: bytes_cell(sent(tunnel)), width=9, right=True, sort=sent, down=True, drop=5),
-        Column("RECEIVED", lambda tunnel: bytes_cell(received(tunnel)), width=9, right=True, sort=received, down=True,
-               drop=4),
-        Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Run("with its program", "dim"),
-               least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
-        Column("POD", lambda tunnel: Run(tunnel.pod, "dim"), least=10, most=50, tail=True, drop=7),
-        Column("NAMESPACE", lambda tunnel: Run(tunnel.namespace, "dim"), most=20, drop=8),
-        Column("CLUSTER", lambda tunnel: Run(tunnel.context, "dim"), most=24, drop=9, tail=True),
-        since("AGE", lambda tunnel: tunnel.since),
-    )  # fmt: skip
+    COLUMNS: ClassVar = TUNNELS
 
     def row_text(self, row: Tunnel) -> str:
         return (

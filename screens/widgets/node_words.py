@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.google.node_pools import kind_words, operation_sentence, operation_words
+from screens.columns.google import POOL_GLYPHS
 from screens.widgets.table.progress_rows import operation_row, request_row
 from screens.wording import BAD, OK, WAITS, Run, count, sentence
 
@@ -13,13 +14,10 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
 
 
-GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
-
-
 def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Run, ...]:
     """State, sizes and settings of a pool, the most urgent first."""
     pool = facts.pool
-    runs = [GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    runs = [POOL_GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
     if facts.target is not None:
         runs.append(Run(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
     rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars

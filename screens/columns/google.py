@@ -1,0 +1,230 @@
+"""What Google has around a cluster: clusters and their node pools, builds and images, and places to store in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import ApiDisabled
+from screens import wording
+from screens.columns.column import COMMAND, PAGE, Column, since
+from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.errors import ConsoleError
+    from console.google.builds import Build, Image
+    from console.google.clusters import GkeCluster
+    from console.google.node_pools import PoolFacts
+    from console.google.storage import Bucket, FilestoreInstance, LustreInstance
+    from console.kube.nested_values import Value
+
+
+_CLUSTER_GLYPHS = {"RUNNING": OK, "ERROR": BAD, "DEGRADED": BAD, "STOPPING": IDLE}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster, or a project whose clusters could not be listed."""
+
+    project: str
+    cluster: GkeCluster | None = None
+    error: ConsoleError | None = None
+    here: bool = False
+
+
+def _cluster_status(row: ClusterRow) -> Cell:
+    if row.cluster is None:
+        return [BAD, Run(" not read", "bad")]
+    glyph = _CLUSTER_GLYPHS.get(row.cluster.status, WAITS)
+    return [glyph, Run(f" {row.cluster.status.lower().replace('_', ' ')}")]
+
+
+def _entrance(row: ClusterRow) -> Cell:
+    """How it can be reached."""
+    cluster = row.cluster
+    if cluster is None:
+        return ""
+    if cluster.dns_endpoint:
+        return "DNS endpoint"
+    if not cluster.endpoint:
+        return Run("none", "dim")
+    return Run("private", "waits") if cluster.private else "public"
+
+
+def _cluster_why(row: ClusterRow) -> Cell:
+    """Where one is, or what is wrong."""
+    if row.error is not None:
+        return Run(sentence(row.error.message), "dim")
+    if row.here:
+        return Run("you are here", "accent")
+    return Run(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
+
+
+CLUSTERS: tuple[Column[ClusterRow], ...] = (
+    Column("CLUSTER", lambda row: Run(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
+           sort=lambda row: row.cluster.name if row.cluster else ""),
+    Column("PROJECT", lambda row: row.project, least=8, most=30, sort=lambda row: row.project),
+    Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
+           sort=lambda row: row.cluster.location if row.cluster else ""),
+    Column("STATUS", _cluster_status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
+    Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=7,
+           sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
+    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim",
+           sort=lambda row: row.cluster.version if row.cluster else ""),
+    Column("ENTRANCE", _entrance, least=8, most=12, drop=2),
+    Column("WHY", _cluster_why, fill=True, least=0, drop=6),
+)  # fmt: skip
+
+
+POOL_GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
+
+
+def _pool_state(facts: PoolFacts) -> Cell:
+    """What is wrong or under way."""
+    said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
+    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
+    return [POOL_GLYPHS[facts.state], Run(f" {sentence(said)}", ink)]
+
+
+NODE_POOLS: tuple[Column[PoolFacts], ...] = (
+    Column("POOL", lambda row: Run(row.pool.name, "strong"), least=8, most=40, sort=lambda row: row.pool.name),
+    Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5,
+           sort=lambda row: row.pool.machine_type),
+    Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
+           right=True, sort=lambda row: row.ready, down=True),
+    Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most,
+           down=True),
+    Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
+    Column("PLACEMENT", lambda row: Run(row.pool.placement.lower(), "dim"), width=9, drop=7),
+    Column("VERSION", lambda row: Run(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
+    Column("STATE", _pool_state, fill=True, least=20, sort=lambda row: row.state),
+)  # fmt: skip
+
+
+BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, "EXPIRED": BAD, "CANCELLED": IDLE}
+"""Of builds that are over, by Google's word."""
+
+
+def _build_status(build: Build) -> Cell:
+    mark = BUILD_GLYPHS.get(build.status, WAITS)
+    return [mark, Run(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
+
+
+def _build_image(build: Build) -> Cell:
+    """What it makes, without the registry that all have."""
+    return Run(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
+
+
+def _took(build: Build) -> float:
+    return build.seconds(time.time())
+
+
+BUILDS: tuple[Column[Build], ...] = (
+    Column("BUILD", lambda build: build.id, only=COMMAND),
+    Column("STATUS", _build_status, width=16, sort=lambda build: build.status),
+    Column("IMAGE", _build_image, least=12, most=60, sort=lambda build: build.images),
+    Column("TOOK", lambda build: wording.age(_took(build)) if _took(build) else "", width=7, right=True, sort=_took,
+           down=True, ages=True),
+    since("BEGAN", lambda build: build.created),
+    Column("MACHINE", lambda build: Run(build.machine, "dim"), least=8, most=16, drop=5),
+    Column("BUILD", lambda build: Run(build.id[:8], "dim"), only=PAGE, width=8, drop=6),
+    Column("WHY", lambda build: Run(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
+)  # fmt: skip
+
+
+IMAGES: tuple[Column[Image], ...] = (
+    Column("IMAGE", lambda image: Run(image.name, "strong"), least=10, most=40, sort=lambda image: image.name),
+    Column("TAGS", lambda image: ", ".join(image.tags) or Run("untagged", "dim"), least=8, most=40,
+           sort=lambda image: image.tags),
+    Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
+           sort=lambda image: image.bytes),
+    since("AGE", lambda image: image.uploaded),
+    Column("DIGEST", lambda image: Run(image.digest.removeprefix("sha256:")[:12], "dim"), width=12, drop=5),
+    Column("REPOSITORY", lambda image: Run(image.repository, "dim"), least=10, fill=True, drop=3,
+           sort=lambda image: image.repository),
+)  # fmt: skip
+
+
+BUCKET, LUSTRE, FILESTORE = "bucket", "Lustre", "Filestore"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something to store in; `error` says why a kind could not be listed."""
+
+    kind: str
+    name: str
+    location: str
+    match: str  # how it lies to the cluster; empty where that is unknown
+    near: bool
+    state: str  # "": it is simply there
+    size: str
+    address: str  # mount point, share, or class
+    values: Mapping[str, Value]  # what mounts it; empty while it cannot be mounted
+    created: float = 0.0
+    error: ConsoleError | None = None
+
+
+def of_bucket(found: Bucket, region: str) -> Place:
+    from console.google.storage import bucket_values
+
+    match = found.match(region) if region else ""
+    return Place(BUCKET, found.name, found.location, match, found.near(region), "", "",
+                 found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
+
+
+def of_lustre(found: LustreInstance, region: str) -> Place:
+    near = found.location.startswith(f"{region}-")
+    ready = found.state == "ACTIVE"
+    return Place(LUSTRE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
+                 found.mount_point or found.why, found.values() if ready else {})  # fmt: skip
+
+
+def of_filestore(found: FilestoreInstance, region: str) -> Place:
+    near = found.location == region or found.location.startswith(f"{region}-")
+    ready = found.state == "READY" and found.address
+    address = f"{found.address}:/{found.share}" if found.address else found.why
+    return Place(FILESTORE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
+                 address, found.values() if ready else {})  # fmt: skip
+
+
+def _match(near: bool, region: str) -> str:
+    return ("same region" if near else f"not in {region}") if region else ""
+
+
+def _match_cell(place: Place) -> Cell:
+    """In words, with a mark."""
+    if not place.match:
+        return ""
+    return [OK if place.near else WAITS, Run(f" {place.match}", "" if place.near else "waits")]
+
+
+def _place_state(place: Place) -> Cell:
+    if place.error is not None:
+        return [BAD, Run(" not read", "bad")]
+    if not place.state:
+        return ""
+    mark = OK if place.values else BAD if place.state == "ERROR" else WAITS
+    return [mark, Run(f" {place.state.lower()}")]
+
+
+def _address_cell(place: Place) -> Cell:
+    """Where it is mounted from; why it could not be read."""
+    if isinstance(place.error, ApiDisabled):
+        return Run(f"{place.error.service} is not enabled", "bad")
+    return Run(sentence(place.error.message), "bad") if place.error else Run(place.address, "dim")
+
+
+PLACES: tuple[Column[Place], ...] = (
+    Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=lambda place: place.kind),
+    Column("NAME", lambda place: Run(place.name, "strong"), least=18, most=50, sort=lambda place: place.name),
+    Column("LOCATION", lambda place: place.location, least=11, most=18, sort=lambda place: place.location),
+    Column("STATE", _place_state, least=8, most=14, drop=2),
+    Column("FROM THE CLUSTER", _match_cell, least=16, most=70),
+    Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
+    since("AGE", lambda place: place.created, drop=6),
+    Column("ENDPOINT", _address_cell, fill=True, least=8, drop=3),
+)  # fmt: skip
