@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,24 +164,26 @@ def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]
     return argv[:cut], argv[cut + 1 :]
 
 
-class CommandParser(Parser):
-    """The parser of one command, which gets its arguments once it is asked."""
+class CommandParser:
+    """What argparse takes for the parser of one command: that is made, and its module imported, once it is asked."""
 
     command = ""
 
-    def fill(self) -> None:
-        """Import the command's module and take its arguments."""
-        if self.command:
-            _add_common(self)
-            _argument_adder(self.command)(self)
-            self.command = ""
+    def __init__(self, **given: Any) -> None:
+        self._given = given
 
-    def parse_known_args(  # type: ignore[override]  # argparse itself calls it so
+    @cached_property
+    def parser(self) -> Parser:
+        made = Parser(**self._given)
+        _add_common(made)
+        _argument_adder(self.command)(made)
+        return made
+
+    def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As argparse does."""
-        self.fill()
-        return super().parse_known_args(args, namespace)
+        return self.parser.parse_known_args(args, namespace)
 
 
 def whole_parser() -> argparse.ArgumentParser:
@@ -192,7 +195,7 @@ def whole_parser() -> argparse.ArgumentParser:
         epilog=ALL_EXIT_CODES,
     )
     _add_common(parser)
-    commands = parser.add_subparsers(
+    commands = parser.add_subparsers(  # type: ignore[type-var]  # argparse calls nothing else of it
         prog="a4", dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser
     )
     parser.set_defaults(command="")

@@ -42,17 +42,13 @@ def commands_page() -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+def _subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[command_line.CommandParser]:  # type: ignore[type-var]
     return next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Name of each command -> its parser."""
-    found = dict(_subparsers(parser).choices)
-    for each in found.values():
-        assert isinstance(each, command_line.CommandParser)
-        each.fill()
-    return found
+    return {name: each.parser for name, each in _subparsers(parser).choices.items()}
 
 
 def _help(parser: argparse.ArgumentParser, name: str) -> str:

@@ -82,7 +82,8 @@ def test_no_option_of_any_command_is_understood_by_its_beginning() -> None:
     (commands,) = (each for each in parser._actions if each.dest == "command")
     assert isinstance(commands.choices, dict)
     assert set(commands.choices) == set(HELP)
-    assert not [each.prog for each in (parser, *commands.choices.values()) if each.allow_abbrev]
+    parsers = (parser, *(each.parser for each in commands.choices.values()))
+    assert not [each.prog for each in parsers if each.allow_abbrev]
 
 
 @pytest.mark.parametrize(
