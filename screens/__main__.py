@@ -12,7 +12,7 @@ from console.errors import BadInput, ConsoleError
 from screens.cli import crash
 
 if TYPE_CHECKING:
-    from screens.cli.options import Options
+    from screens.cli.arguments import Options
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
 COLLECTIONS = (5_000, 10, 1_000)
@@ -71,15 +71,17 @@ def nothing_more() -> None:
 
 def run(options: Options) -> int:
     """Open what was asked for: the console, the tour, the practice cluster, or a plain command."""
+    from screens.cli import command_line
+
     if options.command == "practice":
         from practice.__main__ import serve
 
         return serve(speed=options.demo_speed or 1.0, seed=options.seed)
-    if options.command == "tour":
+    if isinstance(options, command_line.TourOptions):
         from screens.tour import tour
 
         return tour(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
-    if options.command == "view":
+    if isinstance(options, command_line.ViewOptions):
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
         from screens.pages.view import view
@@ -87,9 +89,7 @@ def run(options: Options) -> int:
         return view(options.file)
     if options.command == "":
         return open_console(options)
-    from screens.cli.command_line import command_of
-
-    done = command_of(options.command).run(options)
+    done = command_line.command_of(options.command).run(options)
     if isinstance(done, int):
         return done
     import asyncio

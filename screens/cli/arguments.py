@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from console.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from screens.cli.options import Options
+    from pathlib import Path
 
 
 EXIT_CODES = (
@@ -101,11 +103,56 @@ def seconds_of_an_hour(text: str) -> float:
     return number
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was typed after `a4`, as far as every command takes it; what only one takes stands in its module."""
+
+    command: str = ""
+    """Empty: the console itself."""
+    kubeconfig: Path | None = None
+    context: str = ""
+    namespace: str = ""
+    read_only: bool = False
+    demo: bool = False
+    demo_speed: float | None = None
+    """None: as fast as life, and the tour faster."""
+    seed: int = 0
+    json: bool = False
+
+    def settings(self, kubeconfig: Path | None = None) -> Settings:
+        """How to reach the cluster; `kubeconfig` is the practice cluster's, when there is one."""
+        return Settings(
+            kubeconfig=kubeconfig or self.kubeconfig,
+            context="" if kubeconfig else self.context,
+            namespace=self.namespace,
+            read_only=self.read_only,
+            practice=self.demo,
+            speed=self.demo_speed or 1.0 if self.demo else 1.0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOptions(Options):
+    """A job and a pod of it, as `add_pod` takes them."""
+
+    job: str
+    rank_text: str = ""
+    """Index of the pod as it was written: a number, or REPLICATED/INDEX."""
+
+
+_OptionsT = TypeVar("_OptionsT", bound=Options)
+
+
 @dataclass(frozen=True, slots=True)
-class Command:
+class Command(Generic[_OptionsT]):
     """One word after `a4`."""
 
     add: Callable[[argparse.ArgumentParser], None]
     """Adds its arguments to its parser."""
-    run: Callable[[Options], int | Coroutine[Any, Any, int]]
+    run: Callable[[_OptionsT], int | Coroutine[Any, Any, int]]
     """Does what was asked for; gives the exit code."""
+    options: type[_OptionsT]
+    """Takes what was typed, by the names that `add` gives; what was not typed is at the default it has here."""
+
+
+Commands = Mapping[str, Command[Any]]

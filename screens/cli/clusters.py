@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
-from screens.cli.arguments import Command, add_json, count
+from screens.cli.arguments import Command, Commands, Options, add_json, count
 from screens.cli.ask import agreed
 from screens.cli.connect import cloud_of, connected
 from screens.cli.output import print_json, print_table, say, warn
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.clusters import GkeCluster, GkeOperation
     from console.google.node_pools import PoolFacts, PoolsSnapshot
-    from screens.cli.options import Options
 
 
 SERVICE = "container.googleapis.com"
 
 
-async def enable(options: Options) -> int:
+async def enable(options: ClustersOptions) -> int:
     """Ask, then enable it."""
     if len(options.words) != 1:
         raise BadInput("Name one project.", "a4 clusters enable PROJECT")
@@ -49,7 +49,7 @@ async def enable(options: Options) -> int:
     return 0
 
 
-async def clusters(options: Options) -> int:
+async def clusters(options: ClustersOptions) -> int:
     """List the clusters, or do one of the other actions."""
     if options.action != "list":
         return await {"token": _token, "connect": _connect, "enable": enable}[options.action](options)
@@ -86,7 +86,7 @@ def cluster_row(cluster: GkeCluster) -> dict[str, Any]:
     return {**row, "addons": sorted(cluster.addons), "pools": [each.name for each in cluster.pools]}
 
 
-async def _token(options: Options) -> int:
+async def _token(options: ClustersOptions) -> int:
     """An ExecCredential, as kubectl asks for it."""
     async with cloud_of(options) as (cloud, _):
         token, ends = await (await cloud.reach()).token()
@@ -97,7 +97,7 @@ async def _token(options: Options) -> int:
     return 0
 
 
-async def _connect(options: Options) -> int:
+async def _connect(options: ClustersOptions) -> int:
     if len(options.words) != 1:
         raise BadInput("Name one cluster.", "a4 clusters lists them.")
     async with cloud_of(options) as (cloud, _):
@@ -120,7 +120,7 @@ async def _connect(options: Options) -> int:
     return 0
 
 
-async def _write(options: Options, cloud: Cloud, cluster: GkeCluster) -> str:
+async def _write(options: ClustersOptions, cloud: Cloud, cluster: GkeCluster) -> str:
     if options.write_kubeconfig is None:
         return ""
     file = options.write_kubeconfig or options.kubeconfig
@@ -205,7 +205,7 @@ def _warn_unread(picture: PoolsSnapshot) -> None:
         warn(f"{name}: {why}")
 
 
-async def resize(options: Options) -> int:
+async def resize(options: ResizeOptions) -> int:
     """Another size of a pool, or other limits of its autoscaling."""
     limits = _limits(options.limits)
     if (options.nodes is None) == (limits is None):
@@ -242,7 +242,7 @@ def _fields(operation: GkeOperation) -> dict[str, Any]:
     return {name: getattr(operation, name) for name in operation.__slots__}
 
 
-def _question(options: Options, facts: PoolFacts, limits: tuple[int, int] | None) -> str:
+def _question(options: ResizeOptions, facts: PoolFacts, limits: tuple[int, int] | None) -> str:
     if limits is None:
         now = facts.target if facts.target is not None else facts.nodes
         return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
@@ -260,7 +260,7 @@ def _limits(text: str) -> tuple[int, int] | None:
     return int(least), int(most)
 
 
-async def report(options: Options) -> int:
+async def report(options: ReportOptions) -> int:
     """Report the host of a node as faulty."""
     async with connected(options, ("nodes", "pods")) as session:
         await session.listed("nodes", "pods")
@@ -281,6 +281,19 @@ async def report(options: Options) -> int:
 
 
 ACTIONS = ("list", "connect", "enable", "token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClustersOptions(Options):
+    action: str = "list"
+    words: tuple[str, ...] = ()
+    """Names of clusters or of a project."""
+    projects: tuple[str, ...] = ()
+    """Of Google Cloud."""
+    via: str = ""
+    write_kubeconfig: str | None = None
+    """None: no; empty: where kubectl looks; else that file."""
+    yes: bool = False
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
@@ -324,6 +337,15 @@ def add_operations(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeOptions(Options):
+    pool: str
+    nodes: int | None = None
+    limits: str = ""
+    yes: bool = False
+    wait: bool = False
+
+
 def add_resize(parser: argparse.ArgumentParser) -> None:
     parser.usage = "a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]"
     parser.epilog = "N is for each zone of the pool. --limits 0:0 turns autoscaling off."
@@ -331,6 +353,14 @@ def add_resize(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("nodes", metavar="N", type=count, nargs="?", default=None, help="machines that it is to have")
     parser.add_argument("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
     _add_asking(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions(Options):
+    node: str
+    fault: str = "unspecified"
+    yes: bool = False
+    wait: bool = False
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -351,10 +381,10 @@ def _add_asking(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "clusters": Command(add_clusters, clusters),
-    "nodepools": Command(add_nodepools, nodepools),
-    "operations": Command(add_operations, operations),
-    "resize": Command(add_resize, resize),
-    "report": Command(add_report, report),
+COMMANDS: Commands = {
+    "clusters": Command(add_clusters, clusters, ClustersOptions),
+    "nodepools": Command(add_nodepools, nodepools, Options),
+    "operations": Command(add_operations, operations, Options),
+    "resize": Command(add_resize, resize, ResizeOptions),
+    "report": Command(add_report, report, ReportOptions),
 }

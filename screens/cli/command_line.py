@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES, speed
-from screens.cli.options import Options
+from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES, Options, speed
 from screens.cli.output import Parser, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from screens.cli.arguments import Command
+    from screens.cli.arguments import Command, Commands
 
 
 HELP = {
@@ -79,12 +78,12 @@ HELP = {
 """Every command, in the order of `a4 --help`, and what it is for."""
 
 
-def command_of(name: str) -> Command:
+def command_of(name: str) -> Command[Any]:
     """The command itself; its module is imported now."""
     return _module_of(name)[name]
 
 
-def _module_of(name: str) -> Mapping[str, Command]:  # noqa: C901, PLR0912, PLR0915 - a case for each module
+def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case for each module
     match name:
         case "pools" | "nodes" | "queues" | "workloads" | "jobs" | "pods":
             from screens.cli.lists import COMMANDS
@@ -148,12 +147,13 @@ def parse(argv: list[str] | None = None) -> Options:
     """The options of one command line; argparse itself answers `--help` and bad usage (exit code 2)."""
     argv, program = _split_program(argv)
     given: dict[str, Any] = vars(whole_parser().parse_args(argv))
-    if program:
-        given["argv"] = tuple(program)
-    for each in fields(Options):
-        if isinstance(each.default, tuple) and each.name in given:  # argparse collects lists
-            given[each.name] = tuple(given[each.name])
-    return Options(**given)
+    kind = _OWN_OPTIONS.get(given["command"]) or command_of(given["command"]).options
+    if program and "argv" in kind.__dataclass_fields__:
+        given["argv"] = program
+    typed: dict[str, Any] = {  # argparse collects lists
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
+    return kind(**typed)
 
 
 def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]:
@@ -246,6 +246,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions(Options):
+    file: str
+    """A log to read, "-" for standard input."""
+
+
 def add_view(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE")
 
@@ -254,5 +260,14 @@ def add_practice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", dest="demo_speed", type=speed, help="speed-up of the practice cluster")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TourOptions(Options):
+    folder: Path | None = None
+
+
 def add_tour(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")
+
+
+_OWN_OPTIONS: dict[str, type[Options]] = {"": Options, "practice": Options, "view": ViewOptions, "tour": TourOptions}
+"""Of what `screens.__main__` runs."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.session import Session
     from practice.child import PracticeProcess
-    from screens.cli.options import Options
+    from screens.cli.arguments import Options
 
 
 @contextmanager

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.container_facts import FactState
 from console.attach.exec_many import OutputGroup, RankOutput, grouped, worst
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.scheduling.ranks import Fate, fate
-from screens.cli.arguments import Command, add_container, add_json, add_pod, positive, seconds_of_a_day
+from screens.cli.arguments import (
+    Command,
+    Commands,
+    PodOptions,
+    add_container,
+    add_json,
+    add_pod,
+    positive,
+    seconds_of_a_day,
+)
 from screens.cli.ask import answer, typed
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
@@ -30,7 +39,6 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.scheduling.ranks import Rank
     from console.session import Session
-    from screens.cli.options import Options
 
 
 LONGEST = 1 << 16
@@ -38,7 +46,7 @@ LONGEST = 1 << 16
 _WRITE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
-async def execute(options: Options) -> int:
+async def execute(options: ExecOptions) -> int:
     """Run a program in one rank, its output passed on as it comes, or in many; gives its exit code, or the worst."""
     if not options.argv:
         raise BadInput("No command was given.", _WRITE)
@@ -69,7 +77,7 @@ async def execute(options: Options) -> int:
             return 124
 
 
-async def in_many(session: Session, ranks: tuple[Rank, ...], options: Options) -> int:
+async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOptions) -> int:
     """Run it in these ranks and show it as the options say; the worst exit code."""
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
@@ -175,7 +183,7 @@ PATIENCE = 300.0
 """Seconds for which a replacing pod is waited for."""
 
 
-async def shell(options: Options) -> int:
+async def shell(options: ShellOptions) -> int:
     """Open it; gives the shell's exit code."""
     async with connected(options, KINDS) as session:
         fleet = await session.listed(*KINDS)
@@ -199,7 +207,7 @@ async def shell(options: Options) -> int:
             pod = found
 
 
-async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
+async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | None:
     """The pod to attach to next, once it runs; None if there is none, or the person has had enough."""
     warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
@@ -226,7 +234,7 @@ async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
     return None
 
 
-async def facts(options: Options) -> int:
+async def facts(options: FactsOptions) -> int:
     """Print them; 1 if one of them could not be had (what is simply not there is no failure)."""
     async with connected(options, KINDS) as session:
         fleet = await session.listed(*KINDS)
@@ -241,6 +249,22 @@ async def facts(options: Options) -> int:
             if fact.text:
                 say(fact.text)
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecOptions(PodOptions):
+    container: str = ""
+    stdin: bool = False
+    every_rank: bool = False
+    ranks: str = ""
+    """Ranks as they were written, such as 0-3,7."""
+    at_once: int = 16
+    limit: float | None = None
+    """Seconds."""
+    lines: bool = False
+    grouped: bool = False
+    argv: tuple[str, ...] = ()
+    """What stands after `--`: a program and its arguments."""
 
 
 def add_exec(parser: argparse.ArgumentParser) -> None:
@@ -269,6 +293,12 @@ def add_exec(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellOptions(PodOptions):
+    container: str = ""
+    tmux: bool = True
+
+
 def add_shell(parser: argparse.ArgumentParser) -> None:
     parser.description = "A shell in a pod. What it prints passes as it is, control characters too."
     add_pod(parser)
@@ -278,14 +308,19 @@ def add_shell(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsOptions(PodOptions):
+    container: str = ""
+
+
 def add_facts(parser: argparse.ArgumentParser) -> None:
     add_pod(parser)
     add_container(parser)
     add_json(parser)
 
 
-COMMANDS = {
-    "exec": Command(add_exec, execute),
-    "shell": Command(add_shell, shell),
-    "facts": Command(add_facts, facts),
+COMMANDS: Commands = {
+    "exec": Command(add_exec, execute, ExecOptions),
+    "shell": Command(add_shell, shell, ShellOptions),
+    "facts": Command(add_facts, facts, FactsOptions),
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from console.attach.files.entries import CopyProgress, CopyReport, EntryKind, RemotePlace, Way, remote_place
 from console.errors import BadInput, ConsoleError
 from screens import wording
-from screens.cli.arguments import Command, add_container, add_json
+from screens.cli.arguments import Command, Commands, Options, add_container, add_json
 from screens.cli.ask import agreed
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.scheduling.ranks import Rank
     from console.session import Session
-    from screens.cli.options import Options
 
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Copy:
     fetch: bool
 
 
-async def copy(options: Options) -> int:
+async def copy(options: CpOptions) -> int:
     """Copy all that was named; 1 if anything was left out."""
     sources = [remote_place(each) for each in options.sources]
     target = remote_place(options.target)
@@ -78,7 +77,7 @@ def check_sides(sources: list[RemotePlace | None], target: RemotePlace | None) -
 
 
 def planned(
-    fleet: Fleet, namespace: str, source: str, place: RemotePlace | None, target: RemotePlace | None, options: Options
+    fleet: Fleet, namespace: str, source: str, place: RemotePlace | None, target: RemotePlace | None, options: CpOptions
 ) -> list[Copy]:
     """The copies that one source means: one, or one for each rank, from which things go to folders of their own."""
     remote = place or target
@@ -96,7 +95,7 @@ def planned(
     ]
 
 
-async def perform(session: Session, copies: list[Copy], job: str, options: Options) -> int:
+async def perform(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
     """Do them, a few at a time; what fails in one rank is said, and the others go on."""
     room = asyncio.Semaphore(AT_ONCE)
     ended: dict[int, CopyReport | ConsoleError] = {}
@@ -134,7 +133,7 @@ def code_of(outcome: CopyReport | ConsoleError) -> int:
     return outcome.exit_code if isinstance(outcome, ConsoleError) else int(bool(outcome.problems))
 
 
-async def copied(session: Session, each: Copy, job: str, options: Options, progress: Listener) -> CopyReport:
+async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
     """One of them."""
     pod = running_pod(each.rank, job, "nothing can be copied")
     copies = session.copies.of(
@@ -196,20 +195,20 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
         yield begin
 
 
-async def _there(session: Session, place: RemotePlace, options: Options) -> tuple[Rank, ContainerCopies]:
+async def _there(session: Session, place: RemotePlace, container: str) -> tuple[Rank, ContainerCopies]:
     if place.everywhere:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
     fleet = await session.listed(*KINDS)
     rank = rank_named(fleet, session.namespace, place.job, place.rank)
     pod = running_pod(rank, place.job, "its files are gone")
-    container = container_of(pod, options.container)
+    container = container_of(pod, container)
     return rank, session.copies.of(pod.namespace, pod.name, container=container, where=where(rank, place.job))
 
 
-async def list_folder(place: RemotePlace, options: Options) -> int:
+async def list_folder(place: RemotePlace, options: Options, container: str) -> int:
     """What is in a folder of a rank, and how full its disk is; 1 if something of it could not be seen."""
     async with connected(options, KINDS) as session:
-        rank, files = await _there(session, place, options)
+        rank, files = await _there(session, place, container)
         found = await files.listed(place.path)
     if options.json:
         told = asdict(found)
@@ -228,14 +227,14 @@ async def list_folder(place: RemotePlace, options: Options) -> int:
     return int(bool(found.complaints))
 
 
-async def delete(options: Options) -> int:
+async def delete(options: RmOptions) -> int:
     """Ask, then delete a file or folder of a rank; 1 if the answer was no."""
     place = remote_place(options.place)
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
     async with connected(options, KINDS) as session:
         session.watch.changing(f"delete {place.path}")
-        rank, files = await _there(session, place, options)
+        rank, files = await _there(session, place, options.container)
         lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
                  "On a shared file system it is deleted for every pod."]  # fmt: skip
         if not (options.yes or await agreed(lines, f"Delete {place.path}?", "Add --yes.")):
@@ -246,6 +245,17 @@ async def delete(options: Options) -> int:
     else:
         say(f"{place.path} is deleted.")
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpOptions(Options):
+    sources: tuple[str, ...] = ()
+    target: str
+    container: str = ""
+    recursive: bool = False
+    ranks: str = ""
+    """Ranks as they were written, such as 0-3,7."""
+    by: str = ""
 
 
 def add_copy(parser: argparse.ArgumentParser) -> None:
@@ -269,6 +279,13 @@ def add_copy(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RmOptions(Options):
+    place: str
+    container: str = ""
+    yes: bool = False
+
+
 def add_rm(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
@@ -280,7 +297,7 @@ def add_rm(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "cp": Command(add_copy, copy),
-    "rm": Command(add_rm, delete),
+COMMANDS: Commands = {
+    "cp": Command(add_copy, copy, CpOptions),
+    "rm": Command(add_rm, delete, RmOptions),
 }

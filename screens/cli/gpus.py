@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from console.metrics.gpu import DCGM, METRICS, SMI, metric
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.metrics.gpu import GpuBoard
-    from screens.cli.options import Options
+    from console.metrics.gpu import GpuBoard, Source
 
 _TITLES = (
     "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",
@@ -24,7 +23,7 @@ _TITLES = (
 _RIGHT = (True,) * 12 + (False, False)
 
 
-async def gpus(options: Options) -> int:
+async def gpus(options: GpusOptions) -> int:
     """Print one reading, or one after the other with --follow; 1 if a GPU has a fault or none could be read."""
     what = metric(options.metric)
     async with connected(options, KINDS) as session:
@@ -39,7 +38,7 @@ async def gpus(options: Options) -> int:
     return 0
 
 
-def _show(board: GpuBoard, options: Options) -> int:
+def _show(board: GpuBoard, options: GpusOptions) -> int:
     faulty = any(gpu.faults for _, gpu in board.every)
     if options.json:
         pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
@@ -90,6 +89,14 @@ def _number(value: float | None) -> str:
     return "─" if value is None else f"{value:.0f}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusOptions(Options):
+    job: str
+    metric: str = "utilization"
+    source: Source = ""
+    follow: bool = False
+
+
 def add_gpus(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
@@ -112,6 +119,6 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "gpus": Command(add_gpus, gpus),
+COMMANDS: Commands = {
+    "gpus": Command(add_gpus, gpus, GpusOptions),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.hang.words import member_lines, pod_lines
 from console.scheduling.ranks import process_words
-from screens.cli.arguments import Command, add_json, count, seconds_of_an_hour
+from screens.cli.arguments import Command, Commands, Options, add_json, count, seconds_of_an_hour
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
 from screens.cli.ranks import KINDS
@@ -19,10 +20,9 @@ from screens.cli.ranks import KINDS
 if TYPE_CHECKING:
     from console.hang.report import HangGroup, HangReport, PodTrace, Traced
     from console.session import Session
-    from screens.cli.options import Options
 
 
-async def hang(options: Options) -> int:
+async def hang(options: HangOptions) -> int:
     """Print what was found; 0 if no rank stands out, 1 if one does, or if nothing could be looked into."""
     async with connected(options, KINDS) as session:
         await session.listed(*KINDS)
@@ -41,7 +41,7 @@ async def hang(options: Options) -> int:
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
-async def _install(session: Session, options: Options) -> None:
+async def _install(session: Session, options: HangOptions) -> None:
     """Install py-spy where it is missing."""
     before = await session.xray.job(session.namespace, options.job)
     missing = [pod.pod for pod in before.without_py_spy]
@@ -55,7 +55,7 @@ async def _install(session: Session, options: Options) -> None:
         warn(f"{pod}: {why}")
 
 
-async def _record(session: Session, report: HangReport, options: Options) -> int:
+async def _record(session: Session, report: HangReport, options: HangOptions) -> int:
     process = chosen(report, options.rank)
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
@@ -64,7 +64,7 @@ async def _record(session: Session, report: HangReport, options: Options) -> int
     return 0
 
 
-async def _facts(session: Session, report: HangReport, options: Options) -> int:
+async def _facts(session: Session, report: HangReport, options: HangOptions) -> int:
     process = chosen(report, options.rank)
     say((await session.xray.facts(session.namespace, options.job, process, options.facts_of)).rstrip("\n"))
     return 0
@@ -121,6 +121,18 @@ def as_json(report: HangReport) -> dict[str, object]:
     }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangOptions(Options):
+    job: str
+    install: bool = False
+    all: bool = False
+    rank: int | None = None
+    record: float = 0.0
+    """Seconds of a flame graph; 0: none."""
+    out: str = ""
+    facts_of: str = ""
+
+
 def add_hang(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
@@ -156,6 +168,6 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "hang": Command(add_hang, hang),
+COMMANDS: Commands = {
+    "hang": Command(add_hang, hang, HangOptions),
 }

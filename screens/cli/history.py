@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -15,7 +15,7 @@ from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import connected
 from screens.cli.launch import find_recipe
 from screens.cli.output import print_json, print_table, say, warn
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
     from console.launch.run_database import History
     from console.launch.run_record import RunRecord
-    from screens.cli.options import Options
 
 KINDS = ("jobsets", "jobs", "pods")
 
 
-async def history(options: Options) -> int:
+async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or forget some."""
     async with remembered(options) as kept:
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
@@ -84,7 +83,7 @@ def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
 
 
 @asynccontextmanager
-async def remembered(options: Options) -> AsyncIterator[History]:
+async def remembered(options: HistoryOptions) -> AsyncIterator[History]:
     """The memory that belongs to the cluster, what is open there completed first; without a kubeconfig, as it is."""
     try:
         async with connected(options, ()) as session:
@@ -192,7 +191,7 @@ def default(text: str | None) -> str:
     return "(default)" if text is None else wording.one_line(text)
 
 
-async def forget(kept: History, runs: Sequence[RunRecord], options: Options) -> int:
+async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
     """Drop runs from the memory."""
     chosen = {pick(runs, word).number for word in options.forgotten}
     gone = await kept.forget(sorted(chosen))
@@ -201,6 +200,15 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: Options) -> 
     else:
         say(f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions(Options):
+    recipe: str = ""
+    run: str = ""
+    """A run that is remembered: its number, or a name."""
+    diff: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
@@ -234,6 +242,6 @@ def add_history(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "history": Command(add_history, history),
+COMMANDS: Commands = {
+    "history": Command(add_history, history, HistoryOptions),
 }

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import msgspec
 from console.errors import BadInput, BadKubeconfig
 from console.google.builds import MACHINES
 from screens import wording
-from screens.cli.arguments import Command, add_json, positive
+from screens.cli.arguments import Command, Commands, Options, add_json, positive
 from screens.cli.ask import agreed
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from console.google.builds import Build, BuildPlan
     from console.google.images import Images
     from console.session import GoogleAlone, Session
-    from screens.cli.options import Options
 
 _TIME = re.compile(r"^(\d+)([smh]?)$")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -53,20 +52,20 @@ async def google(options: Options) -> AsyncIterator[Session | GoogleAlone]:
             await alone.close()
 
 
-def project_of(options: Options) -> str:
+def project_of(projects: Sequence[str]) -> str:
     """The project that was named; empty: the cluster's."""
-    if len(options.projects) > 1:
+    if len(projects) > 1:
         raise BadInput("One project at a time.", "Name --project once.")
-    return options.projects[0] if options.projects else ""
+    return projects[0] if projects else ""
 
 
-async def images(options: Options) -> int:
+async def images(options: ImagesOptions) -> int:
     """What the registries hold, and what can be built; or make a repository."""
     async with google(options) as session:
         if options.action == "create":
             return await _create(session.images, options)
         contexts = await session.images.contexts()
-        found = await session.images.registry(project_of(options), options.region)
+        found = await session.images.registry(project_of(options.projects), options.region)
     if options.json:
         print_json({
             "kind": "images",
@@ -88,10 +87,12 @@ async def images(options: Options) -> int:
     return 0
 
 
-async def _create(images: Images, options: Options) -> int:
+async def _create(images: Images, options: ImagesOptions) -> int:
     if not options.name:
         raise BadInput("Which repository?", "a4 images create NAME")
-    made = await images.create_repository(*await images.where(project_of(options), options.region), options.name)
+    made = await images.create_repository(
+        *await images.where(project_of(options.projects), options.region), options.name
+    )
     if options.json:
         print_json({**asdict(made), "address": made.address})
     else:
@@ -107,12 +108,12 @@ def seconds_of(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-async def plan_of(images: Images, options: Options) -> BuildPlan:
+async def plan_of(images: Images, options: BuildOptions) -> BuildPlan:
     """What was asked for; BadInput for what cannot be built."""
     if bool(options.name) == bool(options.file):
         raise BadInput("What is to be built?", "Name a context of a4 images, or a folder with --file.")
     context = await (images.context(options.name) if options.name else images.own_context(Path(options.file)))
-    plan = await images.begin(context, project_of(options), options.region)
+    plan = await images.begin(context, project_of(options.projects), options.region)
     given = {}
     for each in options.set:
         name, cut, value = each.partition("=")
@@ -132,7 +133,7 @@ async def plan_of(images: Images, options: Options) -> BuildPlan:
     return plan
 
 
-async def build(options: Options) -> int:
+async def build(options: BuildOptions) -> int:
     """Ask for a build; with --wait, follow it."""
     async with google(options) as session:
         images = session.images
@@ -153,7 +154,7 @@ async def build(options: Options) -> int:
         return 0
 
 
-async def _follow(images: Images, begun: Build, options: Options) -> int:
+async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
     async with aclosing(images.log(begun.id, project=begun.project, location=begun.location)) as lines:
         async for line in lines:
             if not options.json:
@@ -173,10 +174,10 @@ def as_item(build: Build) -> dict[str, Any]:
     return {**asdict(build), "seconds": build.seconds(time.time())}
 
 
-async def builds(options: Options) -> int:
+async def builds(options: BuildsOptions) -> int:
     """The latest builds, or one."""
     async with google(options) as session:
-        project = project_of(options)
+        project = project_of(options.projects)
         if options.name:
             found: Sequence[Build] = (await session.images.look(options.name, project, options.region),)
         else:
@@ -190,13 +191,13 @@ async def builds(options: Options) -> int:
     return 0
 
 
-async def build_log(options: Options) -> int:
+async def build_log(options: BuildLogOptions) -> int:
     """The lines of a build's log."""
     async with (
         google(options) as session,
         aclosing(
             session.images.log(
-                options.name, follow=options.follow, project=project_of(options), location=options.region
+                options.name, follow=options.follow, project=project_of(options.projects), location=options.region
             )
         ) as lines,
     ):
@@ -209,10 +210,10 @@ async def build_log(options: Options) -> int:
     return 0
 
 
-async def build_cancel(options: Options) -> int:
+async def build_cancel(options: BuildCancelOptions) -> int:
     """Ask, then end it."""
     async with google(options) as session:
-        images, project = session.images, project_of(options)
+        images, project = session.images, project_of(options.projects)
         found = await images.look(options.name, project, options.region)
         lines = [f"{found.id} builds {', '.join(found.images)}; it is {found.status}."]
         if not (options.yes or found.over or await agreed(lines, "Cancel this build?", "Add --yes.")):
@@ -228,6 +229,21 @@ async def build_cancel(options: Options) -> int:
 EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach Google or cluster"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhereOptions(Options):
+    """Whose images and builds."""
+
+    projects: tuple[str, ...] = ()
+    """Of Google Cloud."""
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagesOptions(WhereOptions):
+    action: str = "list"
+    name: str = ""
+
+
 def add_images(parser: argparse.ArgumentParser) -> None:
     parser.usage = "a4 images [--json] [--project ID] [--region R] | a4 images create NAME"
     parser.epilog = (
@@ -238,6 +254,18 @@ def add_images(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "create"), nargs="?", default="list", help="default: list")
     parser.add_argument("name", metavar="NAME", nargs="?", default="")
     add_where(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions(WhereOptions):
+    name: str = ""
+    file: str = ""
+    set: tuple[str, ...] = ()
+    machine: str = ""
+    time_out: str = ""
+    """As it was written: "2h", "90m", seconds."""
+    wait: bool = False
+    dry_run: bool = False
 
 
 def add_build(parser: argparse.ArgumentParser) -> None:
@@ -258,6 +286,12 @@ def add_build(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildsOptions(WhereOptions):
+    name: str = ""
+    most: int = 50
+
+
 def add_builds(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "JSON: kind, items with id, project, location, status (QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, "
@@ -269,11 +303,23 @@ def add_builds(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLogOptions(WhereOptions):
+    name: str
+    follow: bool = False
+
+
 def add_build_log(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "JSON: one object a line, with time (seconds since the epoch; 0: not known) and text."
     parser.add_argument("name", metavar="ID")
     parser.add_argument("-f", "--follow", action="store_true", help="until the build is over")
     add_where(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildCancelOptions(WhereOptions):
+    name: str
+    yes: bool = False
 
 
 def add_build_cancel(parser: argparse.ArgumentParser) -> None:
@@ -289,10 +335,10 @@ def add_where(parser: argparse.ArgumentParser, *, region: bool = True) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "images": Command(add_images, images),
-    "build": Command(add_build, build),
-    "builds": Command(add_builds, builds),
-    "build-log": Command(add_build_log, build_log),
-    "build-cancel": Command(add_build_cancel, build_cancel),
+COMMANDS: Commands = {
+    "images": Command(add_images, images, ImagesOptions),
+    "build": Command(add_build, build, BuildOptions),
+    "builds": Command(add_builds, builds, BuildsOptions),
+    "build-log": Command(add_build_log, build_log, BuildLogOptions),
+    "build-cancel": Command(add_build_cancel, build_cancel, BuildCancelOptions),
 }

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import ALARM, tell_alarms, told_of
-from screens.cli.arguments import Command, add_json, add_queue
+from screens.cli.arguments import Command, Commands, Options, add_json, add_queue
 from screens.cli.ask import agreed, asks
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, say_hint, warn
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.launch.recipes import FieldProblem, Recipe
     from console.session import Session
-    from screens.cli.options import Options
 
 FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
 """What a forecast is made of."""
@@ -63,7 +62,7 @@ async def recipes(options: Options) -> int:
     return 0
 
 
-async def values(options: Options) -> int:
+async def values(options: ValuesOptions) -> int:
     """Print every value of a recipe at its default, with what it means: a values file to begin with."""
     if options.json:
         print_json(values_fields(options.recipe))
@@ -72,11 +71,12 @@ async def values(options: Options) -> int:
     return 0
 
 
-async def launch(options: Options) -> int:
+async def launch(options: LaunchOptions) -> int:
     """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
     async with connected(options, kinds) as session:
-        plan = await make_plan(session, options)
+        profile = options.profile or ("" if options.no_profile else None)
+        plan = await make_plan(session, options, like=options.like, profile=profile)
         problems = session.launch.problems(plan)
         if problems:
             raise BadInput(" ".join(map(_worded, problems)))
@@ -134,9 +134,14 @@ def _worded(problem: FieldProblem) -> str:
     return f"{problem.path}: {problem.message}" if problem.path else problem.message
 
 
-async def make_plan(session: Session, options: Options) -> LaunchPlan:
-    """The launch that the options describe: a profile's values, an earlier run's, of files, then what was typed."""
-    run = await session.launch.runs.find(options.like) if options.like else None
+async def make_plan(
+    session: Session, options: PlanOptions, *, like: str = "", profile: str | None = None
+) -> LaunchPlan:
+    """The launch that the options describe: a profile's values, an earlier run's, of files, then what was typed.
+
+    `like` is an earlier run; `profile` is the usual one unless given, none where it is empty.
+    """
+    run = await session.launch.runs.find(like) if like else None
     texts = [(path, await read_text(path)) for path in options.values]
     word = options.recipe or next(
         (found for _, text in texts if (found := session.launch.drafting.recipe_of(text))), ""
@@ -149,7 +154,8 @@ async def make_plan(session: Session, options: Options) -> LaunchPlan:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
     if run is not None and run.left_out:
         warn(f"Not kept from {run.name}, because secret: {', '.join(run.left_out)}.")
-    profile = options.profile or ("" if run or options.no_profile else await session.launch.profiles.default())
+    if profile is None:
+        profile = "" if run else await session.launch.profiles.default()
     laid = await session.launch.profiles.values(profile, recipe.id) if profile else {}
     laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)
     values = overlay(laid, session.launch.set_values(recipe.id, options.set))
@@ -258,7 +264,7 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     return 0
 
 
-async def print_difference(session: Session, plan: LaunchPlan, options: Options) -> int:
+async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOptions) -> int:
     """What the plan makes other than its recipe's defaults, or than a run that is remembered."""
     run = await session.launch.runs.find(options.against) if options.against else None
     if run is not None and run.recipe != plan.recipe:
@@ -324,6 +330,33 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
     raise Unreachable("The session was closed before the job ended.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions(Options):
+    """What a launch is to be, for those who launch it and for those who check what it needs."""
+
+    recipe: str = ""
+    values: tuple[str, ...] = ()
+    """Values files, "-" for standard input."""
+    set: tuple[str, ...] = ()
+    queue: str | None = None
+    """A LocalQueue, "none" for none; None: not said."""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions(PlanOptions):
+    preflight: bool = True
+    """Whether the checks run first."""
+    dry_run: bool = False
+    against: str | None = None
+    """None: no difference is asked for; empty: from the defaults; else from that run."""
+    show_helm: bool = False
+    wait: bool = False
+    like: str = ""
+    profile: str = ""
+    no_profile: bool = False
+
+
 def add_launch(parser: argparse.ArgumentParser) -> None:
     kinds = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
     parser.epilog = (
@@ -368,14 +401,19 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     profile.add_argument("--no-profile", action="store_true", help="without a profile, not even the default one")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesOptions(Options):
+    recipe: str
+
+
 def add_values(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
     parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
     parser.add_argument("--json", action="store_true", help="the fields of the form, with limits and choices")
 
 
-COMMANDS = {
-    "recipes": Command(add_json, recipes),
-    "values": Command(add_values, values),
-    "launch": Command(add_launch, launch),
+COMMANDS: Commands = {
+    "recipes": Command(add_json, recipes, Options),
+    "values": Command(add_values, values, ValuesOptions),
+    "launch": Command(add_launch, launch, LaunchOptions),
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.snapshot import LinkState
 from console.settings import YOU
-from screens.cli.arguments import EXIT_CODES, Command, add_json
+from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, add_json
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.columns.column import as_json, as_text
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.metrics.job_progress import JobProgress
     from console.session import Session
-    from screens.cli.options import Options
     from screens.columns.column import Layout
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
@@ -49,7 +49,7 @@ def layout_of(name: str) -> Layout[Any]:
     return PODS
 
 
-async def show_list(options: Options) -> int:
+async def show_list(options: ListOptions) -> int:
     """List once, as a table or as JSON."""
     layout = layout_of(options.command)
     kinds = (layout.kind, *layout.uses)
@@ -67,7 +67,7 @@ async def show_list(options: Options) -> int:
     return 0
 
 
-async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Options) -> list[Any]:
+async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: ListOptions) -> list[Any]:
     """The rows of the list; NotFound for a namespace that is not there, which is no empty one."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
@@ -126,6 +126,13 @@ def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
         say(f"No {what}.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions(Options):
+    all_namespaces: bool = False
+    mine: bool = False
+    """Of jobs: only those that the account launched that asks."""
+
+
 def add_list(parser: argparse.ArgumentParser, name: str) -> None:
     """`a4 pods` and its like."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -145,4 +152,4 @@ def _keys(name: str) -> str:
     return f"{head}\n{lines}\n\n{EXIT_CODES}"
 
 
-COMMANDS = {name: Command(partial(add_list, name=name), show_list) for name in LISTS}
+COMMANDS: Commands = {name: Command(partial(add_list, name=name), show_list, ListOptions) for name in LISTS}

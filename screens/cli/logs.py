@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from operator import itemgetter
@@ -28,7 +29,7 @@ from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import Agreed, Consensus
 from console.logs.line import LEVELS, at_least
 from console.scheduling.ranks import pod_words, ranks
-from screens.cli.arguments import Command, count
+from screens.cli.arguments import Command, Commands, Options, count
 from screens.cli.connect import connected
 from screens.cli.output import say, warn
 from screens.cli.ranks import JOB_KINDS, pod_of_rank
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from console.logs.line import Gap, RankLine
     from console.logs.previous import PreviousRuns
     from console.session import Session
-    from screens.cli.options import Options
 
 
 CATCHES_UP = 2.0
@@ -138,7 +138,7 @@ SETTLES = 5.0
 """Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
 
 
-def printer_of(log: JobLog | PreviousRuns, options: Options) -> Printer | AgreedPrinter:
+def printer_of(log: JobLog | PreviousRuns, options: LogsOptions) -> Printer | AgreedPrinter:
     """How lines are written."""
     return AgreedPrinter(log, options) if options.consensus else Printer(log, options)
 
@@ -146,7 +146,7 @@ def printer_of(log: JobLog | PreviousRuns, options: Options) -> Printer | Agreed
 class Printer:
     """Writes each line, with its rank in front if there are several."""
 
-    def __init__(self, log: JobLog | PreviousRuns, options: Options) -> None:
+    def __init__(self, log: JobLog | PreviousRuns, options: LogsOptions) -> None:
         self._log, self._options = log, options
         self._line: Callable[[RankLine], str] = self._json if options.json else self._text
 
@@ -173,7 +173,7 @@ class Printer:
 class AgreedPrinter:
     """Writes lines that many ranks print once, as soon as all of them have, or after a while."""
 
-    def __init__(self, log: JobLog | PreviousRuns, options: Options) -> None:
+    def __init__(self, log: JobLog | PreviousRuns, options: LogsOptions) -> None:
         self._log, self._options = log, options
         self._consensus = Consensus()
         self._held: list[tuple[float, Agreed]] = []
@@ -239,7 +239,7 @@ AT_ONCE = 10_000
 """Lines that are printed at a time."""
 
 
-async def print_previous(session: Session, options: Options, picks: Callable[[RankLine], bool]) -> int:
+async def print_previous(session: Session, options: LogsOptions, picks: Callable[[RankLine], bool]) -> int:
     """Print them, and of which ranks there is none; NotFound if there is of nobody."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.previous(session.namespace, options.job, wanted, tail=options.tail)
@@ -255,7 +255,7 @@ async def print_previous(session: Session, options: Options, picks: Callable[[Ra
     return 0
 
 
-def _check(runs: PreviousRuns, options: Options) -> None:
+def _check(runs: PreviousRuns, options: LogsOptions) -> None:
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
         raise NotThere(
             f"{options.job} has no pod {options.rank}.", f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
@@ -267,7 +267,7 @@ def _check(runs: PreviousRuns, options: Options) -> None:
         raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
 
 
-def _tell(runs: PreviousRuns, options: Options) -> None:
+def _tell(runs: PreviousRuns, options: LogsOptions) -> None:
     """How much of the job that was."""
     said = f"previous run: {runs.coverage.words}"
     if options.json:
@@ -288,7 +288,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-async def logs(options: Options) -> int:
+async def logs(options: LogsOptions) -> int:
     """Print the log of a rank, or of all of them."""
     if options.all and options.rank is not None:
         raise BadInput(f"Both pod {options.rank} and all pods were named.", "Leave one of them out.")
@@ -317,7 +317,7 @@ async def logs(options: Options) -> int:
     return 0
 
 
-def check_there(log: JobLog, session: Session, options: Options) -> None:
+def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
     """Raises what is missing, if nothing can be printed: the job, its pods, or the pod of the rank and what it said."""
     if options.all:
         if not log.parts:
@@ -328,7 +328,7 @@ def check_there(log: JobLog, session: Session, options: Options) -> None:
         check_rank(log, session, options)
 
 
-def check_rank(log: JobLog, session: Session, options: Options) -> None:
+def check_rank(log: JobLog, session: Session, options: LogsOptions) -> None:
     """Raises why there is no line of the rank, and none will come."""
     rank, name = options.rank or 0, options.job
     if log.gone and log.ranks:
@@ -356,7 +356,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
     return ". ".join(hints)
 
 
-async def one_rank(session: Session, pod: Pod, options: Options) -> int:
+async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
     """A rank's log, line by line, from the pod itself."""
     drawn = options.follow and sys.stdout.isatty()
     lines = session.logs.follow(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
@@ -379,7 +379,7 @@ async def one_rank(session: Session, pod: Pod, options: Options) -> int:
 class Picks:
     """Which lines are wanted."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LogsOptions) -> None:
         """Raises BadInput for what cannot be understood."""
         self.needed = bool(options.since or options.grep or options.level or options.consensus or options.json)
         self._since = moment(options.since) if options.since else 0.0
@@ -409,7 +409,7 @@ def moment(text: str) -> float:
         raise BadInput(f"--since {text} is not a valid time.", "Examples: 90s, 5m, 2h, 2026-11-21T12:00:00Z.") from None
 
 
-async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
+async def print_all(log: JobLog, options: LogsOptions, picks: Picks) -> None:
     """Every line that is wanted, and at the end how much of the job that was."""
     wanted = None if options.all else {options.rank or 0}
     printer = printer_of(log, options)
@@ -428,6 +428,21 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
         warn(coverage.words + (f" ({coverage.why})" if coverage.why else ""))
         for gap in coverage.gaps:
             warn(gap.words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsOptions(Options):
+    job: str
+    rank: int | None = None
+    all: bool = False
+    follow: bool = False
+    tail: int | None = None
+    previous: bool = False
+    since: str = ""
+    grep: str = ""
+    level: str = ""
+    consensus: bool = False
+    raw: bool = False
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
@@ -463,6 +478,6 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="an object a line, the last one says what is missing")
 
 
-COMMANDS = {
-    "logs": Command(add_logs, logs),
+COMMANDS: Commands = {
+    "logs": Command(add_logs, logs, LogsOptions),
 }

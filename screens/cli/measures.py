@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.exec_many import QuickTest
@@ -24,6 +25,9 @@ from screens.cli.arguments import (
     STEP_KEYS,
     TEST_KEYS,
     Command,
+    Commands,
+    Options,
+    PodOptions,
     above_zero,
     add_container,
     add_pod,
@@ -47,13 +51,12 @@ if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun
     from console.session import Session
-    from screens.cli.options import Options
 
 
 KINDS = ("jobsets", "jobs", "pods", "nodes")
 
 
-async def nccl(options: Options) -> int:
+async def nccl(options: NcclOptions) -> int:
     """Print the tables of a job's tests, and their verdict."""
     async with connected(options, KINDS) as session:
         if options.by_node:
@@ -75,7 +78,7 @@ async def nccl(options: Options) -> int:
     return int(failed) or _unread(job)
 
 
-async def training(options: Options) -> int:
+async def training(options: TrainingOptions) -> int:
     """Print how far a job's training is, how fast, and what happened on the way."""
     async with connected(options, KINDS) as session:
         job = await _measured(session, options.job)
@@ -158,7 +161,7 @@ async def _print_tests(
     kept: Sequence[MeasuredTest],
     other: MeasuredTest | None,
     line: float,
-    options: Options,
+    options: NcclOptions,
 ) -> None:
     last = tests[-1]
     if options.json:
@@ -274,7 +277,7 @@ def _share(value: float | None, of: float | None) -> str:
     return f"{100 * value / of:.0f} %" if value is not None and of else ""
 
 
-def _history(kept: Sequence[MeasuredTest], options: Options) -> int:
+def _history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
     shown = [(at, each) for at, each in enumerate(kept, start=1) if options.job in {"-", each.job}]
     if options.json:
         print_json([_test_json(each, kept, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
@@ -291,7 +294,7 @@ def _history(kept: Sequence[MeasuredTest], options: Options) -> int:
     return 0
 
 
-def _nodes(nodes: dict[str, NodeBandwidth], options: Options) -> int:
+def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
     if options.json:
         print_json([{"node": node, "busbw": each.last, "trend": each.trend, "tests": len(each.values), "at": each.at,
                    "job": each.job, "ranks": each.gpus} for node, each in sorted(nodes.items())])  # fmt: skip
@@ -349,7 +352,7 @@ LIMIT = 120.0
 """Seconds after which it is given up, unless another limit is asked for."""
 
 
-async def nccl_quick(options: Options) -> int:
+async def nccl_quick(options: NcclQuickOptions) -> int:
     """Measure; 1 if the test failed or had wrong values."""
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
     async with connected(options, NCCL_QUICK_KINDS) as session:
@@ -381,6 +384,19 @@ async def nccl_quick(options: Options) -> int:
     return int(not is_well(reading))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclOptions(Options):
+    job: str
+    csv: bool = False
+    svg: str = ""
+    """A file, "-" for standard output; empty: no picture."""
+    compare: str = ""
+    pass_line: float | None = None
+    """GB/s; None: as it is set up."""
+    history: bool = False
+    by_node: bool = False
+
+
 def add_nccl(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
@@ -397,6 +413,16 @@ def add_nccl(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", dest="by_node", action="store_true", help="of each node its last bandwidth and trend (JOB: -)"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions(Options):
+    job: str
+    csv: bool = False
+    svg: str = ""
+    """A file, "-" for standard output; empty: no picture."""
+    earlier: bool = False
+    metric: str = "loss"
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
@@ -419,6 +445,16 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--svg", metavar="FILE", default="", help="the curve as a picture, in that file (- for stdout)")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclQuickOptions(PodOptions):
+    container: str = ""
+    first_size: str = "1M"
+    last_size: str = "1G"
+    test_gpus: int = 0
+    limit: float | None = None
+    """Seconds."""
+
+
 def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, and print "
@@ -436,8 +472,8 @@ def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, once it has ended")
 
 
-COMMANDS = {
-    "nccl": Command(add_nccl, nccl),
-    "nccl-quick": Command(add_nccl_quick, nccl_quick),
-    "training": Command(add_training, training),
+COMMANDS: Commands = {
+    "nccl": Command(add_nccl, nccl, NcclOptions),
+    "nccl-quick": Command(add_nccl_quick, nccl_quick, NcclQuickOptions),
+    "training": Command(add_training, training, TrainingOptions),
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
 from console.preflight.check import Result, nothing_allowed, tally
-from screens.cli.arguments import Command, add_json, add_queue
+from screens.cli.arguments import Command, Commands, add_json, add_queue
 from screens.cli.ask import agreed
 from screens.cli.connect import connected
-from screens.cli.launch import make_plan, through_queue
+from screens.cli.launch import PlanOptions, make_plan, through_queue
 from screens.cli.output import print_json, say, say_hint, warn
 
 if TYPE_CHECKING:
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
     from console.launch.recipes import LaunchPlan
     from console.preflight.check import Check
     from console.session import Session
-    from screens.cli.options import Options
 
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks see of the cluster by its watch."""
 
 
-async def preflight(options: Options) -> int:
+async def preflight(options: PreflightOptions) -> int:
     """Look, and say what was found."""
     async with connected(options, KINDS) as session:
         plan = await make_plan(session, options) if options.recipe else None
@@ -54,12 +54,14 @@ async def preflight(options: Options) -> int:
     return 1 if found.failing else 3 if nothing_allowed(checks) else 0
 
 
-async def _looked(session: Session, plan: LaunchPlan | None, options: Options, ids: Sequence[str]) -> tuple[Check, ...]:
+async def _looked(
+    session: Session, plan: LaunchPlan | None, options: PreflightOptions, ids: Sequence[str]
+) -> tuple[Check, ...]:
     engine = session.preflight
     return await engine.all(engine.wish(plan, bucket=options.bucket, registry=options.registry), ids)
 
 
-def _again(options: Options) -> str:
+def _again(options: PreflightOptions) -> str:
     """The same command once more: what a check fixes depends on namespace, recipe and values."""
     words = ["a4", "preflight", *filter(None, [options.recipe])]
     for name, values in (
@@ -70,7 +72,7 @@ def _again(options: Options) -> str:
     return shlex.join(words)
 
 
-def _print(checks: Sequence[Check], options: Options) -> None:
+def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
     widest = max((len(each.result) for each in checks), default=0)
     for each in checks:
         say(f"{each.result:{widest}}  {each.title}: {each.evidence}")
@@ -86,7 +88,7 @@ def _print(checks: Sequence[Check], options: Options) -> None:
             say(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
 
 
-async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> int:
+async def _mend(session: Session, plan: LaunchPlan | None, options: PreflightOptions) -> int:
     """Look at one, mend it after a question, look again."""
     check = (await _looked(session, plan, options, (options.mend,)))[0]
     if check.result is Result.OK:
@@ -105,7 +107,7 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
     return 0 if again.result is not Result.FAIL else 1
 
 
-def _say_mended(options: Options, done: str, check: Check, words: str) -> None:
+def _say_mended(options: PreflightOptions, done: str, check: Check, words: str) -> None:
     if options.json:
         print_json({"kind": "preflight", "done": done, "items": [check]})
     else:
@@ -113,6 +115,17 @@ def _say_mended(options: Options, done: str, check: Check, words: str) -> None:
 
 
 EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see nothing, 4 cannot reach the cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightOptions(PlanOptions):
+    checks: tuple[str, ...] = ()
+    """Those to run; none named means all."""
+    bucket: str = ""
+    registry: str = ""
+    mend: str = ""
+    yes: bool = False
+    looks: bool = False
 
 
 def add_preflight(parser: argparse.ArgumentParser) -> None:
@@ -148,6 +161,6 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "preflight": Command(add_preflight, preflight),
+COMMANDS: Commands = {
+    "preflight": Command(add_preflight, preflight, PreflightOptions),
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
 
 from console.errors import BadInput
 from console.session import saved_profiles
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.output import print_json, print_table, say, warn
 
 if TYPE_CHECKING:
@@ -16,10 +17,9 @@ if TYPE_CHECKING:
 
     from console.launch.profiles import Profiles
     from console.launch.recipes import FieldProblem
-    from screens.cli.options import Options
 
 
-async def profiles(options: Options) -> int:
+async def profiles(options: ProfilesOptions) -> int:
     """List profiles, or do what was asked with one."""
     kept = saved_profiles()
     if not options.name:
@@ -73,6 +73,16 @@ def refusal(problems: tuple[FieldProblem, ...]) -> int:
     return BadInput.exit_code if problems else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilesOptions(Options):
+    name: str = ""
+    set: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    by_default: bool | None = None
+    """None: not said."""
+    delete: bool = False
+
+
 def add_profiles(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Profiles are named sets of default values for every form: queue, buckets, image, project. Each is a "
@@ -87,6 +97,6 @@ def add_profiles(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "profiles": Command(add_profiles, profiles),
+COMMANDS: Commands = {
+    "profiles": Command(add_profiles, profiles, ProfilesOptions),
 }

@@ -13,7 +13,7 @@ import select
 import stat
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from math import isfinite
 from operator import itemgetter
@@ -28,7 +28,7 @@ from console.metrics.export import nccl_json, step_json
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.results import NcclTest, PackedRows
 from console.metrics.training.steps import Packed, Step
-from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command
+from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options
 from screens.cli.output import complain, say, warn
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from console.metrics.nccl.parser import Run
     from console.metrics.nccl.results import Row
     from console.metrics.training.reader import RunReader
-    from screens.cli.options import Options
 
 
 _AT_ONCE = 2000
@@ -252,7 +251,7 @@ _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") +
 """Figures of a step, which are printed one after another: a log may hold millions."""
 
 
-def read(options: Options) -> int:
+def read(options: ReadOptions) -> int:
     """Print what the log holds: as JSON once it has ended, otherwise line by line as it comes."""
     reading, told = LogReading(), Told()
     code = 0
@@ -465,6 +464,13 @@ def _run_end(run: RunReader) -> str:
     return f"{said}, ended at step {last.step} of {last.total}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(Options):
+    check: bool = False
+    file: str
+    """A log to read, "-" for standard input."""
+
+
 def add_read(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         f"JSON: nccl ({TEST_KEYS}), training (format, steps: {STEP_KEYS}), failures (kind, rank, host, line, text, "
@@ -480,6 +486,6 @@ def add_read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
 
 
-COMMANDS = {
-    "read": Command(add_read, read),
+COMMANDS: Commands = {
+    "read": Command(add_read, read, ReadOptions),
 }

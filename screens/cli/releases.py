@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.launch.releases import Fate
-from screens.cli.arguments import Command, add_json, positive
+from screens.cli.arguments import Command, Commands, Options, add_json, positive
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say
 from screens.columns.column import as_text
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
     import argparse
 
     from console.launch.releases import ReleaseChange
-    from screens.cli.options import Options
 
 
-async def releases(options: Options) -> int:
+async def releases(options: ReleasesOptions) -> int:
     """List releases, or the revisions of one."""
     async with connected(options, ()) as session:
         if options.name:
@@ -36,7 +36,7 @@ async def releases(options: Options) -> int:
     return 0
 
 
-async def upgrade(options: Options) -> int:
+async def upgrade(options: UpgradeOptions) -> int:
     """Give a release other values, or say what that would do."""
     async with connected(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
@@ -50,7 +50,7 @@ async def upgrade(options: Options) -> int:
         return tell(change, as_json=options.json, done=f"{name} is changed.")
 
 
-async def rollback(options: Options) -> int:
+async def rollback(options: RollbackOptions) -> int:
     """Go back to an earlier revision, or say what that would do."""
     async with connected(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
@@ -81,10 +81,23 @@ def tell(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     return 1 if change.refused else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasesOptions(Options):
+    name: str = ""
+    all_namespaces: bool = False
+
+
 def add_releases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the revisions of this one")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     add_json(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeOptions(Options):
+    name: str
+    set: tuple[str, ...] = ()
+    dry_run: bool = False
 
 
 def add_upgrade(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +113,13 @@ def add_upgrade(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackOptions(Options):
+    name: str
+    revision: int | None = None
+    dry_run: bool = False
+
+
 def add_rollback(parser: argparse.ArgumentParser) -> None:
     parser.description = "Roll back to an earlier revision of a release, if all its objects can be changed."
     parser.add_argument("name", metavar="NAME")
@@ -112,8 +132,8 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "releases": Command(add_releases, releases),
-    "upgrade": Command(add_upgrade, upgrade),
-    "rollback": Command(add_rollback, rollback),
+COMMANDS: Commands = {
+    "releases": Command(add_releases, releases, ReleasesOptions),
+    "upgrade": Command(add_upgrade, upgrade, UpgradeOptions),
+    "rollback": Command(add_rollback, rollback, RollbackOptions),
 }

@@ -6,13 +6,14 @@ import asyncio
 import os
 import sys
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from console.attach.ssh.editors import EDITORS, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, PodOptions, add_json
 from screens.cli.ask import answer
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
 
     from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
     from console.session import Session
-    from screens.cli.options import Options
 
 BEGINS = 6  # seconds until an SSH server has said who it is
 MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
 
 
-async def ssh(options: Options) -> int:
+async def ssh(options: SshOptions) -> int:
     """Set up a rank and become ssh; or write hosts only, list them, forget some, or take all away."""
     if options.undo:
         return await undo(as_json=options.json)
@@ -93,7 +93,7 @@ async def list_hosts(*, as_json: bool) -> int:
     return 0
 
 
-async def forget_hosts(options: Options) -> int:
+async def forget_hosts(options: SshOptions) -> int:
     """Take away the hosts of these jobs; asks no cluster, which may be gone."""
     from console.attach.ssh.access import Attach
 
@@ -106,7 +106,7 @@ async def forget_hosts(options: Options) -> int:
     return 0
 
 
-async def write_hosts(options: Options) -> int:
+async def write_hosts(options: SshOptions) -> int:
     """Write the hosts of these jobs, of all that run if none is named."""
     async with connected(options, KINDS) as session:
         fleet = await session.listed(*KINDS)
@@ -128,7 +128,7 @@ async def write_hosts(options: Options) -> int:
     return failed.exit_code if failed else 0
 
 
-async def set_up(session: Session, options: Options, job: str, rank: str) -> SshHost:
+async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
     """Make the host of a rank, after asking where that is due; says what was done on standard error."""
     fleet = await session.listed(*KINDS)
     find_job(fleet, session.namespace, job)
@@ -141,7 +141,8 @@ async def set_up(session: Session, options: Options, job: str, rank: str) -> Ssh
     plan = await attach.plan(session.namespace, job, number, identity=options.identity, say=warn)
     if plan.adds_key and not options.yes:
         await agree(plan)
-    host = await attach.set_up(plan, identity=options.identity, share=options.share)
+    share = options.share if isinstance(options, SshOptions) else None
+    host = await attach.set_up(plan, identity=options.identity, share=share)
     if not options.quiet:
         for note in host.notes:
             warn(note)
@@ -159,7 +160,7 @@ async def agree(plan: SshPlan) -> None:
         raise NotAllowed(f"Nothing was changed: {plan.pod} lacks your key.")
 
 
-async def code(options: Options) -> int:
+async def code(options: CodeOptions) -> int:
     """Open a rank in an editor of this machine; without one, print its link and the steps."""
     async with connected(options, KINDS) as session:
         host = await set_up(session, options, options.job, options.rank_text)
@@ -198,7 +199,7 @@ def clickable(link: str) -> str:
     return f"\x1b]8;;{link}\x1b\\{link}\x1b]8;;\x1b\\"
 
 
-async def doctor(options: Options) -> int:
+async def doctor(options: PodOptions) -> int:
     """Every step from the token to an editor in the pod; the exit code of the one that failed."""
     found: list[Step] = []
     async with connected(options, ()) as session:
@@ -227,6 +228,21 @@ def show_step(step: Step) -> None:
     sys.stdout.flush()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshOptions(Options):
+    jobs: tuple[str, ...] = ()
+    write_config: bool = False
+    forget: bool = False
+    undo: bool = False
+    share: bool | None = None
+    """None: as it was."""
+    identity: Path | None = None
+    yes: bool = False
+    quiet: bool = False
+    argv: tuple[str, ...] = ()
+    """What stands after `--`."""
+
+
 def add_ssh(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "a4 ssh JOB [POD] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... | a4 ssh --undo"
@@ -248,6 +264,16 @@ def add_ssh(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--share", action="store_true", help="share connections from now on (ControlMaster)")
     parser.add_argument("--no-share", dest="share", action="store_false", help="no longer share them")
     _add_key(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeOptions(PodOptions):
+    editor: str = ""
+    at: str = ""
+    """A folder in a pod."""
+    identity: Path | None = None
+    yes: bool = False
+    quiet: bool = False
 
 
 def add_code(parser: argparse.ArgumentParser) -> None:
@@ -279,8 +305,8 @@ def _add_key(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON; nothing is started")
 
 
-COMMANDS = {
-    "ssh": Command(add_ssh, ssh),
-    "code": Command(add_code, code),
-    "doctor": Command(add_doctor, doctor),
+COMMANDS: Commands = {
+    "ssh": Command(add_ssh, ssh, SshOptions),
+    "code": Command(add_code, code, CodeOptions),
+    "doctor": Command(add_doctor, doctor, PodOptions),
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import elsewhere, known_words
 from screens import wording
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.ask import agreed, asks
 from screens.cli.connect import connected
 from screens.cli.output import complain, print_json, print_table, say, warn
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
     from console.launch.releases import Leftover, StopPlan
     from console.session import Session
-    from screens.cli.options import Options
 
 KINDS = ("jobsets", "pods")
 
 
-async def stop(options: Options) -> int:
+async def stop(options: StopOptions) -> int:
     """Stop what was named, and report what was deleted and what stays."""
     if options.leftovers:
         return await leftovers(options)
@@ -94,7 +93,7 @@ def words_of(plan: StopPlan) -> list[str]:
     return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
 
 
-async def leftovers(options: Options) -> int:
+async def leftovers(options: StopOptions) -> int:
     """List what was left behind; with --yes, or when somebody agrees, remove it: what runs only where it is named."""
     async with connected(options, ()) as session:
         found, hidden = await session.launch.stopping.leftovers("" if options.all_namespaces else session.namespace)
@@ -136,6 +135,16 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOptions(Options):
+    jobs: tuple[str, ...] = ()
+    leftovers: bool = False
+    data: bool = False
+    all_namespaces: bool = False
+    yes: bool = False
+    dry_run: bool = False
+
+
 def add_stop(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and what stays. "
@@ -156,6 +165,6 @@ def add_stop(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "stop": Command(add_stop, stop),
+COMMANDS: Commands = {
+    "stop": Command(add_stop, stop, StopOptions),
 }

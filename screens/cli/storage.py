@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from console.attach.files.entries import remote_place
 from console.errors import BadInput
 from console.google.storage import gcs_place
 from screens import wording
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import connected
 from screens.cli.files import bars, list_folder
 from screens.cli.images import add_where, google, project_of
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.google.storage import FilestoreInstance, LustreInstance, StoredObject
-    from screens.cli.options import Options
 
 KINDS = ("jobsets", "jobs", "pods")
 
 
-async def buckets(options: Options) -> int:
+async def buckets(options: BucketsOptions) -> int:
     """The buckets of the project."""
     async with google(options) as session:
         region = await session.storage.region()
-        found = await session.storage.buckets(project_of(options))
+        found = await session.storage.buckets(project_of(options.projects))
     if options.json:
         items = [{**asdict(each), "match": each.match(region)} for each in found]
         print_json({"kind": "buckets", "region": region, "items": items})
@@ -52,10 +51,10 @@ def as_item(stored: StoredObject) -> dict[str, Any]:
     return {**asdict(stored), "folder": stored.is_folder, "iteration": stored.iteration}
 
 
-async def list_place(options: Options) -> int:
+async def list_place(options: LsOptions) -> int:
     """What is in a folder."""
     if (remote := remote_place(options.place)) is not None:
-        return await list_folder(remote, options)
+        return await list_folder(remote, options, options.container)
     if not options.place.strip().startswith("gs:"):
         raise BadInput(
             f"{options.place} is neither a folder of a pod nor of a bucket.",
@@ -81,10 +80,9 @@ async def list_place(options: Options) -> int:
     return 0
 
 
-async def get(options: Options) -> int:
+async def get(options: GetOptions) -> int:
     """Bring an object or a folder here."""
     place = gcs_place(options.place)
-    assert options.folder is not None
     async with google(options) as session:
         with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
             report = await session.storage.fetch(place, options.folder, bar(str(place)))
@@ -99,7 +97,7 @@ async def get(options: Options) -> int:
     return int(bool(report.problems))
 
 
-async def store_logs(options: Options) -> int:
+async def store_logs(options: StoreLogsOptions) -> int:
     """Put a job's logs into a bucket."""
     place = gcs_place(options.place)
     if not place.folder:
@@ -115,27 +113,27 @@ async def store_logs(options: Options) -> int:
     return 0
 
 
-async def lustre(options: Options) -> int:
+async def lustre(options: InstanceOptions) -> int:
     """Lustre instances, or the values that mount one."""
     async with google(options) as session:
-        found = await session.storage.lustre(project_of(options))
+        found = await session.storage.lustre(project_of(options.projects))
         region = await session.storage.region()
     if options.name:
         return _say_values(found, options)
     return _say_all("lustre", found, [of_lustre(each, region) for each in found], options)
 
 
-async def filestore(options: Options) -> int:
+async def filestore(options: InstanceOptions) -> int:
     """Filestore shares, or the values that mount one."""
     async with google(options) as session:
-        found = await session.storage.filestore(project_of(options))
+        found = await session.storage.filestore(project_of(options.projects))
         region = await session.storage.region()
     if options.name:
         return _say_values(found, options)
     return _say_all("filestore", found, [of_filestore(each, region) for each in found], options)
 
 
-def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: Options) -> int:
+def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
     chosen = [each for each in found if each.name == options.name]
     if len(chosen) != 1:
         names = ", ".join(sorted({each.name for each in found})) or "none"
@@ -155,7 +153,7 @@ def _say_all(
     kind: str,
     found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
     places: Sequence[Place],
-    options: Options,
+    options: InstanceOptions,
 ) -> int:
     if options.json:
         print_json({"kind": kind, "items": [{**asdict(each), "values": each.values()} for each in found]})
@@ -166,12 +164,25 @@ def _say_all(
     return 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketsOptions(Options):
+    projects: tuple[str, ...] = ()
+    """Of Google Cloud."""
+
+
 def add_buckets(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "JSON: kind, region (the cluster's), items with name, location, location_type, match (same region, ...), "
         "storage_class, uniform, hierarchical, created."
     )
     add_where(parser, region=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceOptions(Options):
+    name: str = ""
+    projects: tuple[str, ...] = ()
+    """Of Google Cloud."""
 
 
 def add_mounted(parser: argparse.ArgumentParser, own: str) -> None:
@@ -182,6 +193,12 @@ def add_mounted(parser: argparse.ArgumentParser, own: str) -> None:
     )
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="print its values for a4 launch -f")
     add_where(parser, region=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LsOptions(Options):
+    place: str
+    container: str = ""
 
 
 def add_ls(parser: argparse.ArgumentParser) -> None:
@@ -196,6 +213,13 @@ def add_ls(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetOptions(Options):
+    place: str
+    """gs://BUCKET/FOLDER."""
+    folder: Path
+
+
 def add_get(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "What is there already, whole and the same, is kept; what broke off is gone on with. JSON: source, target, "
@@ -204,6 +228,14 @@ def add_get(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("place", metavar="gs://BUCKET/PATH")
     parser.add_argument("folder", metavar="DIR", type=Path)
     add_json(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLogsOptions(Options):
+    job: str
+    place: str
+    """gs://BUCKET/FOLDER."""
+    replace: bool = False
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -217,11 +249,13 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "buckets": Command(add_buckets, buckets),
-    "ls": Command(add_ls, list_place),
-    "get": Command(add_get, get),
-    "store-logs": Command(add_store, store_logs),
-    "lustre": Command(partial(add_mounted, own="filesystem, mount_point, throughput, legacy_port"), lustre),
-    "filestore": Command(partial(add_mounted, own="tier, share, address"), filestore),
+COMMANDS: Commands = {
+    "buckets": Command(add_buckets, buckets, BucketsOptions),
+    "ls": Command(add_ls, list_place, LsOptions),
+    "get": Command(add_get, get, GetOptions),
+    "store-logs": Command(add_store, store_logs, StoreLogsOptions),
+    "lustre": Command(
+        partial(add_mounted, own="filesystem, mount_point, throughput, legacy_port"), lustre, InstanceOptions
+    ),
+    "filestore": Command(partial(add_mounted, own="tier, share, address"), filestore, InstanceOptions),
 }

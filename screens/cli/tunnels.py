@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import practice_cluster
 from screens.cli.output import print_json, print_table, say, warn
 from screens.columns.column import as_text
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from console.attach.tunnel.background import Order
     from console.attach.tunnel.published import Tunnel
-    from screens.cli.options import Options
 
 
-async def forward(options: Options) -> int:
+async def forward(options: ForwardOptions) -> int:
     """Open the ports, and keep them open until Ctrl-C or the end of the job; in the background, return at once."""
     if options.demo and options.background:
         raise BadInput("The practice cluster ends with this command, so no tunnel to it can be kept.")
@@ -39,7 +38,7 @@ async def forward(options: Options) -> int:
         return await _stay(order, kubeconfig, as_json=options.json)
 
 
-async def _order(options: Options, kubeconfig: Path | None) -> Order:
+async def _order(options: ForwardOptions, kubeconfig: Path | None) -> Order:
     """What the words or the profile ask for; saved under a name if that was asked for."""
     from console.attach.tunnel import published
     from console.attach.tunnel.background import Order
@@ -139,12 +138,12 @@ def _teller(first: Tunnel) -> Callable[[Tunnel], None]:
     return tell
 
 
-async def tunnels(options: Options) -> int:
+async def tunnels(options: TunnelsOptions) -> int:
     """List, stop, or show and forget profiles."""
     return await {"list": _list, "stop": _stop, "profiles": _profiles, "forget": _forget}[options.action](options)
 
 
-async def _list(options: Options) -> int:
+async def _list(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     found = await published.listed()
@@ -157,7 +156,7 @@ async def _list(options: Options) -> int:
     return 0
 
 
-async def _stop(options: Options) -> int:
+async def _stop(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     if options.all == bool(options.words):
@@ -175,7 +174,7 @@ async def _stop(options: Options) -> int:
     return 0
 
 
-async def _profiles(options: Options) -> int:
+async def _profiles(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     found = await asyncio.to_thread(published.profiles)
@@ -191,7 +190,7 @@ async def _profiles(options: Options) -> int:
     return 0
 
 
-async def _forget(options: Options) -> int:
+async def _forget(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     if not options.words:
@@ -206,6 +205,15 @@ async def _forget(options: Options) -> int:
 
 
 ACTIONS = ("list", "stop", "profiles", "forget")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardOptions(Options):
+    words: tuple[str, ...] = ()
+    """Job, pod and ports."""
+    background: bool = False
+    save: str = ""
+    profile: str = ""
 
 
 def add_forward(parser: argparse.ArgumentParser) -> None:
@@ -224,6 +232,14 @@ def add_forward(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, once the ports are open")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelsOptions(Options):
+    action: str = "list"
+    words: tuple[str, ...] = ()
+    """Names of tunnels or profiles."""
+    all: bool = False
+
+
 def add_tunnels(parser: argparse.ArgumentParser) -> None:
     parser.usage = "a4 tunnels [--json] | a4 tunnels stop NAME ...|--all | a4 tunnels profiles | a4 tunnels forget NAME"
     parser.epilog = (
@@ -238,7 +254,7 @@ def add_tunnels(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "forward": Command(add_forward, forward),
-    "tunnels": Command(add_tunnels, tunnels),
+COMMANDS: Commands = {
+    "forward": Command(add_forward, forward, ForwardOptions),
+    "tunnels": Command(add_tunnels, tunnels, TunnelsOptions),
 }

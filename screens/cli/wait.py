@@ -24,7 +24,7 @@ from console.metrics.job_progress import of_measures
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
-from screens.cli.arguments import Command, above_zero, add_json, seconds_of_an_hour
+from screens.cli.arguments import Command, Commands, Options, above_zero, add_json, seconds_of_an_hour
 from screens.cli.connect import connected
 from screens.cli.output import print_json, print_table, say, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from console.metrics.job_monitor import JobMonitor
     from console.metrics.job_progress import JobMeasures
     from console.session import Session
-    from screens.cli.options import Options
 
 
 REACHED, FAILED, TIMED_OUT, ENDED = 0, 1, 6, 7
@@ -92,7 +91,7 @@ def _compared(text: str, what: str, sign: str, number: str) -> Condition:
     return Condition(text.strip(), what, lambda value: compare(value, wanted))
 
 
-async def wait(options: Options) -> int:
+async def wait(options: WaitOptions) -> int:
     """Wait; the exit code says what came of it, see `a4 wait --help`."""
     wanted = conditions(options.until)
     async with connected(options, KINDS) as session:
@@ -114,7 +113,7 @@ async def wait(options: Options) -> int:
     return code
 
 
-def _thresholds(session: Session, options: Options) -> Thresholds:
+def _thresholds(session: Session, options: WaitOptions) -> Thresholds:
     given = {
         name: value for name in ("silent", "stall", "behind", "busbw") if (value := getattr(options, name)) is not None
     }
@@ -128,7 +127,7 @@ def _texts(wanted: tuple[Condition, ...]) -> str:
 
 
 async def _until(
-    session: Session, options: Options, wanted: tuple[Condition, ...], watched: JobMonitor
+    session: Session, options: WaitOptions, wanted: tuple[Condition, ...], watched: JobMonitor
 ) -> tuple[int, str]:
     """The exit code and why."""
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
@@ -214,7 +213,7 @@ def _over(
     return None
 
 
-def _progress(options: Options, measures: JobMeasures | None, told: str) -> str:
+def _progress(options: WaitOptions, measures: JobMeasures | None, told: str) -> str:
     """One line on standard error whenever there is something new."""
     step, loss, busbw = (figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
@@ -226,7 +225,7 @@ def _progress(options: Options, measures: JobMeasures | None, told: str) -> str:
     return said
 
 
-def _told(options: Options, code: int, words: str, watched: JobMonitor) -> dict[str, object]:
+def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> dict[str, object]:
     result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
     measures = watched.measures
     return {
@@ -235,7 +234,7 @@ def _told(options: Options, code: int, words: str, watched: JobMonitor) -> dict[
     }  # fmt: skip
 
 
-async def alarms(options: Options) -> int:
+async def alarms(options: AlarmsOptions) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
     async with connected(options, (*ALARMS_KINDS, "nodes")) as session:
         fleet = await session.listed(*ALARMS_KINDS)
@@ -265,7 +264,7 @@ def _show(found: Sequence[Alarm]) -> None:
         say("No alarms.")
 
 
-async def _follow(session: Session, options: Options) -> int:
+async def _follow(session: Session, options: AlarmsOptions) -> int:
     """Each alarm as it begins, and what is watched whenever that changes, until Ctrl-C."""
     watching, words = session.alarms, ""
     while True:
@@ -279,6 +278,20 @@ async def _follow(session: Session, options: Options) -> int:
             words = said
             warn(words)
         await asyncio.sleep(ALARMS_LOOK_EVERY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitOptions(Options):
+    job: str
+    until: tuple[str, ...] = ()
+    timeout: float | None = None
+    ignore_alarms: bool = False
+    without: str = ""
+    silent: float | None = None
+    stall: float | None = None
+    behind: int | None = None
+    busbw: float | None = None
+    quiet: bool = False
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
@@ -319,6 +332,14 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmsOptions(Options):
+    all_namespaces: bool = False
+    listen: float = 15.0
+    """Seconds for which alarms are listened for."""
+    follow: bool = False
+
+
 def add_alarms(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
@@ -346,7 +367,7 @@ def add_alarms(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "wait": Command(add_wait, wait),
-    "alarms": Command(add_alarms, alarms),
+COMMANDS: Commands = {
+    "wait": Command(add_wait, wait, WaitOptions),
+    "alarms": Command(add_alarms, alarms, AlarmsOptions),
 }

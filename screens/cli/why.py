@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +15,7 @@ from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
-from screens.cli.arguments import Command, add_json
+from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say_hint
 
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
     from console.session import Session
-    from screens.cli.options import Options
 
 
 LISTENS = 3.0
 """Seconds for which a job that runs is listened to: what its log tells is known by then, a stall is not."""
 
 
-async def why(options: Options) -> int:
+async def why(options: WhyOptions) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
     async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
         fleet = await session.listed()
@@ -120,6 +119,11 @@ def _words(health: Health, refused: str) -> str:
     return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyOptions(Options):
+    job: str
+
+
 def add_why(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly first; "
@@ -131,6 +135,6 @@ def add_why(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-COMMANDS = {
-    "why": Command(add_why, why),
+COMMANDS: Commands = {
+    "why": Command(add_why, why, WhyOptions),
 }

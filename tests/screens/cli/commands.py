@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from screens.__main__ import main
+from screens.cli import command_line
 from screens.cli.command_line import command_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from screens.cli.options import Options
+    from screens.cli.arguments import Options
+
+
+def parse(argv: list[str]) -> Any:
+    """The options of one command line, of whatever class its command has."""
+    return command_line.parse(argv)
 
 
 async def perform(options: Options) -> int:

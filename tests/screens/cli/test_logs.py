@@ -21,9 +21,9 @@ from console.scheduling.why_job import why_jobset
 from screens.cli import logs, why
 from screens.cli import logs as log_printers
 from screens.cli import logs as log_tail
-from screens.cli.command_line import parse
 from screens.cli.logs import last_first, moment
 from tests.fakes import FakeSession
+from tests.screens.cli.commands import parse
 from tests.screens.queue_scene import queue_scene
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from console.errors import NotFound
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from screens.cli import measures
-from screens.cli.command_line import parse
 from screens.cli.wait import _state
 from tests.fakes import FakeSession
 from tests.fakes_watch import monitor
+from tests.screens.cli.commands import parse
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_training import last_rank, training
 

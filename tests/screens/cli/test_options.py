@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,10 @@ from console.metrics.export import nccl_json, step_json, track_json
 from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
-from screens.cli.command_line import HELP, command_of, parse, whole_parser
+from screens.cli.arguments import Options
+from screens.cli.command_line import HELP, command_of, whole_parser
 from screens.cli.lists import LISTS, layout_of
-from screens.cli.options import Options
-from tests.screens.cli.commands import loaded
+from tests.screens.cli.commands import loaded, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,6 +111,23 @@ def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
 )  # screens.__main__ runs these
 def test_every_command_that_is_listed_is_there(name: str) -> None:
     assert callable(command_of(name).run)
+
+
+def test_what_a_parser_takes_is_what_the_class_of_its_options_has() -> None:
+    """Otherwise a command line would end in a TypeError, or a field would never be set."""
+    typed: dict[type[Options], set[str]] = {}
+    for name in sorted(HELP.keys() - {"view", "tour", "practice", "proxy"}):
+        command, parser = command_of(name), argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
+        command.add(parser)
+        defaults = {each.name: each.default for each in fields(command.options)}
+        for action in parser._actions:
+            assert action.dest in defaults, (name, action.dest)
+            if action.default not in (argparse.SUPPRESS, None, []):
+                assert action.default == defaults[action.dest], (name, action.dest)
+        typed.setdefault(command.options, set()).update(action.dest for action in parser._actions)
+    common, after_dashes = {each.name for each in fields(Options)}, {"argv"}
+    for kind, names in typed.items():
+        assert {each.name for each in fields(kind)} - common - after_dashes <= names, kind
 
 
 def test_a_command_loads_its_own_module_and_help_none() -> None:
