@@ -10,8 +10,11 @@ from weakref import WeakKeyDictionary
 from console.kube.objects.matching import untolerated
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Provisioning
+from console.scheduling.kueue.placement import HOSTNAME, Tree, best_fit, fill, roomiest, spread
+from console.scheduling.kueue.state import Flavor, PodSet
+from console.scheduling.kueue.state import Node as KueueNode
 from console.scheduling.quota import Held, fewest
-from console.scheduling.topology import Area, host
+from console.scheduling.topology import host
 from console.scheduling.why_answer import Category
 
 if TYPE_CHECKING:
@@ -19,8 +22,10 @@ if TYPE_CHECKING:
 
     from console.kube.objects.matching import Toleration
     from console.kube.objects.node import Node
-    from console.kube.objects.workload import PodSet, Workload
+    from console.kube.objects.workload import PodSet as WorkloadPodSet
+    from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
+    from console.scheduling.kueue.placement import Domain
     from console.scheduling.kueue_messages import KueueMessage
     from console.scheduling.topology import Holder, Host
     from console.scheduling.why_answer import Why
@@ -30,7 +35,7 @@ _LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
     "cloud.google.com/gce-topology-block": ("block", lambda node: node.block),
     "cloud.google.com/gce-topology-subblock": ("subblock", lambda node: node.subblock),
     "cloud.google.com/gce-topology-host": ("host", lambda node: node.host),
-    "kubernetes.io/hostname": ("node", lambda node: node.name),
+    HOSTNAME: ("node", lambda node: node.name),
 }
 _PROVISIONING: dict[Provisioning, str] = {
     Provisioning.SPOT: "spot",
@@ -48,6 +53,8 @@ _FACTS: dict[str, Callable[[Node], str]] = {
     "cloud.google.com/gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
     "cloud.google.com/gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
+_UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
+_NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 _NAMED = 4  # places named in the sentence; the rest is counted
 
 
@@ -82,7 +89,7 @@ def level_name(label: str) -> str:
 
 def wish_of(workload: Workload) -> Wish | None:
     """What its largest pod set with GPUs asks for; None if it asks for no GPU."""
-    groups: list[PodSet] = [group for group in workload.pod_sets if group.total(GPU)]
+    groups: list[WorkloadPodSet] = [group for group in workload.pod_sets if group.total(GPU)]
     if not groups:
         return None
     group = max(groups, key=lambda each: each.total(GPU))
@@ -107,36 +114,26 @@ def flavor_nodes(flavor: str, fleet: Fleet) -> list[Node]:
     return [node for node in fleet.nodes.values() if node.gpu_capacity and all(fact(node) == v for fact, v in wanted)]
 
 
-def domains_of(wish: Wish, flavor: str, fleet: Fleet) -> tuple[Area, ...]:
-    """The places of the level it asks for; one without a name if it asks for none, none if the level is unknown."""
+def slots_of(wish: Wish, flavor: str, fleet: Fleet) -> tuple[Slots, ...]:
+    """Room in each place of the level it asks for, most first; one without a name if it asks for none."""
     if wish.label and wish.label not in _LEVELS:
         return ()
-    name = _LEVELS[wish.label][1] if wish.label else lambda _node: ""
-    placed: dict[str, list[Host]] = {}
-    for node in flavor_nodes(flavor, fleet):
-        placed.setdefault(name(node), []).append(host(node, fleet))
-    return tuple(Area(each, tuple(hosts)) for each, hosts in sorted(placed.items()))
-
-
-def slots_of(wish: Wish, areas: Iterable[Area]) -> tuple[Slots, ...]:
-    """Room in each place, most first."""
-    found = [
-        Slots(area.name, area.slots(wish.gpus), sum(each.total // wish.gpus for each in area.hosts)) for area in areas
-    ]
-    return tuple(sorted(found, key=lambda each: (-each.free, each.name)))
+    found = machines(fleet, wish.gpus, flavor)
+    total = found.capacity(wish.label)
+    return tuple(Slots(name, free, total[name]) for name, free in found.slots(wish.label).items())
 
 
 def explain_topology(wish: Wish, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """No place has room for all its pods together; `draft` says which flavor and holds the account."""
-    areas = domains_of(wish, draft.flavor, fleet)
-    slots = slots_of(wish, areas)
+    slots = slots_of(wish, draft.flavor, fleet)
+    found = machines(fleet, wish.gpus, draft.flavor)
     return replace(
         draft,
         category=Category.TOPOLOGY,
         sentence=_sentence(wish, slots, said, draft),
         level=wish.level,
         domains=slots,
-        unblocks=_unblocking(wish, areas, fleet),
+        unblocks=placed(fleet, found, wish.pods, wish.gpus, wish.label, tried=len(slots)),
     )
 
 
@@ -144,23 +141,20 @@ def refused_flavor(wish: Wish, flavors: Iterable[str], said: KueueMessage, fleet
     """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
     speaks of, else any without room; empty if all have room.
     """
-    room = {
-        each: max((place.free for place in slots_of(wish, domains_of(wish, each, fleet))), default=wish.pods)
-        for each in flavors
-    }
+    room = {each: max((place.free for place in slots_of(wish, each, fleet)), default=wish.pods) for each in flavors}
     short = [each for each in room if room[each] < wish.pods]
     return next((each for each in short if room[each] == said.fits), short[0] if short else "")
 
 
 def too_scattered(wish: Wish, flavor: str, fleet: Fleet) -> bool:
     """Whether all places are known and none has room for all pods now."""
-    slots = slots_of(wish, domains_of(wish, flavor, fleet))
+    slots = slots_of(wish, flavor, fleet)
     return bool(slots) and max(each.free for each in slots) < wish.pods
 
 
 def never_together(wish: Wish, flavor: str, fleet: Fleet) -> str:
     """Why its pods could not be together even on an empty floor; empty if they could."""
-    slots = slots_of(wish, domains_of(wish, flavor, fleet)) if wish.level else ()
+    slots = slots_of(wish, flavor, fleet) if wish.level else ()
     most = max((each.total for each in slots), default=wish.pods)
     return (
         f"never fits in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
@@ -191,29 +185,22 @@ def _sentence(wish: Wish, slots: tuple[Slots, ...], said: KueueMessage, draft: W
     return f"{free} but no {wish.level} has {_count(wish.pods, wish)}: {named}{more}{never}"
 
 
-def _unblocking(wish: Wish, areas: tuple[Area, ...], fleet: Fleet) -> tuple[Held, ...]:
-    """The fewest jobs whose end makes room in one place."""
-    answers = [emptying(area, wish, fleet) for area in areas]
-    found = [each for each in answers if each]
-    return min(found, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
-
-
-def emptying(area: Area, wish: Wish, fleet: Fleet) -> tuple[Held, ...]:
-    """The fewest jobs whose end makes room in this place; only hosts that a job is on are counted anew."""
-    hosts = [_Taken(each) for each in area.hosts if each.node.takes_pods]
-    if sum((each.free + sum(each.by.values())) // wish.gpus for each in hosts) < wish.pods:
+def emptying(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[Held, ...]:
+    """The fewest jobs whose end makes room on these hosts; only hosts that a job is on are counted anew."""
+    taken = [_Taken(each) for each in hosts if each.node.takes_pods]
+    if sum((each.free + sum(each.by.values())) // size for each in taken) < pods:
         return ()
     touched: dict[Holder, list[_Taken]] = {}
-    for each in hosts:
+    for each in taken:
         for holder in each.by:
             touched.setdefault(holder, []).append(each)
     held = {_held(holder, fleet): holder for holder in touched}
-    missing = wish.pods - sum(each.free // wish.gpus for each in hosts)
+    missing = pods - sum(each.free // size for each in taken)
 
     def enough(chosen: Sequence[Held]) -> bool:
         gone = {held[each] for each in chosen}
         emptied = {each for holder in gone for each in touched[holder]}
-        return sum(each.without(gone) // wish.gpus - each.free // wish.gpus for each in emptied) >= missing
+        return sum(each.without(gone) // size - each.free // size for each in emptied) >= missing
 
     return fewest(list(held), enough, lambda each: sum(host_.by[held[each]] for host_ in touched[held[each]]))
 
@@ -249,57 +236,80 @@ _SUBBLOCK = "cloud.google.com/gce-topology-subblock"
 _BLOCK = "cloud.google.com/gce-topology-block"
 
 
-@dataclass(frozen=True, eq=False)
 class Machines:
-    """Nodes with room counted in pods of one size."""
+    """Nodes with room counted in pods of one size, by Kueue's rules."""
 
-    nodes: tuple[Node, ...]
-    rooms: tuple[int, ...]  # pods that fit on each node now
-    sizes: tuple[int, ...]  # pods that would fit on each if nothing ran there
-    free: int
-    total: int
+    def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
+        self.nodes = tuple(nodes)
+        self._size = size
+        self._used = {each.name: _gpus(each) - fleet.gpus_free(each) for each in nodes}
+        self._capacity: dict[str, dict[str, int]] = {}
+        self._places: dict[str, list[Domain]] = {}
+        self._count((_BLOCK, _SUBBLOCK, HOSTNAME))
+        self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
+
+    def _count(self, levels: Sequence[str]) -> None:
+        """Count the pods that fit at these levels of the network."""
+        tree = Tree("", levels, Flavor(""), (_node(each, levels) for each in self.nodes), {})
+        pod = PodSet("", 1, {}, {GPU: self._size})
+        named = {
+            level: [each for each in places.values() if each.values[-1] != _UNNAMED]
+            for level, places in zip(levels, tree.by_level, strict=True)
+        }
+        fill(tree, pod, empty=True)
+        for level, places in named.items():
+            self._capacity[level] = {each.values[-1]: each.state for each in places}
+        for name, used in self._used.items():
+            if used:
+                tree.use((name,), {GPU: used}, 1)
+        fill(tree, pod)
+        self._places |= {level: roomiest(places) for level, places in named.items()}
+
+    def _at(self, level: str) -> list[Domain]:
+        """The places of a level, the roomiest first; none of a level that is not known."""
+        if level in _LEVELS and level not in self._places:
+            self._count((level, HOSTNAME))
+        return self._places.get(level, [])
 
     def known(self, level: str) -> bool:
         """Whether the nodes say where they are at that level."""
-        return any(place_of(node, level) for node in self.nodes)
+        return bool(self._at(level))
 
     def slots(self, level: str) -> Mapping[str, int]:
-        return self._sum(level, self.rooms)
+        """Pods that fit now, by place, the roomiest first; of no level: in all."""
+        found = {each.values[-1]: each.state for each in self._at(level or HOSTNAME)}
+        return found if level else {"": sum(found.values())}
 
     def capacity(self, level: str) -> Mapping[str, int]:
         """Pods that would fit if nothing ran, by place."""
-        return self._sum(level, self.sizes)
-
-    def _sum(self, level: str, counts: tuple[int, ...]) -> Mapping[str, int]:
-        found: Counter[str] = Counter()
-        for node, count in zip(self.nodes, counts, strict=True):
-            found[place_of(node, level) or ""] += count
-        return found
+        found = self._capacity[level or HOSTNAME] if self._at(level or HOSTNAME) else {}
+        return found if level else {"": sum(found.values())}
 
     def together(self, pods: int, level: str) -> tuple[str, str] | None:
         """Level and name of the fullest place that still has room for all of them."""
-        fitting = sorted((count, name) for name, count in self.slots(level).items() if count >= pods)
-        return (level_name(level), fitting[0][1]) if fitting else None
+        places = self._at(level)
+        return (level_name(level), best_fit(places, pods).values[-1]) if places and places[0].state >= pods else None
 
     def smallest(self, pods: int) -> tuple[str, str] | None:
         """The narrowest place that has room for all of them: one host, a subblock, a block; None where none has."""
-        if pods == 1 and self.free:
-            # The scheduler packs: the machine with least room left is filled first.
-            _, name = min((room, node.name) for room, node in zip(self.rooms, self.nodes, strict=True) if room)
-            return "host", name
-        for level in (_SUBBLOCK, _BLOCK):
-            if self.known(level) and (found := self.together(pods, level)):
-                return found
-        return None
+        if pods == 1 and (on := self.together(1, HOSTNAME)):
+            return "host", on[1]
+        return next(filter(None, (self.together(pods, level) for level in (_SUBBLOCK, _BLOCK))), None)
 
     def spread(self, pods: int, level: str) -> int:
         """The fewest places of that level over which they fit; 0 if they do not fit."""
-        left = pods
-        for number, count in enumerate(sorted(self.slots(level).values(), reverse=True), start=1):
-            left -= count
-            if left <= 0:
-                return number
-        return 0
+        chosen, left = spread(self._at(level), pods)
+        return 0 if left > 0 else len(chosen)
+
+
+def _node(node: Node, levels: Sequence[str]) -> KueueNode:
+    """A node as Kueue's rules take it, also where it does not say where it is."""
+    labels = {level: place_of(node, level) or _UNNAMED for level in levels}
+    return KueueNode(node.name, labels, (), {GPU: _gpus(node), "pods": _NO_LIMIT})
+
+
+def _gpus(node: Node) -> int:
+    return max(node.gpus, node.gpu_capacity)
 
 
 _kept: WeakKeyDictionary[Fleet, dict[object, Machines]] = WeakKeyDictionary()
@@ -310,14 +320,15 @@ def machines(
     fleet: Fleet,
     size: int,
     flavor: str,
-    selector: tuple[tuple[str, str], ...],
-    targets: tuple[str, ...],
-    avoided: tuple[str, ...],
-    tolerations: tuple[Toleration, ...],
+    selector: tuple[tuple[str, str], ...] = (),
+    targets: tuple[str, ...] = (),
+    avoided: tuple[str, ...] = (),
+    tolerations: tuple[Toleration, ...] | None = None,
 ) -> Machines:
     """Nodes of a flavor (all with GPUs, if none is named) that a pod with these wishes may be placed on.
 
-    Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`.
+    Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`,
+    and without tolerations (None) no taint is looked at.
     """
     asked = (size, flavor, selector, targets, avoided, tolerations)
     known = _kept.setdefault(fleet, {})
@@ -330,32 +341,27 @@ def machines(
             if (not wanted or node.name in wanted)
             and node.name not in unwanted
             and all(label_of(node, key) in (None, value) for key, value in selector)
-            and not untolerated(node.taints, tolerations, lasting=True)
+            and (tolerations is None or not untolerated(node.taints, tolerations, lasting=True))
         ]
-        rooms = tuple(fleet.gpus_free(node) // size for node in fits)
-        sizes = tuple(max(node.gpus, node.gpu_capacity) // size for node in fits)
-        known[asked] = Machines(tuple(fits), rooms, sizes, sum(rooms), sum(sizes))
+        known[asked] = Machines(fits, fleet, size)
     return known[asked]
 
 
 _blockers: WeakKeyDictionary[Fleet, dict[object, tuple[Held, ...]]] = WeakKeyDictionary()
 
 
-def placed(fleet: Fleet, found: Machines, pods: int, size: int, level: str = "") -> tuple[Held, ...]:
+def placed(
+    fleet: Fleet, found: Machines, pods: int, size: int, level: str = "", *, tried: int = _TRIED
+) -> tuple[Held, ...]:
     """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
-    asked = (id(found), pods, size, level)
+    asked = (id(found), pods, size, level, tried)
     known = _blockers.setdefault(fleet, {})
     if asked not in known:
-        areas: dict[str, list[Node]] = defaultdict(list)
+        nodes: dict[str, list[Node]] = defaultdict(list)
         for node in found.nodes:
-            areas[(place_of(node, level) or "") if level else ""].append(node)
-        slots = found.slots(level) if level else {"": found.free}
-        nearest = sorted(areas, key=lambda name: (-slots.get(name, 0), name))[:_TRIED]
-        wish = Wish(pods, size, level_name(level) if level else "", level)
-        answers = [
-            emptying(Area(name, tuple(host(node, fleet) for node in nodes)), wish, fleet)
-            for name, nodes in ((name, areas[name]) for name in nearest)
-        ]
+            nodes[(place_of(node, level) or "") if level else ""].append(node)
+        nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
+        answers = [emptying((host(node, fleet) for node in nodes[name]), pods, size, fleet) for name in nearest]
         enough = [each for each in answers if each]
         known[asked] = min(enough, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
     return known[asked]

@@ -80,7 +80,7 @@ class Tree:
         )
 
     def _add(self, node: Node, other: Amounts) -> None:
-        values = tuple(node.labels.get(level, "") for level in self.levels)
+        values = tuple([node.labels.get(level, "") for level in self.levels])
         if not all(values):
             return
         parent: Domain | None = None
@@ -156,6 +156,16 @@ def place(tree: Tree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Pla
     return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
 
 
+def fill(tree: Tree, pod_set: PodSet, *, empty: bool = False) -> None:
+    """Write into the `state` of every place how many pods of that kind fit there, or would if nothing ran."""
+    _fill(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
+
+
+def roomiest(domains: Iterable[Domain]) -> list[Domain]:
+    """Places in the order in which they are tried: those with most room first."""
+    return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
+
+
 def _request(tree: Tree, pod_set: PodSet) -> tuple[_Request | None, str]:
     asked, last = pod_set.topology, len(tree.levels) - 1
     key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else "")
@@ -176,25 +186,21 @@ def _fill(tree: Tree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Ex
     """Write into every place how many pods fit there."""
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
-    single = {**pod_set.single, **_ONE_POD}
+    single = sorted((name, value) for name, value in {**pod_set.single, **_ONE_POD}.items() if value > 0)
     for leaf in tree.leaves:
         leaf.state = leaf.slices = 0
         excluded.total += 1
         if tree.of_nodes:
             node = leaf.nodes[0]
-            if taint := untolerated(node.taints, tolerations):
+            if node.taints and (taint := untolerated(node.taints, tolerations)):
                 excluded.reasons[f'taint "{taint}"'] += 1
                 continue
             if not pod_set.selects(node.name, node.labels):
                 excluded.reasons["affinity" if pod_set.has_affinity else "nodeSelector"] += 1
                 continue
-        fits = {
-            name: max(leaf.free.get(name, 0) - (0 if empty else leaf.used.get(name, 0)), 0) // value
-            for name, value in sorted(single.items())
-            if value > 0
-        }
-        scarce = min(fits, key=lambda name: fits[name])
-        leaf.state = fits[scarce]
+        used = {} if empty else leaf.used
+        free = [(max(leaf.free.get(name, 0) - used.get(name, 0), 0) // value, name) for name, value in single]
+        leaf.state, scarce = min(free)
         if not leaf.state:
             excluded.reasons[f'resource "{scarce}"'] += 1
     for root in tree.by_level[0].values():
@@ -223,25 +229,25 @@ def _find_level(tree: Tree, request: _Request, level: int, excluded: _Exclusions
         if fitting:
             return level, [fitting[0]], ""
     elif domains[0].slices >= slices:
-        return level, [_best_fit(domains, slices)], ""
+        return level, [best_fit(domains, slices)], ""
     if request.required:
         return 0, [], _not_fitting(tree, domains[0].slices, request, excluded)
     if level > 0 and not request.unconstrained:
         return _find_level(tree, request, level - 1, excluded)
-    chosen, left = _spread(domains, slices, request)
+    chosen, left = spread(domains, slices, unconstrained=request.unconstrained)
     if left > 0:
         return 0, [], _not_fitting(tree, slices - left, request, excluded)
     return level, chosen, ""
 
 
-def _spread(domains: list[Domain], slices: int, request: _Request) -> tuple[list[Domain], int]:
+def spread(domains: list[Domain], slices: int, *, unconstrained: bool = False) -> tuple[list[Domain], int]:
     """Return the places that together hold all, and what is left over when there are too few."""
-    chosen, left = [], slices
-    while left > 0 and domains:
-        domain = domains[0]
-        if not request.unconstrained and domain.slices >= left:
-            domain = _best_fit(domains, left)
-        domains.remove(domain)
+    chosen, left, rest = [], slices, list(domains)
+    while left > 0 and rest:
+        domain = rest[0]
+        if not unconstrained and domain.slices >= left:
+            domain = best_fit(rest, left)
+        rest.remove(domain)
         if domain.slices:
             chosen.append(domain)
             left -= domain.slices
@@ -255,7 +261,7 @@ def _least(domains: list[Domain], request: _Request, size: int, *, by_slices: bo
     while left > 0 and rest:
         domain = rest[0]
         if not request.unconstrained and _room(domain, by_slices) >= left:
-            domain = _best_fit(rest, left, by_slices=by_slices)
+            domain = best_fit(rest, left, by_slices=by_slices)
         rest.remove(domain)
         taken = min(_room(domain, by_slices), left)
         left -= taken
@@ -268,7 +274,8 @@ def _room(domain: Domain, by_slices: bool) -> int:
     return domain.slices if by_slices else domain.state
 
 
-def _best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> Domain:
+def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> Domain:
+    """The place with the least room that is enough; the first, which is the roomiest, if none has enough."""
     best = domains[0]
     for domain in domains:
         if needed <= _room(domain, by_slices) < _room(best, by_slices):
@@ -277,8 +284,9 @@ def _best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> 
 
 
 def _sorted(domains: list[Domain], request: _Request) -> list[Domain]:
-    sign = 1 if request.unconstrained else -1
-    return sorted(domains, key=lambda domain: (sign * domain.slices, domain.state, domain.values))
+    if request.unconstrained:
+        return sorted(domains, key=lambda domain: (domain.slices, domain.state, domain.values))
+    return roomiest(domains)
 
 
 def _not_fitting(tree: Tree, fit: int, request: _Request, excluded: _Exclusions) -> str:

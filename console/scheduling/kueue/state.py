@@ -85,8 +85,10 @@ class PodSet:
         """Whether node selector and node affinity allow a node."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
+        if self.affinity is None:
+            return True
         marks = {**labels, "metadata.name": name}
-        return self.affinity is None or any(all(each.holds(marks) for each in term) for term in self.affinity)
+        return any(all(each.holds(marks) for each in term) for term in self.affinity)
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, Preempt
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import Link, LinkState
 from console.scheduling.forecast import Ask, Forecast, Verdict, ask_of, forecast
+from console.scheduling.placement import machines
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -334,3 +337,22 @@ def test_machines_with_taints_of_their_own_are_not_counted() -> None:
     fleet = fleet_of(*marked, HOSTS[3], FLAVOR, DOOR, queue())
     assert told(fleet).sentence == "needs 2 hosts, and the nodes it may use have 1"
     assert told(fleet, tolerations=(*ALWAYS, PUTS_UP)).verdict is Verdict.NOW
+
+
+def test_nodes_that_do_not_say_where_they_are_are_no_place_for_a_job_that_has_to_be_together() -> None:
+    """Kueue leaves nodes without the label of a level out of its tree."""
+    nowhere = (host("n5", "", ""), host("n6", "", ""), host("n7", "", ""), host("n8", "", ""))
+    found = told(cluster(*nowhere, queues=(DOOR, queue(64))), 32, topology="required", level=BLOCK)
+    assert (found.verdict, found.sentence) == (
+        Verdict.NEVER, "needs 4 hosts in one block, and the largest block has 3",
+    )  # fmt: skip
+
+
+def test_what_is_counted_of_a_picture_does_not_keep_it() -> None:
+    fleet = cluster()
+    found, kept = machines(fleet, 8, "a4"), weakref.ref(fleet)
+    assert (found.slots(BLOCK), found.capacity(SUBBLOCK)) == ({"b1": 3, "b2": 1}, {"s1": 2, "s2": 1, "s3": 1})
+    assert (found.slots("cloud.google.com/gce-topology-host"), found.slots("rack")) == ({}, {})
+    del fleet
+    gc.collect()
+    assert kept() is None
