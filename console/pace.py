@@ -36,18 +36,18 @@ def key_pressed() -> None:
     _pressed = time.monotonic()
 
 
-def rest_after(worked: float) -> float:
-    """Seconds to rest after so many seconds of work."""
+def rest_after(worked: float, times: float = 1.0) -> float:
+    """Seconds to rest after so many seconds of work, so many times as long as is usual."""
     if _pressed == -math.inf:
         return 0.0
     share = RESTS_SOON if time.monotonic() < _pressed + SOON else RESTS
-    return min(LONGEST, share * worked)
+    return min(LONGEST, times * share * worked)
 
 
-def _turn_after(worked: float) -> float:
+def _turn_after(worked: float, times: float = 1.0) -> float:
     """Seconds until a task of the event loop may go on: all of them together rest as long as one alone would."""
     global _free_at
-    rest, now = rest_after(worked), time.monotonic()
+    rest, now = rest_after(worked, times), time.monotonic()
     if not rest:
         return 0.0
     _free_at = max(_free_at, now) + rest
@@ -62,7 +62,9 @@ async def rest_after_slice() -> None:
 class Slices:
     """The work of one task or thread on something that may have no end."""
 
-    def __init__(self) -> None:
+    def __init__(self, rests: float = 1.0) -> None:
+        """`rests`: so many times as long as is usual, where what is read makes more work elsewhere."""
+        self._rests = rests
         self._begun = time.monotonic()
 
     def begin(self) -> None:
@@ -73,13 +75,13 @@ class Slices:
         """Let others go on, if the slice is used up; whether it was."""
         if (worked := time.monotonic() - self._begun) <= SLICE:
             return False
-        await asyncio.sleep(_turn_after(worked))
+        await asyncio.sleep(_turn_after(worked, self._rests))
         self._begun = time.monotonic()
         return True
 
     def pause_thread(self) -> None:
         """The same for work that is done in a thread."""
         if (worked := time.monotonic() - self._begun) > SLICE:
-            if rest := rest_after(worked):
+            if rest := rest_after(worked, self._rests):
                 _NEVER.wait(rest)
             self._begun = time.monotonic()

@@ -47,8 +47,9 @@ FIRST_REST = 0.25
 LISTING_SHARE = 10
 """Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
 
-KEYS_FIRST, LOOK = 0.5, 0.02
-"""Seconds for which a picture waits at most while keys are answered, and between two looks whether they are."""
+KEYS_FIRST, KEYS_FIRST_OF_SLOW, LOOK = 0.5, 3.0, 0.02
+"""Seconds for which a picture waits at most while keys are answered, or, where drawing is slow, are likely; and between
+two looks whether they are."""
 
 
 class FilterInput(Input):
@@ -168,13 +169,15 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     def _fleet_changed(self) -> None:
         if self.is_current and not self._drawing_due:
-            self._draw_between_keys(max(self._rested_at, monotonic()) + KEYS_FIRST)
+            most = KEYS_FIRST_OF_SLOW if self._drawing_is_slow else KEYS_FIRST
+            self._draw_between_keys(max(self._rested_at, monotonic()) + most)
 
     def _draw_between_keys(self, latest: float) -> None:
         """Draw once the last picture's rest is over and no key waits for its answer, but then at the latest."""
         now = monotonic()
         wait = self._rested_at - now
-        if wait <= 0 and now < latest and self.app.answering:
+        keys = self.app.keys_likely if self._drawing_is_slow else self.app.answering
+        if wait <= 0 and now < latest and keys:
             wait = LOOK
         self._drawing_due = wait > 0 and self.is_current
         if self._drawing_due:

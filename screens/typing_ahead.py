@@ -144,6 +144,11 @@ class OrderedApp(GatedApp):
         """Whether a key waits for its answer, or for that to be painted."""
         return bool(self._typed) or self._settling is not None or monotonic() < self._pressed_at + PAINTED_WITHIN
 
+    @property
+    def keys_likely(self) -> bool:
+        """Whether a key is being answered, or another one is likely."""
+        return self.answering or monotonic() < self._pressed_at + KEYS_REST
+
     def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
         """Draw what changes by itself; while keys come it is drawn with one of them, not after it.
 

@@ -280,6 +280,26 @@ async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
     assert len(seen) == len(set(seen)) == 500
 
 
+async def test_a_watch_rests_longer_than_what_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes are drawn, too."""
+    rests: list[float] = []
+
+    def turn(worked: float, times: float = 1.0) -> float:
+        rests.append(pace.rest_after(worked, times) / worked)
+        return 0.0
+
+    monkeypatch.setattr("console.pace.SLICE", -1.0)
+    monkeypatch.setattr("console.pace._pressed", time.monotonic() + 60)
+    monkeypatch.setattr("console.pace.LONGEST", math.inf)
+    monkeypatch.setattr("console.pace._turn_after", turn)
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/pods"] = body(json.dumps(change(1, 1)).encode() + b"\n")  # type: ignore[assignment]
+        async with HttpSource(client, "/api/v1/pods", "pods").watch("1") as lines:
+            async for _ in lines:
+                pass
+    assert rests == [pytest.approx(9.0)]
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on Python looks through a part at a time")
 def test_python_looks_through_few_objects_at_once_while_many_come() -> None:
     """Keys wait meanwhile."""

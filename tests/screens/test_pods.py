@@ -205,10 +205,12 @@ async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch
 async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
     monkeypatch: pytest.MonkeyPatch, *, slow: bool
 ) -> None:
-    """The page a key returns to is drawn at once, unless that is slow."""
-    monkeypatch.setattr("screens.base.KEYS_FIRST", 60.0)
+    """The page a key returns to is drawn at once, unless that is slow: then all keys that are likely go first."""
+    for name in ("KEYS_FIRST", "KEYS_FIRST_OF_SLOW"):
+        monkeypatch.setattr(f"screens.base.{name}", 60.0)
     answering, drawn = False, 0
-    monkeypatch.setattr(ConsoleApp, "answering", property(lambda _: answering))
+    monkeypatch.setattr(ConsoleApp, "answering", property(lambda _: answering and not slow))
+    monkeypatch.setattr(ConsoleApp, "keys_likely", property(lambda _: answering or not slow))
 
     def draw(*_: object) -> None:
         nonlocal drawn
@@ -220,6 +222,7 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
         assert isinstance(screen, PodsScreen)
         await until(pilot, lambda: "nccl-0412" in screen_text(app))
         monkeypatch.setattr(screen, "show_fleet", draw)
+        screen._drawing_is_slow, screen._rested_at = False, 0.0
         app.fleet = replace(app.fleet)
         assert drawn == 1, "no key is answered"
         await pilot.press("question_mark")
