@@ -59,7 +59,7 @@ async def rest_after_slice() -> None:
     await asyncio.sleep(_turn_after(SLICE))
 
 
-class Slices:
+class WorkSlices:
     """The work of one task or thread on something that may have no end."""
 
     def __init__(self, rests: float = 1.0) -> None:

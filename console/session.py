@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, Recipe
     from console.launch.run_database import History
-    from console.logs.container_log import Memory
+    from console.logs.container_log import ResumeCursor
     from console.logs.follow import Logs
     from console.metrics.alarm_rules import Alarm
     from console.metrics.alarms import Alarms
-    from console.metrics.gpus import Gpus
+    from console.metrics.gpus import GpuReader
     from console.metrics.measures import Measures
     from console.preflight.run import Preflight
     from console.settings import Settings
 
 
 class _Remembers(Protocol):
-    def left(self) -> None:
+    def on_context_changed(self) -> None:
         """The cluster is another one from here on."""
 
 
@@ -89,11 +89,11 @@ def container_questions() -> tuple[ContainerFact, ...]:
     return asked()
 
 
-def log_memory() -> Memory:
+def log_memory() -> ResumeCursor:
     """For `Logs.follow`: who follows a log with it can go on in another session."""
-    from console.logs.container_log import Memory
+    from console.logs.container_log import ResumeCursor
 
-    return Memory(whole=False)
+    return ResumeCursor(whole=False)
 
 
 def memory() -> History:
@@ -201,9 +201,9 @@ class Session:
     def namespace(self) -> str:
         return self.watch.namespace
 
-    async def listed(self, *kinds: str) -> Fleet:
-        """The picture once these kinds are known, as of `WatchedCluster.listed`."""
-        return await self.watch.listed(*kinds)
+    async def wait_until_listed(self, *kinds: str) -> Fleet:
+        """The picture once these kinds are known, as of `WatchedCluster.wait_until_listed`."""
+        return await self.watch.wait_until_listed(*kinds)
 
     # parts
 
@@ -263,7 +263,7 @@ class Session:
         """
         from console.launch.choices import offers, unasked
 
-        connection = self.watch.connected
+        connection = self.watch.current_connection
         found = dict(await offers(connection.client, connection.catalogue, namespace or self.namespace))
         if "images" in found:
             found["images"] = await self.images.offered(found["images"])
@@ -281,21 +281,21 @@ class Session:
         """Keep new pods off a node, or let them on again."""
         from console.kube import actions
 
-        connection = self.watch.changing(f"{'cordon' if on else 'uncordon'} node {node}")
+        connection = self.watch.connection_for_change(f"{'cordon' if on else 'uncordon'} node {node}")
         await actions.cordon(connection.client, node, on=on)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         """Ask a pod to go; its Job makes another."""
         from console.kube import actions
 
-        await actions.delete_pod(self.watch.changing(f"delete pod {name}").client, namespace, name)
+        await actions.delete_pod(self.watch.connection_for_change(f"delete pod {name}").client, namespace, name)
 
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
         from console.kube import actions
 
-        connection = self.watch.connected
-        return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
+        connection = self.watch.current_connection
+        return await actions.read_manifest(connection.client, connection.catalogue, kind, namespace, name)
 
     # in pods
 
@@ -321,10 +321,10 @@ class Session:
         return Inside(self.watch)
 
     @property
-    def gpus(self) -> Gpus:
-        from console.metrics.gpus import Gpus
+    def gpus(self) -> GpuReader:
+        from console.metrics.gpus import GpuReader
 
-        return Gpus(self.watch)
+        return GpuReader(self.watch)
 
     @cached_property
     def xray(self) -> HangProbe:
@@ -346,7 +346,7 @@ class Session:
         """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
         from console.kube import exec as executing
 
-        client = self.watch.changing(f"run a command in pod {pod}").client
+        client = self.watch.connection_for_change(f"run a command in pod {pod}").client
         return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
 
     async def shell(
@@ -362,7 +362,7 @@ class Session:
         """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
         from console.kube.shell import shell
 
-        client = self.watch.changing(f"open a shell in pod {pod}").client
+        client = self.watch.connection_for_change(f"open a shell in pod {pod}").client
         return await shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
 
     @cached_property
@@ -393,11 +393,11 @@ class Session:
         return self._void_after_leaving(made)
 
     def _void_after_leaving(self, part: _PartT) -> _PartT:
-        self.watch.when_left.append(part.left)
+        self.watch.when_left.append(part.on_context_changed)
         return part
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
-        return self.alarms.told_of(namespace, name, since) if self.alarms_enabled else ()
+        return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
 
     def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
         return self.xray.reports.get(key) if "xray" in vars(self) else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.kube.find_job import in_namespace
+from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH
 from screens.widgets.log.view import Told
 
@@ -41,7 +41,7 @@ FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before i
 def watch(app: ConsoleApp, key: tuple[str, str]) -> None:
     """Watch a job that runs in full from here on, until it ends; a file of thresholds that cannot be used is told."""
     try:
-        app.session.alarms.keep(*key)
+        app.session.alarms.watch_job(*key)
     except ConsoleError as error:
         app.notify(str(error), title="Alarms are off", severity="warning", markup=False)
 
@@ -57,13 +57,20 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
     if not app.connected:
         return JobLine(jobset, fleet, owner=jobset.owner)
-    owner, outside = app.whose(jobset.owner), app.session.watch.unusual(jobset.namespace)
+    owner, outside = app.whose(jobset.owner), app.session.watch.namespace_option(jobset.namespace)
     glance = app.session.measures.glancing.of(jobset.uid)
     if not app.session.alarms_enabled:
         return JobLine(jobset, fleet, glance, owner=owner, outside=outside)
     alarms, key = app.session.alarms, jobset.key
     return JobLine(
-        jobset, fleet, glance, alarms.of(*key), alarms.late(*key), alarms.hears(*key), owner=owner, outside=outside
+        jobset,
+        fleet,
+        glance,
+        alarms.of(*key),
+        alarms.late(*key),
+        alarms.follows_steps(*key),
+        owner=owner,
+        outside=outside,
     )
 
 
@@ -122,19 +129,19 @@ def ring(app: ConsoleApp, bell: Bell) -> None:
         return
     alarms = app.session.alarms
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
-        alarms.patrol(app.only_namespace)
-    new = bell.not_yet_told(app, alarms.news())
+        alarms.watch_namespace(app.only_namespace)
+    new = bell.not_yet_told(app, alarms.take_new())
     _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind}", f"{alarm.said}. {_next(app, alarm)}.")
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", f"{alarm.text}. {_next(app, alarm)}.")
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
     them in full.
     """
-    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.said}\n{_next(app, each)}") for each in alarms]
+    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.text}\n{_next(app, each)}") for each in alarms]
     in_corner = app.alarms_in_corner()
     below = _log_in_front(app) if told or in_corner else None
     if below is None:
@@ -162,7 +169,7 @@ def _toast(app: ConsoleApp, words: str) -> str:
 
 
 def _next(app: ConsoleApp, alarm: Alarm) -> str:
-    return in_namespace(alarm.next, app.session.watch.unusual(alarm.namespace))
+    return with_namespace_option(alarm.next_step, app.session.watch.namespace_option(alarm.namespace))
 
 
 def _key_of_alarms(app: ConsoleApp) -> str:

@@ -147,7 +147,7 @@ class ConsoleApp(OrderedApp):
     async def on_event(self, event: events.Event) -> None:
         """A key is answered before what the cluster sends at the same time."""
         if isinstance(event, events.Key) and self._session is not None:
-            self._session.watch.yield_to_key()
+            self._session.watch.pause_for_keypress()
         await super().on_event(event)
 
     def notify(
@@ -211,7 +211,7 @@ class ConsoleApp(OrderedApp):
     def connection(self) -> object | None:
         """What reaches the cluster of now, another one after each reconnect and switch; None while nothing does."""
         try:
-            return self.session.watch.connected
+            return self.session.watch.current_connection
         except Unreachable:
             return None
 

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from console.errors import ConsoleError
-from console.kube.snapshot import Fleet, LinkState
+from console.kube.snapshot import Fleet, WatchState
 from screens.widgets.base import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.table.column import Notice
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from console.kube.snapshot import Link
+    from console.kube.snapshot import WatchStatus
     from console.metrics.nccl.history import NodeBandwidth
     from console.session import Session
     from screens.app import ConsoleApp
@@ -198,7 +198,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self.show_fleet(self.app.fleet)
         cost = thread_time() - start
         self._drawing_is_slow = cost > SLOW
-        listing = any(link.state is LinkState.LISTING for link in self.links(self.app.fleet))
+        listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST * cost, max(FIRST_REST, LISTING_SHARE * cost) if listing else LONGEST_REST)
         self._rested_at = monotonic() + (rest if self._drawing_is_slow else 0.0)
 
@@ -229,7 +229,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             bar.title = title
             bar.tick()
 
-    def links(self, fleet: Fleet) -> tuple[Link, ...]:
+    def links(self, fleet: Fleet) -> tuple[WatchStatus, ...]:
         """States of the watches this screen stands on."""
         return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
 

@@ -12,7 +12,7 @@ from console.errors import ApiDisabled, BadInput
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
 from screens.widgets.sentence_line import SummaryLine
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual import events
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from console.errors import ConsoleError
 
 
-ASKING = (Run("◐ ", "waits"), Run("asking Google …", "dim"))
+ASKING = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
 
 class AskingScreen(LiveScreen):
@@ -115,11 +115,11 @@ class PlacedScreen(InGoogleScreen):
             return error.hint if self.app.settings.read_only else "e enables it."
         return error.hint
 
-    def place_words(self) -> list[Run]:
+    def place_words(self) -> list[Span]:
         """What is said beside the project while no cluster is connected."""
         if not self.app.without_cluster:
             return []
-        return [Run("   no cluster: a launch needs one (ctrl+g)", "waits")]
+        return [Span("   no cluster: a launch needs one (ctrl+g)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
         """Whether it is known where to look; asks for what neither a cluster nor the login tells."""

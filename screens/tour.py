@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError, ProgramFailed
 from console.kube.objects.jobset import JobState
 from console.launch.run_record import Outcome
-from console.metrics.nccl.reference import judge
+from console.metrics.nccl.reference import judge_test
 from console.scheduling.ranks import ranks
 from console.settings import Settings
 from practice.child import PracticeProcess
@@ -164,7 +164,7 @@ class Guide:
         if test is None or not test.rows or test.avg_busbw is None:
             raise ConsoleError("The table of the test was not read.")
         say(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
-        told = judge(test, accelerator=panel.shown.accelerator if panel.shown else "")
+        told = judge_test(test, accelerator=panel.shown.accelerator if panel.shown else "")
         say(f"   verdict: {told.passing}, {told.why}")
         await self.settled()
         self.shot("nccl")

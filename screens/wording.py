@@ -26,31 +26,31 @@ DAY = 24 * HOUR
 JOB_INKS = 12  # jobs have this many colours; the thirteenth shares one
 
 
-class Run(NamedTuple):
+class Span(NamedTuple):
     """Text in one ink; inks are named in widgets/ink.py, their colours in its styles."""
 
     text: str
     ink: str = ""
 
 
-Cell = str | Run | list[Run]  # what one cell of a table shows: plain text, text in one ink, or several runs
+Cell = str | Span | list[Span]  # what one cell of a table shows: plain text, text in one ink, or several runs
 
 
-def runs_of(cell: Cell, ink: str = "") -> list[Run]:
+def runs_of(cell: Cell, ink: str = "") -> list[Span]:
     """The cell as runs, those without an ink in the given one."""
     if isinstance(cell, str):
-        return [Run(cell, ink)]
-    if isinstance(cell, Run):
-        return [cell if cell.ink else Run(cell.text, ink)]
-    return [run if run.ink else Run(run.text, ink) for run in cell]
+        return [Span(cell, ink)]
+    if isinstance(cell, Span):
+        return [cell if cell.ink else Span(cell.text, ink)]
+    return [run if run.ink else Span(run.text, ink) for run in cell]
 
 
-OK = Run("●", "ok")
-WAITS = Run("◐", "waits")
-IDLE = Run("○", "dim")
-BAD = Run("✗", "bad")
-CARE = Run("⚠", "waits")
-DONE = Run("✓", "ok")
+OK = Span("●", "ok")
+WAITS = Span("◐", "waits")
+IDLE = Span("○", "dim")
+BAD = Span("✗", "bad")
+CARE = Span("⚠", "waits")
+DONE = Span("✓", "ok")
 _BARS = str.maketrans("", "", "█▓▒░")
 _WELL = frozenset({OK.text, IDLE.text, DONE.text})
 
@@ -137,16 +137,16 @@ def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else ""
 
 
-def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Run]:
+def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span]:
     """A bar of that many columns; what is there but little still shows, what is nearly full is not yet full."""
     if whole <= 0 or width <= 0:
-        return [Run(" " * max(0, width))]
+        return [Span(" " * max(0, width))]
     filled = round(width * min(1.0, max(0.0, part / whole)))
     if part > 0:
         filled = max(1, filled)
     if part < whole:
         filled = min(width - 1, filled) if width > 1 else filled
-    return [Run("█" * filled, ink), Run("░" * (width - filled), "faint")]
+    return [Span("█" * filled, ink), Span("░" * (width - filled), "faint")]
 
 
 class JobColors:
@@ -219,7 +219,7 @@ def whole_path(place: str) -> Path:
     return Path(place).expanduser().absolute()
 
 
-def pod_glyph(status: str, *, ready: bool) -> Run:
+def pod_glyph(status: str, *, ready: bool) -> Span:
     if status in {"Succeeded", "Completed"}:
         return DONE
     if status == "Running":
@@ -231,7 +231,7 @@ def pod_glyph(status: str, *, ready: bool) -> Run:
     return BAD
 
 
-def job_glyph(state: str) -> Run:
+def job_glyph(state: str) -> Span:
     return {
         "pending": IDLE,
         "starting": WAITS,
@@ -263,10 +263,10 @@ def loss_words(run: RunRecord) -> str:
 def alarm_words(alarm: Alarm, run: RunRecord) -> str:
     """An alarm of a run: when, what, and how long it lasted."""
     if alarm.over:
-        lasted = f", {alarm.over_words}, after {duration(alarm.over - alarm.since)}"
+        lasted = f", {alarm.ended_text}, after {duration(alarm.over - alarm.since)}"
     else:
-        lasted = ", still in the end" if alarm.kind.passes and not run.open else ""
-    return f"{clock(alarm.since)} {alarm.kind}: {alarm.said}{lasted}"
+        lasted = ", still in the end" if alarm.kind.is_lasting and not run.open else ""
+    return f"{clock(alarm.since)} {alarm.kind}: {alarm.text}{lasted}"
 
 
 def quotation(why: Why, told: str, otherwise: str = "") -> str:
@@ -286,9 +286,9 @@ def quotation(why: Why, told: str, otherwise: str = "") -> str:
 MINE = f"@{YOU}"  # what the filter finds the things of whoever looks by
 
 
-def owner(name: str) -> Run:
+def owner(name: str) -> Span:
     """Whose something is: "you" stands out."""
-    return Run(name, "accent" if name == YOU else "dim")
+    return Span(name, "accent" if name == YOU else "dim")
 
 
 def whose(shown: str, name: str) -> str:

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
-from console.kube.snapshot import ContextName, Fleet, Link, LinkState
+from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
 from console.launch.choices import Offer
 from console.logs.follow import Logs
 from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import stamped
+from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
 from console.metrics.measures import Measures
 from console.settings import Settings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.kube.objects.pod import Pod
-    from console.logs.container_log import Memory, Wanted
+    from console.logs.container_log import LogRequest, ResumeCursor
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",
@@ -47,16 +47,18 @@ KINDS = (
 )  # fmt: skip
 
 
-def live_links() -> dict[str, Link]:
+def live_links() -> dict[str, WatchStatus]:
     """Every kind live, heard just now."""
     now = time.time()
-    return {kind: Link(kind, LinkState.LIVE, since=now, heard=now) for kind in KINDS}
+    return {kind: WatchStatus(kind, WatchState.LIVE, since=now, last_seen=now) for kind in KINDS}
 
 
 class FakeStream:
     """The log of one container, from `FakeSession.printed`."""
 
-    def __init__(self, session: FakeSession, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> None:
+    def __init__(
+        self, session: FakeSession, wanted: LogRequest, memory: ResumeCursor, clean: Any, restarts: int
+    ) -> None:
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []
         self.restarts = restarts
@@ -88,7 +90,7 @@ class FakeStream:
                 lines = logs.get(key, [])[at:]
                 at += len(lines)
                 raws = [f"{format_time(line.time)} {line.text}".encode() for line in lines]
-                fresh = self.memory.new(stamped(self._clean(raws)))
+                fresh = self.memory.drop_repeated(split_timestamps(self._clean(raws)))
                 seen, self.open = self.open, session.drawn.get(key, b"")
                 if fresh or self.open != seen:
                     yield fresh
@@ -129,7 +131,7 @@ class FakeSession:
         self.cuts: dict[tuple[str, str], tuple[float, float]] = {}
         self.running: set[tuple[str, str]] = set()
         self.closed = False
-        self.connected: Any = object()
+        self.current_connection: Any = object()
         """Another one after each switch of the cluster."""
         self.watch = self
         self.launch = FakeLaunching(self)
@@ -143,13 +145,13 @@ class FakeSession:
         """Owner of what the person who looks has launched."""
         self._woken: set[asyncio.Event] = set()
 
-    def go_on(self) -> None:
+    def keep_watching(self) -> None:
         """What is in memory is followed anyway."""
 
-    def unusual(self, namespace: str) -> str:
+    def namespace_option(self, namespace: str) -> str:
         return "" if namespace == self.default_namespace else namespace
 
-    def yield_to_key(self) -> None:
+    def pause_for_keypress(self) -> None:
         """Nothing comes at the same time."""
 
     def whose(self, owner: str) -> str:
@@ -187,7 +189,7 @@ class FakeSession:
     async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._did("switch", context, namespace)
         if context is not None:
-            self.context, self.connected = context, object()
+            self.context, self.current_connection = context, object()
             self._wake()
         self.namespace = namespace or self.namespace
 
@@ -207,7 +209,7 @@ class FakeSession:
         finally:
             self._woken.discard(woken)
 
-    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
+    async def wait_until_listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
         self._did("listed", *kinds)
         return self.fleet
 
@@ -217,7 +219,7 @@ class FakeSession:
         if "logs" in vars(self):
             await self.logs.close()
 
-    async def may(
+    async def is_allowed(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
     ) -> bool:
         return bool(self._did("may", verb, resource, group, namespace, name, subresource, default=True))
@@ -248,7 +250,7 @@ class FakeSession:
         """The real ones, over streams of `printed`; a key in `running` says that its container has not ended."""
         return FakeLogs(self)
 
-    def _stream(self, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> FakeStream:
+    def _stream(self, wanted: LogRequest, memory: ResumeCursor, clean: Any, restarts: int) -> FakeStream:
         return FakeStream(self, wanted, memory, clean, restarts)
 
     def say(self, pod: str, *texts: str, namespace: str = "default", at: float = 0.0) -> None:
@@ -276,11 +278,11 @@ class FakeSession:
 
     async def follow_log(
         self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,
-        previous: bool = False, follow: bool = True, drawn: bool = False, memory: Memory | None = None,
+        previous: bool = False, follow: bool = True, drawn: bool = False, memory: ResumeCursor | None = None,
     ) -> AsyncIterator[LogLine]:  # fmt: skip
         """Those of `printed`; a key in `running` says that its container has not ended."""
         self._did("follow_log", namespace, pod, container, tail, since, previous, follow)
-        key, at, woken, connected = (namespace, pod), 0, asyncio.Event(), self.connected
+        key, at, woken, connected = (namespace, pod), 0, asyncio.Event(), self.current_connection
         self._woken.add(woken)
         try:
             if memory is None or not memory.last:
@@ -292,9 +294,9 @@ class FakeSession:
                 at += len(lines)
                 for line in lines:
                     stamp = line.time, f"{format_time(line.time)} {line.text}".encode()
-                    if (drawn or not line.open) and (memory is None or memory.new([stamp])):
+                    if (drawn or not line.open) and (memory is None or memory.drop_repeated([stamp])):
                         yield line
-                if self.closed or self.connected is not connected:
+                if self.closed or self.current_connection is not connected:
                     raise Unreachable("The connection to this cluster was closed.", "Open the page again.")
                 if not lines and (key not in self.running or not follow):
                     break
@@ -445,7 +447,7 @@ class FakeInside:
         return facts
 
 
-def fleet_of(*objects: Any, **links: Link) -> Fleet:
+def fleet_of(*objects: Any, **links: WatchStatus) -> Fleet:
     """A picture of these objects, each put where its type belongs; links are live but for those named."""
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import Job, JobSet

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.launch.releases import Leftover
     from console.launch.run_record import RunRecord
-    from console.metrics.training.steps import Standing
+    from console.metrics.training.steps import RunPosition
     from tests.fakes import FakeSession
 
 
@@ -47,7 +47,7 @@ class FakeRuns:
     async def changed(self, plan: LaunchPlan) -> None:
         self._session._did("changed", plan)
 
-    async def note_training(self, namespace: str, name: str, where: Standing) -> None:
+    async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
         self._session._did("note_training", namespace, name, where)
 
     async def note_tests(self, namespace: str, name: str, tests: Any) -> None:

@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 from console.attach.tunnel.published import Listener, Tunnel
-from console.kube.rank_address import Ports
+from console.kube.rank_address import PortPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.attach.tunnel.published import Profile
-    from console.kube.rank_address import Address
+    from console.kube.rank_address import RankAddress
     from tests.fakes import FakeSession
 
 
@@ -24,9 +24,9 @@ class FakeTunnels:
         self.tunnels: list[Tunnel] = []
         self.saved: list[Profile] = []
 
-    async def open(self, address: Address, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
+    async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
         self._session._did("open_tunnel", address, tuple(ports), keep)
-        pairs = [Ports.of(each) for each in ports]
+        pairs = [PortPair.parse(each) for each in ports]
         made = Tunnel(
             name=address.slug, namespace=address.namespace, job=address.job_text, rank=address.rank_text,
             context=self._session.context, server="https://here", state="ready", pod="a-pod", since=time.time(),

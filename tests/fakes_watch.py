@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from console.hang.report import HangReport, Traced
 from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
-from console.metrics.alarms import Heard
+from console.metrics.alarms import AlarmReport
 from console.metrics.gpu import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 
@@ -53,22 +53,22 @@ class FakeAlarms:
         self._news.append(alarm)
         return alarm
 
-    def keep(self, namespace: str, name: str) -> None:
+    def watch_job(self, namespace: str, name: str) -> None:
         self.kept.add((namespace, name))
 
-    def patrol(self, namespace: str = "", *, always: bool = False) -> None:
+    def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
         self.namespace = namespace
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
-        return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.now)
+        return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.is_active)
 
-    def told_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
+    def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
         return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name))
 
     def late(self, namespace: str, name: str) -> str:
         return self.late_steps.get((namespace, name), "")
 
-    def hears(self, namespace: str, name: str) -> bool:
+    def follows_steps(self, namespace: str, name: str) -> bool:
         return (namespace, name) in self.late_steps
 
     @asynccontextmanager
@@ -78,10 +78,10 @@ class FakeAlarms:
             monitor((namespace, name)),
         )
 
-    async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
-        return Heard(self.of(namespace, name), self.late(namespace, name), self.refused)
+    async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
+        return AlarmReport(self.of(namespace, name), self.late(namespace, name), self.refused)
 
-    def news(self) -> list[Alarm]:
+    def take_new(self) -> list[Alarm]:
         news, self._news = self._news, []
         return news
 
@@ -104,7 +104,7 @@ class FakeGpus:
         finally:
             self.readers -= 1
 
-    async def once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
+    async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
         return self.board
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.attach.container_facts import ABSENT, QUESTIONS, ContainerFact, ContainerFacts, FactState, masked
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
-from console.scheduling.ranks import pod_words, ranges
+from console.scheduling.ranks import format_pods, format_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -60,7 +60,7 @@ class OutputGroup:
     @property
     def words(self) -> str:
         """The ranks, such as "pods 0-6" or "pod 7"."""
-        return pod_words(*self.ranks)
+        return format_pods(*self.ranks)
 
 
 def grouped(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
@@ -95,7 +95,7 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
             raise BadInput(f"{part.strip()} is not an ascending range.", f"Write {high}-{low}.")
         strange = next((rank for rank in range(low, high + 1) if rank not in known), None)
         if strange is not None:
-            raise NotThere(f"There is no pod {strange}.", f"Its pods are {ranges(known)}." if known else "")
+            raise NotThere(f"There is no pod {strange}.", f"Its pods are {format_ranges(known)}." if known else "")
         found.update(range(low, high + 1))
     return tuple(sorted(found))
 
@@ -129,7 +129,7 @@ class Inside:
         `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
         rank is in its result; NotAllowed in read-only mode.
         """
-        self._watched.changing(f"run a command in {len(ranks)} pods")
+        self._watched.connection_for_change(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(at_once)
 
         async def one(rank: Rank) -> RankOutput:
@@ -191,7 +191,7 @@ class Inside:
         """
         from console.metrics.nccl.parser import NcclParser
 
-        self._watched.changing(f"run an NCCL test in pod {pod.name}")
+        self._watched.connection_for_change(f"run an NCCL test in pod {pod.name}")
         errors, parser, count = bytearray(), NcclParser(), 0
 
         def take(channel: int, data: bytes) -> None:
@@ -224,7 +224,7 @@ class Inside:
 
         began = time.monotonic()
         container = container or (pod.main.name if pod.main else "")
-        client = self._watched.connected.client
+        client = self._watched.current_connection.client
         try:
             async with asyncio.timeout(limit):
                 code = await executing.run(client, pod.namespace, pod.name, argv, take, container=container, what=what)
@@ -268,14 +268,16 @@ class Inside:
     async def _ask(self, pod: Pod, question: Question, container: str) -> ContainerFact:
         from console.kube import exec as executing
 
-        began, client = time.monotonic(), self._watched.connected.client
+        began, client = time.monotonic(), self._watched.current_connection.client
         container = container or (pod.main.name if pod.main else "")
         argv = ("sh", "-c", executing.BEGUN + question.script)
         fact = ContainerFact(question.name, question.title)
         try:
-            async with executing.bounded(pod.name, most=KEPT, limit=question.limit, begins=executing.BEGINS) as said:
+            async with executing.limit_output(
+                pod.name, most=KEPT, limit=question.limit, begins=executing.BEGINS
+            ) as said:
                 code = await executing.run(
-                    client, pod.namespace, pod.name, argv, said.take, container=container,
+                    client, pod.namespace, pod.name, argv, said.add, container=container,
                     what=f"the question for its {question.title} in pod {pod.name}",
                 )  # fmt: skip
         except Refused:

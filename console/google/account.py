@@ -66,7 +66,7 @@ class Cloud:
     @property
     def practice_folder(self) -> Path | None:
         """Where the practice cluster beside this Google keeps its files; None: it is the real Google."""
-        return self._watched.connected.target.cluster.practice_folder if self._watched else None
+        return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
 
     async def reach(self) -> Reach:
         """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn.
@@ -87,7 +87,7 @@ class Cloud:
 
     async def _practice_answer(self) -> dict[str, str]:
         assert self._watched is not None
-        client = self._watched.connected.client
+        client = self._watched.current_connection.client
         answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
         self._places[str(self.practice_folder)] = Place(answer["project"], answer["location"], answer["cluster"])
         return answer
@@ -114,7 +114,7 @@ class Cloud:
     async def _place_by_node(self, context: str) -> Place:
         """The place of a cluster whose context was renamed: its machines name the project, its address the rest."""
         assert self._watched is not None
-        connection = self._watched.connected
+        connection = self._watched.current_connection
         answer = await connection.client.request(
             "GET", "/api/v1/nodes", params={"limit": "1"}, doing="find the location of the cluster"
         )
@@ -245,7 +245,7 @@ class Cloud:
     def check_may(self, what: str) -> None:
         """NotAllowed, naming `what`, in read-only mode."""
         if self._watched is not None:
-            self._watched.changing(what)
+            self._watched.connection_for_change(what)
         elif self._read_only:
             raise in_read_only_mode(what)
 
@@ -372,7 +372,7 @@ async def fetch_server_version(
     add(kubeconfig, cluster, address, token, practice=practice)
     connection = Connection(kubeconfig.target(cluster.context))
     try:
-        return chosen, await connection.catalogue.build()
+        return chosen, await connection.catalogue.server_version()
     except Unreachable as error:  # a proxy on the way may have taken the connection
         raise (_private(cluster) if cluster.private and chosen == "ip" else error) from error
     finally:
@@ -403,7 +403,7 @@ def add(
 def usual_kubeconfig() -> Path:
     from console.kube import kubeconfig
 
-    return kubeconfig.usual_file()
+    return kubeconfig.default_path()
 
 
 async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
@@ -419,15 +419,15 @@ async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: s
         await reachable(cluster, way)  # says why not
     chosen = way or next(iter(known))
     command, arguments = await asyncio.to_thread(_login_program)
-    made = kubeconfig.Entry(
+    made = kubeconfig.KubeconfigEntry(
         cluster.context,
         f"https://{known[chosen]}",
         cluster.authority if chosen == "ip" else "",
         command,
         arguments,
     )
-    target = path or kubeconfig.usual_file()
-    return target, await asyncio.to_thread(kubeconfig.write, target, made)
+    target = path or kubeconfig.default_path()
+    return target, await asyncio.to_thread(kubeconfig.write_entry, target, made)
 
 
 def _login_program() -> tuple[str, tuple[str, ...]]:

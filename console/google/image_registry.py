@@ -14,7 +14,7 @@ import pycurl
 
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.google.builds import ImageFacts, Reference
-from console.kube.http import AGENT, trust_usual_authorities
+from console.kube.http import AGENT, use_system_certificates
 from console.kube.objects.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Registry:
             curl.setopt(pycurl.NOSIGNAL, 1)
             curl.setopt(pycurl.HEADERFUNCTION, header)
             curl.setopt(pycurl.WRITEFUNCTION, piece)
-            trust_usual_authorities(curl)
+            use_system_certificates(curl)
             if self._stand_in:  # it is on this machine
                 curl.setopt(pycurl.PROXY, "")
                 curl.setopt(pycurl.NOPROXY, "*")

@@ -12,7 +12,7 @@ import msgspec
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.api import loaded
 from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join
-from console.kube.find_job import require_seen
+from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class NodePools:
 
     async def _requests(self, unread: dict[str, str]) -> tuple[ProvisioningRequest, ...]:
         try:
-            return await requests(self._watched.connected.client)
+            return await requests(self._watched.current_connection.client)
         except ConsoleError as error:
             unread["provisioning requests"] = str(error)
             return ()
@@ -187,7 +187,7 @@ class NodePools:
             raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
         found = self._watched.fleet.nodes.get(("", node))
         if found is None:
-            require_seen(self._watched.fleet, "nodes", f"Whether there is a node {node}")
+            require_listed(self._watched.fleet, "nodes", f"Whether there is a node {node}")
             raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
         if why := self.why_not_report(found):
             raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
@@ -206,9 +206,9 @@ class NodePools:
         """Report the host of a node as faulty: Google evicts its pods, wipes it and brings another machine."""
         from console.kube import actions
 
-        connection = self._watched.changing(f"report node {node}")
+        connection = self._watched.connection_for_change(f"report node {node}")
         self.reportable(node, fault)
-        await actions.label(connection.client, node, {"cloud.google.com/fault-behavior": fault})
+        await actions.set_node_labels(connection.client, node, {"cloud.google.com/fault-behavior": fault})
 
 
 _PATH = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import NOWHERE, Doing, Whereabouts
 from console.hang.words import ADVICE, BEHIND, blame, of_equals, of_gdb, others
-from console.scheduling.ranks import pod_words, process_words, ranges
+from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -180,7 +180,7 @@ class HangGroup:
     @property
     def processes(self) -> str:
         """The same without their nodes."""
-        return process_words(*(each.place for each in self.members))
+        return format_processes(*(each.place for each in self.members))
 
     @property
     def place(self) -> str:
@@ -252,11 +252,11 @@ class HangReport:
         if self.ras.words:
             said.append(self.ras.words)
         if self.unreached:
-            far = pod_words(*(pod.pod_rank for pod in self.unreached))
+            far = format_pods(*(pod.pod_rank for pod in self.unreached))
             said.append(f"{self.unreached[0].master} was not reached from {far}: {self.unreached[0].unreached}.")
         deaf = [pod for pod in self.pods if pod.failure]
         if deaf:
-            named = pod_words(*(pod.pod_rank for pod in deaf)).capitalize()
+            named = format_pods(*(pod.pod_rank for pod in deaf)).capitalize()
             said.append(f"{named} could not be asked: {deaf[0].failure}")
         if self.without_py_spy:
             number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"
@@ -274,7 +274,7 @@ class HangReport:
         return "No process of a training or an NCCL test was found in any pod: it is starting or ending."
 
     def _of_absent(self) -> str:
-        pods, several = ranges(number for number, _ in self.absent), len(self.absent) > 1
+        pods, several = format_ranges(number for number, _ in self.absent), len(self.absent) > 1
         status = ", ".join(dict.fromkeys(status for _, status in self.absent))
         subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
         return f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.hang.stack_location import Doing
-from console.scheduling.ranks import process_words, ranges
+from console.scheduling.ranks import format_processes, format_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,7 @@ def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) ->
 
 def stack_lines(process: Traced) -> list[str]:
     """One process: what the kernel says, and its main thread; of a compiled program its command."""
-    facts = [process_words(process.place), *(kernel_words(process) if process.pid else [])]
+    facts = [format_processes(process.place), *(kernel_words(process) if process.pid else [])]
     lines = ["   " + "  ".join([*facts, process.node or process.pod])]
     if process.program:
         return [*lines, f"     {process.command}"]
@@ -152,7 +152,7 @@ def _mpi_lines(report: HangReport) -> list[str]:
     found = [(pod, each) for pod in report.pods for each in pod.launchers]
     if not found:
         return ["── MPI: no mpirun, each pod tests by itself"] if report.compiled else []
-    names = {name: ranges(pod.pod_rank for pod, each in found if each.program == name)
+    names = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name)
              for name in dict.fromkeys(each.program for _, each in found)}  # fmt: skip
     lines = ["── MPI: " + ", ".join(f"{name} in pod {pods}" for name, pods in names.items())]
     for pod, each in found[:STARTERS]:

@@ -233,14 +233,14 @@ class HangProbe:
         self._run = run or self._exec
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
 
-    def left(self) -> None:
+    def on_context_changed(self) -> None:
         """The cluster is another one from here on."""
         self.reports.clear()
 
     async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         from console.kube import exec as executing
 
-        client = self._cluster.changing(f"inspect pod {pod.name}").client
+        client = self._cluster.connection_for_change(f"inspect pod {pod.name}").client
         container = pod.main.name if pod.main else ""
         what = f"the look at its processes in pod {pod.name}"
         return await executing.run(
@@ -256,7 +256,7 @@ class HangProbe:
         where every pod refuses. What fails in one pod is in the report.
         """
         every = self._running(namespace, name)
-        self._cluster.changing(f"inspect {name}")
+        self._cluster.connection_for_change(f"inspect {name}")
         room, done, together = asyncio.Semaphore(AT_ONCE), 0, 0
         refusals: list[Refused] = []
         ras_pods = {rank.number for rank in every[:1]}
@@ -323,12 +323,12 @@ class HangProbe:
         self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
     ) -> bytes:
         """What a command writes to its output; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
-        from console.kube.exec import BEGINS, BEGUN, bounded
+        from console.kube.exec import BEGINS, BEGUN, limit_output
 
         shell, option, script, *arguments = argv
         argv = (shell, option, BEGUN + script, *arguments)
-        async with bounded(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as said:
-            code = await self._run(pod, argv, stdin, said.take)
+        async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as said:
+            code = await self._run(pod, argv, stdin, said.add)
         if code:
             told = said.errors.decode(errors="replace").splitlines()
             last = next((line for line in reversed(told) if line.strip()), "")
@@ -364,7 +364,7 @@ class HangProbe:
 
     async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         """Put py-spy into these pods: this machine's, else by pip; for each why that failed, or nothing."""
-        self._cluster.changing(f"install py-spy in {name}")
+        self._cluster.connection_for_change(f"install py-spy in {name}")
         wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
         room = asyncio.Semaphore(AT_ONCE)
 

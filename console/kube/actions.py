@@ -16,7 +16,7 @@ from console.kube.objects.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
     from console.kube.client import Client
-    from console.kube.discovery import Catalogue
+    from console.kube.discovery import ApiDiscovery
 
 _MERGE = "application/merge-patch+json"
 _ALSO_SHOWN = ("secrets", "configmaps", "services", "persistentvolumeclaims", "persistentvolumes", "namespaces")
@@ -41,7 +41,7 @@ def pod_path(namespace: str, name: str, sub: str = "") -> str:
     return _object(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (f"/{sub}" if sub else "")
 
 
-async def may(
+async def is_allowed(
     client: Client, verb: str, resource: str, group: str, namespace: str, name: str, subresource: str
 ) -> bool:
     """Whether the account may do this; subresource goes beside its resource, as in `get pods/exec`."""
@@ -97,7 +97,7 @@ async def whoami(client: Client) -> str:
     return (status.user_info.username or "") if status and status.user_info else ""
 
 
-async def label(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
+async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
     """Set labels of a node; None takes one away."""
     await client.request(
         "PATCH",
@@ -124,7 +124,7 @@ async def delete_pod(client: Client, namespace: str, name: str) -> None:
     await client.request("DELETE", pod_path(namespace, name), doing=f"delete pod {name}")
 
 
-async def _path(catalogue: Catalogue, word: str, namespace: str, name: str) -> str:
+async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
     """URL path of an object whose kind is named in singular or plural, in any case."""
     wanted = word.lower()
     names = {wanted, f"{wanted}s", f"{wanted}es", f"{wanted.removesuffix('y')}ies"}
@@ -140,7 +140,7 @@ async def _path(catalogue: Catalogue, word: str, namespace: str, name: str) -> s
     return _object(kind.path(version, quote(namespace, safe="") if kind.namespaced else ""), name)
 
 
-async def manifest(client: Client, catalogue: Catalogue, word: str, namespace: str, name: str) -> str:
+async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
     """The live object as YAML, without managedFields and with the data of a Secret hidden."""
     path = await _path(catalogue, word, namespace, name)
     body = await client.request("GET", path, doing=f"show {word} {name}")
@@ -164,19 +164,19 @@ def _shown(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-async def read_jobset(client: Client, catalogue: Catalogue, namespace: str, name: str) -> JobSet:
+async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> JobSet:
     """The JobSet as it is now; NotFound if there is none."""
     kind = next(each for each in KINDS if each.plural == "jobsets")
     path = await _path(catalogue, "jobsets", namespace, name)
     body = await client.request("GET", path, doing=f"read JobSet {name}")
-    made, odd = kind.reader.models(kind.reader.page(b'{"items":[' + body + b"]}").items)
+    made, odd = kind.reader.build_models(kind.reader.read_page(b'{"items":[' + body + b"]}").items)
     found = made.get((namespace, name))
     if not isinstance(found, JobSet):
         raise Unreadable(f"The JobSet {name} cannot be read: {next(iter(odd.values()), 'it has another name')}.")
     return found
 
 
-async def delete_jobset(client: Client, catalogue: Catalogue, namespace: str, name: str) -> None:
+async def delete_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> None:
     """Ask a JobSet to go after its Jobs and pods have gone (foreground)."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
     path = await _path(catalogue, "jobsets", namespace, name)

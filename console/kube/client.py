@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from console.errors import ConsoleError, NotLoggedIn, Refused, Unreadable
-from console.kube.failures import no_address, refused, translate
-from console.kube.http import HttpConnections, Request
-from console.kube.raw_connection import connected, refusal_of
+from console.kube.failures import bad_address_error, connection_error, error_from_response
+from console.kube.http import HttpConnections, HttpRequest
+from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.websocket import WebSocket
 from console.pace import key_pressed
 
 if TYPE_CHECKING:
-    from console.kube.http import Answer
+    from console.kube.http import HttpResponse
     from console.kube.login import Login
 
 
@@ -69,7 +69,7 @@ class Client:
         self._closed = True
         await self._http.close()
 
-    def yield_to_key(self) -> None:
+    def pause_for_keypress(self) -> None:
         """Somebody has pressed a key: what logs and watches bring waits a moment, so that it is answered first.
 
         It waits a part of the time only, however many keys come.
@@ -78,9 +78,9 @@ class Client:
         now = asyncio.get_running_loop().time()
         if now > self._rests_until + BETWEEN_RESTS:
             self._rests_until = now + REST
-            self._http.rest_until(self._rests_until)
+            self._http.pause_until(self._rests_until)
 
-    async def rest_for_key(self) -> None:
+    async def wait_for_keypress_pause(self) -> None:
         """Wait as long as a key that was pressed is answered first."""
         loop = asyncio.get_running_loop()
         if self._rests_until > loop.time():
@@ -99,9 +99,9 @@ class Client:
             parts = urlsplit(address)
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
         except ValueError as error:
-            raise no_address(self.login.server) from error
+            raise bad_address_error(self.login.server) from error
         if not usable:
-            raise no_address(self.login.server)
+            raise bad_address_error(self.login.server)
         if not params:
             return address
         pairs = params.items() if isinstance(params, Mapping) else params
@@ -119,12 +119,12 @@ class Client:
         content: str = _JSON,
         silence: float = ANSWER,
         accept: str = _JSON,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpResponse]:
         """An answer of status 200 to 299, to be read; `silence` is how long (s) it may say nothing.
 
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
-        request = Request(
+        request = HttpRequest(
             self.url(path, params), silence, method, body, content, accept, compressed=not self.login.loopback
         )
         async with self._answered(request, doing) as answer:
@@ -133,17 +133,17 @@ class Client:
     @asynccontextmanager
     async def follow(
         self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpResponse]:
         """An answer that goes on, beside many others; raises as `stream` does.
 
         `at_once`: one that is there as a whole, and is given up where it only drips.
         """
-        request = Request(self.url(path, params), silence, goes_on=True, at_once=at_once)
+        request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
         async with self._answered(request, doing) as answer:
             yield answer
 
     @asynccontextmanager
-    async def _answered(self, request: Request, doing: str) -> AsyncIterator[Answer]:
+    async def _answered(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
         self._check_open()
         answer = await self._accepted(request, doing)
         try:
@@ -151,19 +151,19 @@ class Client:
         finally:
             answer.close()
 
-    async def rest(self, seconds: float) -> None:
+    async def wait_before_retry(self, seconds: float) -> None:
         """Wait before `follow` is tried again; where the server cannot be reached, until it has answered anybody."""
-        await self._http.rest(seconds)
+        await self._http.wait_before_retry(seconds)
 
-    async def _accepted(self, request: Request, doing: str) -> Answer:
+    async def _accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
         """The first answer that is no refusal, after at most one renewal and a few short waits."""
         renewed = False
         for attempt in range(1, TRIES + 1):
             who = await self.login.headers()
-            answer = await self._http.get(request, who, doing=doing)
+            answer = await self._http.send(request, who, doing=doing)
             if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await refused(answer, doing)
+            error = await error_from_response(answer, doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -189,14 +189,14 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            pieces, found = answer.pieces(), BytesIO()
+            pieces, found = answer.iter_chunks(), BytesIO()
             try:
                 await _read_on(pieces, found, LARGE)
                 if found.tell() > LARGE:
                     async with self._reads_large:
                         await _read_on(pieces, found, MOST)
             except TimeoutError as error:
-                raise translate(self.login, doing, error) from error
+                raise connection_error(self.login, doing, error) from error
             if found.tell() > MOST:
                 found.close()  # whoever keeps the error keeps this frame
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
@@ -211,17 +211,17 @@ class Client:
         try:
             yield socket
         finally:
-            await socket.goodbye()
+            await socket.close_gracefully()
 
     async def _upgraded(self, path: str, doing: str, params: Params, protocols: Sequence[str]) -> WebSocket:
         self._check_open()
         address = self.url(path, params).removeprefix(self.login.server)
         renewed = False
         while True:
-            async with connected(self.login, doing) as wire:
+            async with open_connection(self.login, doing) as wire:
                 made = await wire.upgrade(address, *protocols)
             if isinstance(made, WebSocket):
                 return made
             if made.status != HTTPStatus.UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
-                raise await refusal_of(self.login, made, doing)
+                raise await error_from_raw_response(self.login, made, doing)
             renewed = True

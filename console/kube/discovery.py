@@ -17,7 +17,7 @@ from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig, load
 from console.kube.login import Login
 from console.kube.objects.meta import UNREADABLE, Wire
-from console.kube.watch import USUAL, Backoff, Change, Served, feed
+from console.kube.watch import USUAL, Backoff, Change, Served, watch_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -58,8 +58,8 @@ class _Build(Wire):
 _BUILT_IN = frozenset({"", "batch"})
 
 
-class Catalogue:
-    """What one API server serves; asked once, and again after `forget`."""
+class ApiDiscovery:
+    """What one API server serves; asked once, and again after `clear_cache`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class Catalogue:
         self._groups: dict[str, tuple[str, ...]] | None = None
         self._resources: dict[str, frozenset[str]] = {}
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Ask again the next time: an operator may have been installed or removed."""
         self._groups = None
         self._resources.clear()
@@ -87,7 +87,7 @@ class Catalogue:
                     return version
         return ""
 
-    async def build(self) -> str:
+    async def server_version(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""
         body = await self._client.request("GET", "/version", doing="read the version of the server")
         return _decode(body, _Build).git_version
@@ -128,12 +128,12 @@ class Connection:
     def __init__(self, target: Target, backoff: Backoff = USUAL) -> None:
         self.target = target
         self.client = Client(Login(target))
-        self.catalogue = Catalogue(self.client)
+        self.catalogue = ApiDiscovery(self.client)
         self._backoff = backoff
 
     def feed(self, plural: str, namespace: str) -> AsyncGenerator[Change | Served, None]:
         kind = next(each for each in KINDS if each.plural == plural)
-        return feed(self.client, self.catalogue, kind, namespace, self._backoff)
+        return watch_kind(self.client, self.catalogue, kind, namespace, self._backoff)
 
     async def close(self) -> None:
         await self.client.close()

@@ -188,7 +188,7 @@ def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) 
 
 
 @asynccontextmanager
-async def started(
+async def start_process(
     client: Client,
     namespace: str,
     pod: str,
@@ -235,16 +235,16 @@ async def run(
 ) -> int:
     """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable.
 
-    `what` names it in errors, as `started` has it.
+    `what` names it in errors, as `start_process` has it.
 
     An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
     """
-    async with started(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
+    async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
         return await process.wait(on_output)
 
 
-class Said:
-    """What a command has printed so far; see `bounded`."""
+class CommandOutput:
+    """What a command has printed so far; see `limit_output`."""
 
     def __init__(
         self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
@@ -258,7 +258,7 @@ class Said:
         if begins is not None:
             clock.reschedule(asyncio.get_running_loop().time() + begins)
 
-    def take(self, channel: int, data: bytes) -> None:
+    def add(self, channel: int, data: bytes) -> None:
         """Keep what comes; Unreadable once it is too much."""
         if self.silent:
             self.silent = False
@@ -271,10 +271,10 @@ class Said:
         kept += data
         if len(self.output) + len(self.errors) > self._most:
             raise Unreadable(
-                f"Pod {self._pod} has printed more than {size_words(self._most)}: the command was stopped."
+                f"Pod {self._pod} has printed more than {format_size(self._most)}: the command was stopped."
             )
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         """What was printed has been used: the next part of the answer has as much room and time."""
         self.output.clear()
         self.errors.clear()
@@ -283,32 +283,32 @@ class Said:
             self.begun = False
 
 
-def size_words(size: int) -> str:
+def format_size(size: int) -> str:
     """Bytes in words."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 @asynccontextmanager
-async def bounded(
+async def limit_output(
     pod: str,
     *,
     most: int = LONGEST_ANSWER,
     limit: float = ANSWER_LIMIT,
     flow: float | None = FLOW,
     begins: float | None = None,
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[CommandOutput]:
     """Keeps what a command prints that is run in the block: `run(..., said.take)`.
 
     The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
     byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
     `begins` seconds: a script that starts with `BEGUN` says something at once.
     """
-    said: Said | None = None
+    said: CommandOutput | None = None
     if begins is not None and begins >= limit:
         begins = None
     try:
         async with asyncio.timeout(limit) as clock:
-            said = Said(pod, most, flow, clock, begins)
+            said = CommandOutput(pod, most, flow, clock, begins)
             yield said
     except TimeoutError as error:
         if said is not None and said.begun:
@@ -323,7 +323,7 @@ async def bounded(
         raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
 
 
-async def answer(
+async def run_and_collect(
     client: Client,
     namespace: str,
     pod: str,
@@ -335,9 +335,9 @@ async def answer(
     limit: float = ANSWER_LIMIT,
     what: str = "",
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command that says little; raises as `run` and `bounded` do."""
-    async with bounded(pod, most=most, limit=limit) as said:
-        code = await run(client, namespace, pod, argv, said.take, container=container, stdin=stdin, what=what)
+    """Exit code, output and errors of a command that says little; raises as `run` and `limit_output` do."""
+    async with limit_output(pod, most=most, limit=limit) as said:
+        code = await run(client, namespace, pod, argv, said.add, container=container, stdin=stdin, what=what)
     return code, bytes(said.output), bytes(said.errors)
 
 

@@ -1,7 +1,7 @@
 """Refusals of the API server (Status objects) and failures of the network below them, as errors in plain words.
 
 Whoever asks, by libcurl (`http`) or over a connection of its own (`raw_connection`), raises what Python's own sockets
-raise, and `translated` puts it into words.
+raise, and `translate_errors` puts it into words.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from console.errors import ConsoleError
-    from console.kube.http import Answer
+    from console.kube.http import HttpResponse
     from console.kube.login import Login
 
 
@@ -104,7 +104,9 @@ def _reason(code: int) -> str:
         return "unknown status"
 
 
-def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0) -> Refused | Unreachable:
+def error_from_status(
+    code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0
+) -> Refused | Unreachable:
     """The error that an HTTP status and its body stand for; `doing` starts the sentence ("list pods").
 
     500 and above is Unreachable: what asked may simply ask again. A redirect is a refusal: the login is for this server
@@ -136,7 +138,7 @@ WORDS_WITHIN = 5.0  # seconds that the words of a refusal may take
 MAX_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it is a few hundred
 
 
-async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
+async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
     """The beginning of a refusal: all of it, a little more than `most` bytes, or what has come within seconds."""
     found = bytearray()
     with suppress(TimeoutError):  # the status tells enough
@@ -148,13 +150,13 @@ async def first_bytes(pieces: AsyncIterator[bytes], most: int) -> bytes:
     return bytes(found)
 
 
-async def refused(answer: Answer, doing: str) -> ConsoleError:
+async def error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
     """What a refusal says; the answer is closed then."""
     try:
-        after, said = answer.headers.get("retry-after", ""), await first_bytes(answer.pieces(), MAX_OF_REFUSAL)
+        after, said = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
     finally:
         answer.close()
-    return refusal(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
+    return error_from_status(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
 
 _NO_NAME = "its name cannot be resolved"
@@ -182,30 +184,30 @@ class NotConnected(Exception):
         self.error = error
 
 
-class ProxyRefuses(ConnectionError):
+class ProxyRefused(ConnectionError):
     """A proxy does not connect; its argument is the status of its answer."""
 
 
 @contextmanager
-def translated(login: Login, doing: str) -> Iterator[None]:
+def translate_errors(login: Login, doing: str) -> Iterator[None]:
     """Turn what a connection raises into Unreachable."""
     try:
         yield
     except (OSError, EOFError, NotConnected, asyncio.LimitOverrunError) as error:
-        raise translate(login, doing, error) from error
+        raise connection_error(login, doing, error) from error
 
 
-def translate(login: Login, doing: str, error: BaseException) -> Unreachable:
+def connection_error(login: Login, doing: str, error: BaseException) -> Unreachable:
     """The error that says why there is no answer."""
-    return unreachable(login.server, doing, *cause(error, proxied=bool(login.proxy)))
+    return unreachable_error(login.server, doing, *failure_cause(error, proxied=bool(login.proxy)))
 
 
-def cause(error: BaseException, *, proxied: bool = False) -> tuple[str, str]:
+def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, str]:
     """Why there is no answer, and what to do about it; `proxied`: a proxy was to lead there."""
     connecting = isinstance(error, NotConnected)
     if isinstance(error, NotConnected):
         error = error.error
-    if isinstance(error, ProxyRefuses):
+    if isinstance(error, ProxyRefused):
         return f"the proxy refuses ({error})", CHECK_PROXY
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate(error)
@@ -247,7 +249,7 @@ def _system(error: OSError) -> str:
     return _WORDS[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
 
 
-def unreachable(server: str, doing: str, reason: str, hint: str) -> Unreachable:
+def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
     """The error that says so, whichever way the server was asked; no name and password of an address is in it."""
     said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
     return Unreachable(_without_names(said), hint)
@@ -257,6 +259,6 @@ def _without_names(said: str) -> str:
     return _NAMES.sub("//", said)
 
 
-def no_address(server: str) -> BadKubeconfig:
+def bad_address_error(server: str) -> BadKubeconfig:
     """BadKubeconfig for a server address that is no URL."""
     return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,12 @@ def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
     if job is None:
         require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
         known = sorted(other for where, other in fleet.jobsets if where == namespace)
-        there = elsewhere(fleet, namespace, name) or known_words(name, known)
+        there = other_namespaces_hint(fleet, namespace, name) or known_jobs_hint(name, known)
         raise NotFound(f"There is no job {name} in namespace {namespace}.", there)
     return job
 
 
-def known_words(name: str, known: Sequence[str]) -> str:
+def known_jobs_hint(name: str, known: Sequence[str]) -> str:
     """Which jobs there are in the namespace, the one first that was probably meant."""
     if not known:
         return "There are none; a4 jobs -A lists those of all namespaces."
@@ -35,12 +35,14 @@ def known_words(name: str, known: Sequence[str]) -> str:
     return f"{f'Did you mean {near[0]}? ' if near else ''}There are: {', '.join(known)}."
 
 
-def elsewhere(fleet: Fleet, namespace: str, name: str) -> str:
+def other_namespaces_hint(fleet: Fleet, namespace: str, name: str) -> str:
     """In which other namespaces there is a job of that name, as far as they may be listed; empty: in none."""
-    return elsewhere_words(sorted(where for where, other in fleet.jobsets if other == name and where != namespace))
+    return format_other_namespaces(
+        sorted(where for where, other in fleet.jobsets if other == name and where != namespace)
+    )
 
 
-def elsewhere_words(namespaces: Sequence[str]) -> str:
+def format_other_namespaces(namespaces: Sequence[str]) -> str:
     """The same, from those namespaces."""
     if not namespaces:
         return ""
@@ -50,19 +52,19 @@ def elsewhere_words(namespaces: Sequence[str]) -> str:
 
 def require_jobs(fleet: Fleet, what: str) -> None:
     """NotAllowed or Unreachable if the JobSets cannot be seen; `what` is what can then not be known."""
-    require_seen(fleet, "jobsets", what)
+    require_listed(fleet, "jobsets", what)
 
 
-def require_seen(fleet: Fleet, kind: str, what: str) -> None:
+def require_listed(fleet: Fleet, kind: str, what: str) -> None:
     """The same for any watched kind, named by its plural."""
     link = fleet.links.get(kind)
     if link is None:
         return
-    if link.state is LinkState.FORBIDDEN:
+    if link.state is WatchState.FORBIDDEN:
         raise NotAllowed(f"{what} is not known: {link.why}", link.hint, status=403)
-    if link.state is LinkState.STALE and not getattr(fleet, kind):
+    if link.state is WatchState.STALE and not getattr(fleet, kind):
         raise Unreachable(f"{what} is not known: {link.why}", link.hint)
-    if link.state is LinkState.ABSENT:
+    if link.state is WatchState.ABSENT:
         raise NotFound(link.why, link.hint, status=404)
 
 
@@ -75,6 +77,6 @@ _VERBS = (
 _COMMAND = re.compile(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --leftovers))")
 
 
-def in_namespace(text: str, namespace: str) -> str:
+def with_namespace_option(text: str, namespace: str) -> str:
     """The text, its commands with `-n NAMESPACE`; an empty namespace is the one that a command takes by itself."""
     return _COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text

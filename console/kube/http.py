@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pycurl
 
 from console.errors import Unreachable
-from console.kube.failures import NotConnected, ProxyRefuses, no_address, translate, translated
+from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
 from console.pace import SLICE, rest_after
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
     """What Python's own sockets raise in that case."""
     code, said = error.args[0], str(error.args[-1])
     if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
-        return ProxyRefuses(status)
+        return ProxyRefused(status)
     if code in _BROKE_OFF:
         return EOFError(said)
     if code in _NO_NAME:
@@ -49,7 +49,7 @@ def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return NotConnected(TimeoutError(said))
     if code == _PROXY_HANDSHAKE:
-        return ProxyRefuses("SOCKS")
+        return ProxyRefused("SOCKS")
     if code == pycurl.E_COULDNT_CONNECT:
         number = int(curl.getinfo(pycurl.OS_ERRNO))
         return NotConnected(OSError(number, os.strerror(number)) if number else OSError(said))
@@ -66,7 +66,7 @@ HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Request:
+class HttpRequest:
     """What is asked, without who asks."""
 
     url: str
@@ -81,7 +81,7 @@ class Request:
     at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
 
 
-class Answer:
+class HttpResponse:
     """One answer: its status and headers, and its bytes as they come."""
 
     def __init__(self, of: HttpConnections, curl: pycurl.Curl, doing: str, silence: float) -> None:
@@ -135,7 +135,7 @@ class Answer:
         self._held += len(piece)
         self._pieces.append(piece)
         if self._to is not None:
-            self._of.holds(self)
+            self._of.hold(self)
         elif self._waiting is not None:
             self._wake()
         return None
@@ -150,7 +150,7 @@ class Answer:
             if isinstance(self._error, pycurl.error):
                 self._error = _as_raised_by_sockets(self._error, self._curl)
         self._curl.close()
-        self.pass_on()
+        self.deliver_held()
         self._wake()
 
     def _look(self) -> None:
@@ -160,7 +160,7 @@ class Answer:
             self._timer = self._loop.call_later(waits, self._look)
         else:
             self._error = TimeoutError()
-            self._of.doubt()
+            self._of.mark_suspect()
             self._end()
 
     def _end(self) -> None:
@@ -174,7 +174,7 @@ class Answer:
 
     # who reads
 
-    async def begun(self) -> None:
+    async def wait_for_headers(self) -> None:
         while not self._begun:
             await self._news()
 
@@ -186,14 +186,14 @@ class Answer:
         """Wait until there is more; raises what it ended with, Unreachable or what `stream_to` was given raised."""
         if self._finished:
             error = self._error or EOFError("no answer")
-            raise error if self._failed else translate(self._of.login, self._doing, error) from error
+            raise error if self._failed else connection_error(self._of.login, self._doing, error) from error
         self._waiting = self._loop.create_future()
         try:
             await self._waiting
         finally:
             self._waiting = None
 
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
+    async def iter_chunks(self) -> AsyncGenerator[bytes, None]:
         """Its bytes as they come."""
         while True:
             if self._pieces:
@@ -221,15 +221,15 @@ class Answer:
     async def stream_to(self, to: Callable[[bytes], None]) -> None:
         """Its bytes into `to` as they come, until it ends; what `to` raises ends it too.
 
-        A call for each answer, where `pieces` takes a turn of the loop: it is for answers of which many have something
-        at the same moment.
+        A call for each answer, where `iter_chunks` takes a turn of the loop: it is for answers of which many have
+        something at the same moment.
         """
         self._to = to
-        self.pass_on()
+        self.deliver_held()
         while not self._is_over:
             await self._news()
 
-    def pass_on(self) -> None:
+    def deliver_held(self) -> None:
         """Give away what is held, if somebody wants it poured."""
         if self._to is None or not self._pieces or self._failed:
             return
@@ -289,7 +289,7 @@ class HttpConnections:
         self._probe: asyncio.Task[bool] | None = None  # asks that
         self._reached = asyncio.Event()  # whether the server answered when it was asked last
         self._reached.set()
-        self._full: dict[Answer, None] = {}  # answers that hold bytes to be passed on
+        self._full: dict[HttpResponse, None] = {}  # answers that hold bytes to be passed on
         self._rests_until = 0.0
         self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
@@ -300,27 +300,27 @@ class HttpConnections:
         for each in (*self._retired, self._connections):
             await each.aclose()
 
-    async def get(self, request: Request, who: Mapping[str, str], *, doing: str) -> Answer:
+    async def send(self, request: HttpRequest, who: Mapping[str, str], *, doing: str) -> HttpResponse:
         """Ask with these headers besides the usual ones, and wait for status and headers of the answer.
 
         Raises Unreachable, which says what was being done, and BadKubeconfig.
         """
         try:
-            with translated(self.login, doing):
+            with translate_errors(self.login, doing):
                 answer = await self._get(request, who, doing)
         except Unreachable:
-            self.doubt()
+            self.mark_suspect()
             self._reached.clear()
             raise
         self._reached.set()
         return answer
 
-    def doubt(self) -> None:
+    def mark_suspect(self) -> None:
         """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
         if self.login.server.startswith("https:"):
             self._shares = None
 
-    async def _get(self, request: Request, who: Mapping[str, str], doing: str) -> Answer:
+    async def _get(self, request: HttpRequest, who: Mapping[str, str], doing: str) -> HttpResponse:
         first = self._shares is None and self._first is None and not request.goes_on
         if first:
             self._first = asyncio.get_running_loop().create_future()
@@ -334,7 +334,7 @@ class HttpConnections:
             if first and self._first is not None:
                 self._first.set_result(None)
 
-    async def _begun(self, request: Request, who: Mapping[str, str], doing: str, *, shares: bool) -> Answer:
+    async def _begun(self, request: HttpRequest, who: Mapping[str, str], doing: str, *, shares: bool) -> HttpResponse:
         headers = {**who, "Accept": request.accept}
         if request.body is not None:
             headers |= {"Content-Type": request.content, "Expect": ""}  # libcurl would ask first, and wait a second
@@ -350,16 +350,16 @@ class HttpConnections:
         if request.at_once:
             curl.setopt(pycurl.LOW_SPEED_LIMIT, SLOWEST)
             curl.setopt(pycurl.LOW_SPEED_TIME, SLOW_FOR)
-        answer = Answer(self, curl, doing, request.silence)
+        answer = HttpResponse(self, curl, doing, request.silence)
         try:
             answer.follow(self._connections.add_handle(curl))
-            await answer.begun()
+            await answer.wait_for_headers()
         except BaseException:
             answer.close()
             raise
         return answer
 
-    async def rest(self, seconds: float) -> None:
+    async def wait_before_retry(self, seconds: float) -> None:
         """Wait so long, but where the server cannot be reached no longer than until it has answered anybody."""
         if self._reached.is_set():
             await asyncio.sleep(seconds)
@@ -368,13 +368,13 @@ class HttpConnections:
             async with asyncio.timeout(seconds):
                 await self._reached.wait()
 
-    def holds(self, answer: Answer) -> None:
+    def hold(self, answer: HttpResponse) -> None:
         """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._full[answer] = None
 
-    def rest_until(self, moment: float) -> None:
+    def pause_until(self, moment: float) -> None:
         """Pass nothing on until then, by the loop's clock: servers are kept waiting meanwhile."""
         self._rests_until = moment
 
@@ -388,7 +388,7 @@ class HttpConnections:
         while self._full:
             answer = next(iter(self._full))
             del self._full[answer]
-            answer.pass_on()
+            answer.deliver_held()
             worked = loop.time() - begun
             if worked > SLICE:
                 self._going_on = loop.call_later(rest_after(worked), self._pass_on)
@@ -439,7 +439,7 @@ class HttpConnections:
             self._reach(curl, url, headers)
             await self._trust(curl)
         except pycurl.error as error:
-            raise (no_address(self.login.server) if error.args[0] in _NO_URL else OSError(str(error))) from error
+            raise (bad_address_error(self.login.server) if error.args[0] in _NO_URL else OSError(str(error))) from error
         return curl
 
     def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
@@ -467,7 +467,7 @@ class HttpConnections:
         curl.setopt(pycurl.PROXY, login.proxy)  # an empty one too: unless both are set, libcurl asks the environment
         curl.setopt(pycurl.NOPROXY, "")
         if login.proxy.startswith("https:"):
-            trust_usual_authorities(curl, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH)
+            use_system_certificates(curl, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH)
 
     async def _trust(self, curl: pycurl.Curl) -> None:
         """Whom to trust, and what to show for oneself."""
@@ -477,7 +477,7 @@ class HttpConnections:
         if given.authority:
             curl.setopt(pycurl.CAINFO_BLOB, given.authority.encode())
         else:
-            trust_usual_authorities(curl)
+            use_system_certificates(curl)
         if given.client:
             curl.setopt(pycurl.SSLCERT_BLOB, given.client.encode())
             curl.setopt(pycurl.SSLKEY_BLOB, given.client.encode())
@@ -486,7 +486,7 @@ class HttpConnections:
             curl.setopt(pycurl.SSL_VERIFYHOST, 0)
 
 
-def trust_usual_authorities(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder: int = pycurl.CAPATH) -> None:
+def use_system_certificates(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder: int = pycurl.CAPATH) -> None:
     """Those of this machine, as Python's own TLS does; libcurl was built to look for them elsewhere."""
     usual = ssl.get_default_verify_paths()
     for option, place in ((file, usual.cafile), (folder, usual.capath)):

@@ -54,7 +54,7 @@ class LineWire(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[W]):
+class ListPage(Generic[W]):
     """One page, decoded but not yet made into models."""
 
     items: list[W]
@@ -65,7 +65,7 @@ class Page(Generic[W]):
 
 
 @dataclass(frozen=True, slots=True)
-class Line(Generic[M]):
+class WatchEvent(Generic[M]):
     """One watch event; which fields are set follows from `type`."""
 
     type: str  # ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow
@@ -81,12 +81,12 @@ _LINE = msgspec.json.Decoder(LineWire)
 _STATUS = msgspec.json.Decoder(StatusWire)
 
 
-def key_of(meta: Meta) -> Key:
+def object_key(meta: Meta) -> Key:
     """Namespace and name."""
     return meta.namespace or "", meta.name or ""
 
 
-class Reader(Generic[W, M]):
+class KindReader(Generic[W, M]):
     """Reads one kind: its wire type, and the function that makes the model."""
 
     def __init__(self, wire: type[W], parse: Callable[[W], M]) -> None:
@@ -103,16 +103,16 @@ class Reader(Generic[W, M]):
     def _lists(self) -> msgspec.json.Decoder[ListWire[W]]:
         return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
-    def page(self, body: bytes) -> Page[W]:
+    def read_page(self, body: bytes) -> ListPage[W]:
         """A list response; Unreadable if it is no list at all."""
         try:
             listed = self._lists.decode(body)
         except UNREADABLE:
             return self._page_piecewise(body)
         meta = listed.metadata or ListMetaWire()
-        return Page(listed.items or [], meta.next or "", meta.resource_version or "", remaining=meta.remaining)
+        return ListPage(listed.items or [], meta.next or "", meta.resource_version or "", remaining=meta.remaining)
 
-    def _page_piecewise(self, body: bytes) -> Page[W]:
+    def _page_piecewise(self, body: bytes) -> ListPage[W]:
         try:
             listed = msgspec.json.decode(body, type=RawListWire)
         except UNREADABLE as error:
@@ -124,13 +124,13 @@ class Reader(Generic[W, M]):
             except UNREADABLE as error:
                 unreadable[_key(raw)] = str(error)
         meta = listed.metadata or ListMetaWire()
-        return Page(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
+        return ListPage(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
 
-    def models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
+    def build_models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
         """Models by key, and why an object could not be made into one."""
         made, unreadable = {}, {}
         for wire in items:
-            key = key_of(wire.metadata)
+            key = object_key(wire.metadata)
             try:
                 made[key] = self._model(key, wire)
             except Unreadable as error:
@@ -142,30 +142,30 @@ class Reader(Generic[W, M]):
             raise Unreadable("its name is missing.")
         return self._parse(wire)
 
-    def line(self, text: bytes) -> Line[M]:
+    def read_event(self, text: bytes) -> WatchEvent[M]:
         """A watch event; Unreadable if it is none at all, for instance cut off."""
         try:
             event = _LINE.decode(text)
             if event.type == "ERROR":
-                return Line("ERROR", status=_STATUS.decode(event.object))
+                return WatchEvent("ERROR", status=_STATUS.decode(event.object))
             meta = _META.decode(event.object).metadata
         except UNREADABLE as error:
             raise Unreadable(f"The API server's watch sent an unreadable line: {error}.") from error
-        key, kind, version = key_of(meta), event.type or "", meta.resource_version or ""
+        key, kind, version = object_key(meta), event.type or "", meta.resource_version or ""
         if kind not in {"ADDED", "MODIFIED"}:
-            return Line(kind, key, version)
+            return WatchEvent(kind, key, version)
         try:
-            return Line(kind, key, version, self._model(key, self._objects.decode(event.object)))
+            return WatchEvent(kind, key, version, self._model(key, self._objects.decode(event.object)))
         except UNREADABLE as error:
-            return Line(kind, key, version, unreadable=str(error))
+            return WatchEvent(kind, key, version, unreadable=str(error))
         except Unreadable as error:
-            return Line(kind, key, version, unreadable=error.message)
+            return WatchEvent(kind, key, version, unreadable=error.message)
 
 
 def _key(raw: msgspec.Raw) -> Key:
     """Whose object it is, as far as that can be told."""
     try:
-        return key_of(_META.decode(raw).metadata)
+        return object_key(_META.decode(raw).metadata)
     except UNREADABLE:
         return "", ""
 
@@ -182,10 +182,10 @@ class Kind:
     group: str
     versions: tuple[str, ...]  # versions that can be read, best first
     namespaced: bool
-    read_by: Callable[[], Reader[Any, Any]]
+    read_by: Callable[[], KindReader[Any, Any]]
 
     @property
-    def reader(self) -> Reader[Any, Any]:
+    def reader(self) -> KindReader[Any, Any]:
         """What reads it; the module of its objects is imported now, as a command needs few of them."""
         return self.read_by()
 
@@ -196,87 +196,87 @@ class Kind:
 
 
 @cache
-def _nodes() -> Reader[Any, Any]:
+def _nodes() -> KindReader[Any, Any]:
     from console.kube.objects.node import NodeWire, parse_node
 
-    return Reader(NodeWire, parse_node)
+    return KindReader(NodeWire, parse_node)
 
 
 @cache
-def _pods() -> Reader[Any, Any]:
+def _pods() -> KindReader[Any, Any]:
     from console.kube.objects.pod import PodWire, parse_pod
 
-    return Reader(PodWire, parse_pod)
+    return KindReader(PodWire, parse_pod)
 
 
 @cache
-def _events() -> Reader[Any, Any]:
+def _events() -> KindReader[Any, Any]:
     from console.kube.objects.event import EventWire, parse_event
 
-    return Reader(EventWire, parse_event)
+    return KindReader(EventWire, parse_event)
 
 
 @cache
-def _jobsets() -> Reader[Any, Any]:
+def _jobsets() -> KindReader[Any, Any]:
     from console.kube.objects.jobset import JobSetWire, parse_jobset
 
-    return Reader(JobSetWire, parse_jobset)
+    return KindReader(JobSetWire, parse_jobset)
 
 
 @cache
-def _jobs() -> Reader[Any, Any]:
+def _jobs() -> KindReader[Any, Any]:
     from console.kube.objects.jobset import JobWire, parse_job
 
-    return Reader(JobWire, parse_job)
+    return KindReader(JobWire, parse_job)
 
 
 @cache
-def _clusterqueues() -> Reader[Any, Any]:
+def _clusterqueues() -> KindReader[Any, Any]:
     from console.kube.objects.queue import ClusterQueueWire, parse_cluster_queue
 
-    return Reader(ClusterQueueWire, parse_cluster_queue)
+    return KindReader(ClusterQueueWire, parse_cluster_queue)
 
 
 @cache
-def _localqueues() -> Reader[Any, Any]:
+def _localqueues() -> KindReader[Any, Any]:
     from console.kube.objects.queue import LocalQueueWire, parse_local_queue
 
-    return Reader(LocalQueueWire, parse_local_queue)
+    return KindReader(LocalQueueWire, parse_local_queue)
 
 
 @cache
-def _workloads() -> Reader[Any, Any]:
+def _workloads() -> KindReader[Any, Any]:
     from console.kube.objects.workload import WorkloadWire, parse_workload
 
-    return Reader(WorkloadWire, parse_workload)
+    return KindReader(WorkloadWire, parse_workload)
 
 
 @cache
-def _resourceflavors() -> Reader[Any, Any]:
+def _resourceflavors() -> KindReader[Any, Any]:
     from console.kube.objects.queue import FlavorWire, parse_flavor
 
-    return Reader(FlavorWire, parse_flavor)
+    return KindReader(FlavorWire, parse_flavor)
 
 
 @cache
-def _topologies() -> Reader[Any, Any]:
+def _topologies() -> KindReader[Any, Any]:
     from console.kube.objects.topology import TopologyWire, parse_topology
 
-    return Reader(TopologyWire, parse_topology)
+    return KindReader(TopologyWire, parse_topology)
 
 
 @cache
-def _cohorts() -> Reader[Any, Any]:
+def _cohorts() -> KindReader[Any, Any]:
     from console.kube.objects.queue import CohortWire, parse_cohort
 
-    return Reader(CohortWire, parse_cohort)
+    return KindReader(CohortWire, parse_cohort)
 
 
 @cache
-def _admissionchecks() -> Reader[Any, Any]:
+def _admissionchecks() -> KindReader[Any, Any]:
     from console.kube.objects.queue import AdmissionCheckWire, parse_admission_check
 
-    return Reader(AdmissionCheckWire, parse_admission_check)
+    return KindReader(AdmissionCheckWire, parse_admission_check)
 
 
 _QUEUES = ("v1beta2", "v1beta1", "v1alpha1")

@@ -240,7 +240,7 @@ def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """A cluster, its user and its context, all of one name; log-in is by a program, so there is no secret in it."""
 
     name: str
@@ -249,7 +249,7 @@ class Entry:
     command: str
     arguments: tuple[str, ...] = ()
 
-    def parts(self) -> dict[str, dict[str, Any]]:
+    def sections(self) -> dict[str, dict[str, Any]]:
         """List of the kubeconfig -> what is put into it."""
         cluster = {"server": self.server}
         if self.authority:
@@ -269,12 +269,12 @@ class Entry:
         }
 
 
-def usual_file() -> Path:
+def default_path() -> Path:
     listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     return Path(listed[0]).expanduser() if listed else Path.home() / ".kube" / "config"
 
 
-def write(path: Path, entry: Entry) -> bool:
+def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
     """Put the entry in, in place of one of the same name, and make it current where nothing is; whether it was there.
 
     Blocking. The file is replaced in one step and only its owner can read it. Raises BadKubeconfig.
@@ -283,7 +283,7 @@ def write(path: Path, entry: Entry) -> bool:
     text = _read_entry(path)
     config = _parsed(path, text)
     replaced = False
-    for plural, part in entry.parts().items():
+    for plural, part in entry.sections().items():
         listed = config.setdefault(plural, [])
         if listed is None:
             listed = config[plural] = []
@@ -308,14 +308,14 @@ def _dumped(config: Any) -> str:
     return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _edited(text: str, entry: Entry) -> str | None:
+def _edited(text: str, entry: KubeconfigEntry) -> str | None:
     """The text with the entry in it and every other letter as it was; None for a text of another shape."""
     if not text.strip():
         return None
     cuts: list[tuple[int, int, str]] = []
     root = yaml.compose(text)
     keys = {key.value: value for key, value in root.value} if isinstance(root, yaml.MappingNode) else {}
-    for plural, part in entry.parts().items():
+    for plural, part in entry.sections().items():
         found = keys.get(plural)
         if not isinstance(found, yaml.SequenceNode) or found.flow_style or not found.value:
             return None

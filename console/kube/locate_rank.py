@@ -13,14 +13,14 @@ from urllib.parse import quote, urlencode
 
 from console.errors import ConsoleError, NotFound, NotThere, Unreadable
 from console.kube.rank_address import LivePod
-from console.kube.raw_connection import refusal_of
+from console.kube.raw_connection import error_from_raw_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from console.kube.login import Login
-    from console.kube.rank_address import Address
-    from console.kube.raw_connection import Answer, Wire
+    from console.kube.rank_address import RankAddress
+    from console.kube.raw_connection import RawConnection, RawResponse
 
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
 _LABEL = "jobset.sigs.k8s.io/"
@@ -31,7 +31,7 @@ _SOME = 500  # jobs that are listed to find the one that was meant
 Object = dict[str, Any]
 
 
-class Ended(NotFound):
+class JobEnded(NotFound):
     """What is asked for has ended and will not come back."""
 
 
@@ -50,7 +50,7 @@ class _Seat(NamedTuple):
     completion_index: int
 
 
-async def locate(wire: Wire, login: Login, address: Address) -> LivePod | PodPending:
+async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """The live pod, or why there is none yet.
 
     Raises BadInput for a rank that the job does not have, Ended when it is over or gone, Refused and its kin.
@@ -62,7 +62,7 @@ async def locate(wire: Wire, login: Login, address: Address) -> LivePod | PodPen
     jobset = await _read(jobset_answer, login, f"read job {address.job}")
     if jobset is None:
         hint = await _elsewhere(wire, login, address) or await _known(wire, login, address)
-        raise Ended(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
+        raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     seat = _seat(jobset, address)
     if seat.completion_index != address.number:  # the guess that saved a round trip was wrong
         (pods_answer,) = await wire.get(_pods(address, completion_index=seat.completion_index))
@@ -70,40 +70,44 @@ async def locate(wire: Wire, login: Login, address: Address) -> LivePod | PodPen
     return _choose(jobset, seat, address, (pods or {}).get("items") or [])
 
 
-async def _elsewhere(wire: Wire, login: Login, address: Address) -> str:
+async def _elsewhere(wire: RawConnection, login: Login, address: RankAddress) -> str:
     """Where else there is a job of that name; empty: nowhere, or nobody may tell."""
-    from console.kube.find_job import elsewhere_words
+    from console.kube.find_job import format_other_namespaces
 
     query = urlencode({"fieldSelector": f"metadata.name={address.job}"})
     with suppress(ConsoleError):
         (answer,) = await wire.get(f"{JOBSETS}/jobsets?{query}")
         found = await _read(answer, login, f"find job {address.job} in other namespaces")
-        return elsewhere_words(sorted(each["metadata"]["namespace"] for each in (found or {}).get("items") or []))
+        return format_other_namespaces(
+            sorted(each["metadata"]["namespace"] for each in (found or {}).get("items") or [])
+        )
     return ""
 
 
-async def _known(wire: Wire, login: Login, address: Address) -> str:
+async def _known(wire: RawConnection, login: Login, address: RankAddress) -> str:
     """Which jobs there are in the namespace, as far as that may be told."""
-    from console.kube.find_job import known_words
+    from console.kube.find_job import known_jobs_hint
 
     with suppress(ConsoleError):
         (answer,) = await wire.get(f"{JOBSETS}/namespaces/{quote(address.namespace, safe='')}/jobsets?limit={_SOME}")
         found = await _read(answer, login, f"list the jobs of namespace {address.namespace}")
-        return known_words(address.job, sorted(each["metadata"]["name"] for each in (found or {}).get("items") or []))
+        return known_jobs_hint(
+            address.job, sorted(each["metadata"]["name"] for each in (found or {}).get("items") or [])
+        )
     return "`a4 jobs -A` lists all there are."
 
 
-def _pods(address: Address, completion_index: int) -> str:
+def _pods(address: RankAddress, completion_index: int) -> str:
     selector = f"{_LABEL}jobset-name={address.job},{_INDEX}={completion_index}"
     return f"/api/v1/namespaces/{quote(address.namespace, safe='')}/pods?{urlencode({'labelSelector': selector})}"
 
 
-async def _read(answer: Answer, login: Login, doing: str) -> Object | None:
+async def _read(answer: RawResponse, login: Login, doing: str) -> Object | None:
     """The object; None if it is not there."""
     if answer.status == _NOT_FOUND:
         return None
     if answer.status != _OK:
-        raise await refusal_of(login, answer, doing)
+        raise await error_from_raw_response(login, answer, doing)
     try:
         found = json.loads(answer.body)
     except ValueError as error:
@@ -124,7 +128,7 @@ def _seats(jobset: Object) -> Iterator[_Seat]:
                 number += 1
 
 
-def _seat(jobset: Object, address: Address) -> _Seat:
+def _seat(jobset: Object, address: RankAddress) -> _Seat:
     """The place of the rank; BadInput names those there are."""
     every = list(_seats(jobset))
     groups = list(dict.fromkeys(seat.group for seat in every))
@@ -138,7 +142,7 @@ def _seat(jobset: Object, address: Address) -> _Seat:
     return within[address.number]
 
 
-def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object]) -> LivePod | PodPending:
+def _choose(jobset: Object, seat: _Seat, address: RankAddress, pods: Sequence[Object]) -> LivePod | PodPending:
     """The pod of the newest attempt in that place, if one can be connected to."""
     uid = jobset["metadata"].get("uid", "")
     here = [pod for pod in pods if _place(pod) == seat[1:] and _label(pod, "jobset-uid", uid) in {uid, ""}]
@@ -148,7 +152,7 @@ def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object
         return _target(live[-1], seat.number)
     over = _over(jobset)
     if over:
-        raise Ended(f"{address.job} has ended ({over}): no pod of it can be reached.", status=_NOT_FOUND)
+        raise JobEnded(f"{address.job} has ended ({over}): no pod of it can be reached.", status=_NOT_FOUND)
     if live:
         return PodPending(f"its pod {live[-1]['metadata']['name']} is {_why_not(live[-1])}")
     if here:
@@ -160,15 +164,15 @@ def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object
     return PodPending("it has no pod yet")
 
 
-async def _named(wire: Wire, login: Login, address: Address) -> LivePod | PodPending:
+async def _named(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """A pod by name: once it is gone there is no other."""
     path = f"/api/v1/namespaces/{quote(address.namespace, safe='')}/pods/{quote(address.pod, safe='')}"
     (answer,) = await wire.get(path)
     pod = await _read(answer, login, f"read pod {address.pod}")
     if pod is None:
-        raise Ended(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
+        raise JobEnded(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
     if _phase(pod) in {"Succeeded", "Failed"}:
-        raise Ended(f"Pod {address.pod} has ended ({_phase(pod).lower()}).", status=_NOT_FOUND)
+        raise JobEnded(f"Pod {address.pod} has ended ({_phase(pod).lower()}).", status=_NOT_FOUND)
     return _target(pod, -1) if _runs(pod) else PodPending(f"it is {_why_not(pod)}")
 
 

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from console.errors import BadKubeconfig, NotLoggedIn, Unreadable
 from console.kube.objects.meta import parse_time
-from console.kube.proxies import is_here, proxy_of
+from console.kube.proxies import is_loopback, proxy_of
 from console.kube.target import Secret
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Login:
     @property
     def loopback(self) -> bool:
         """Whether the server is on this machine."""
-        return is_here(urlsplit(self.server).hostname or "")
+        return is_loopback(urlsplit(self.server).hostname or "")
 
     @property
     def unverified(self) -> bool:

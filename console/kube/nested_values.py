@@ -10,7 +10,7 @@ from console.errors import BadInput
 Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"
 
 
-def put(values: dict[str, Value], path: str, value: Value) -> None:
+def set_path(values: dict[str, Value], path: str, value: Value) -> None:
     """Set the value at a dotted path, making the levels above it."""
     *above, last = path.split(".")
     level = values
@@ -22,7 +22,7 @@ def put(values: dict[str, Value], path: str, value: Value) -> None:
     level[last] = value
 
 
-def look(values: Mapping[str, Value], path: str) -> Value:
+def get_path(values: Mapping[str, Value], path: str) -> Value:
     """The value at a dotted path; None when there is none."""
     found: Value = values
     for name in path.split("."):
@@ -32,18 +32,18 @@ def look(values: Mapping[str, Value], path: str) -> Value:
     return found
 
 
-def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
     """Both, `above` winning, level by level as Helm does; None in `above` removes a name."""
-    return _without_nulls(overlay(below, above))
+    return _without_nulls(overlay_values(below, above))
 
 
-def overlay(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """As `merge`, but a None stays, to remove the name from what these values are laid over later."""
+def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+    """As `merge_values`, but a None stays, to remove the name from what these values are laid over later."""
     laid = dict(below)
     for name, value in above.items():
         under = laid.get(name)
         if isinstance(value, Mapping):
-            laid[name] = overlay(under if isinstance(under, Mapping) else {}, value)
+            laid[name] = overlay_values(under if isinstance(under, Mapping) else {}, value)
         else:
             laid[name] = value
     return laid
@@ -57,13 +57,13 @@ def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
     }
 
 
-def reduced(below: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
-    """The least that `merge` lays over `below` to come to the same as with these values."""
+def minimal_override(below: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
+    """The least that `merge_values` lays over `below` to come to the same as with these values."""
     least: dict[str, Value] = {}
     for name, value in values.items():
         under = below.get(name)
         if isinstance(value, Mapping) and isinstance(under, Mapping):
-            part = reduced(under, value)
+            part = minimal_override(under, value)
             if part:
                 least[name] = part
         elif (name not in below and value is not None) or (name in below and value != under):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.raw_connection import Answer, refusal_of
+from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
     from console.kube.login import Login
-    from console.kube.raw_connection import Wire
+    from console.kube.raw_connection import RawConnection
     from console.kube.websocket import WebSocket
 
 CHANNELS = "v4.channel.k8s.io"
@@ -71,9 +71,9 @@ class Pipe:
     def resume(self) -> None:
         self._socket.resume()
 
-    def ask(self) -> None:
+    def ping(self) -> None:
         """Find out whether the connection still stands."""
-        self._socket.ask()
+        self._socket.ping()
 
     def close(self) -> None:
         self.closed = True
@@ -233,24 +233,24 @@ class StreamPipe(Pipe):
             self._reason_due.cancel()
 
 
-async def dial(wire: Wire, login: Login, namespace: str, pod: str, port: int) -> Pipe:
+async def open_pipe(wire: RawConnection, login: Login, namespace: str, pod: str, port: int) -> Pipe:
     """A pipe to that port, over this connection; raises Refused and its kin, Unreachable."""
     what = f"port {port} of pod {pod}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
     protocol = _spoken.get(login.server, CHANNELS)
     query = f"?ports={port}" if protocol == CHANNELS else ""
     made = await wire.upgrade(path + query, protocol)
-    if isinstance(made, Answer):
+    if isinstance(made, RawResponse):
         await _explain(made, login, f"reach {what}")
-        raise NotSpoken(f"Could not reach {what}: the API server does not take the protocol {protocol}.")
+        raise ProtocolNotSupported(f"Could not reach {what}: the API server does not take the protocol {protocol}.")
     return ChannelPipe(made, what) if protocol == CHANNELS else StreamPipe(made, what, port)
 
 
-class NotSpoken(Unreachable):
+class ProtocolNotSupported(Unreachable):
     """The server does not take this protocol; another connection may try the other."""
 
 
-def other_protocol(login: Login) -> bool:
+def switch_protocol(login: Login) -> bool:
     """Go over to the other protocol with this server; False when both have been tried."""
     if _spoken.get(login.server, CHANNELS) == TUNNEL:
         _spoken.pop(login.server, None)
@@ -259,11 +259,11 @@ def other_protocol(login: Login) -> bool:
     return True
 
 
-async def _explain(answer: Answer, login: Login, doing: str) -> None:
+async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
     """Raise what a refused upgrade means, unless it may be the protocol that is refused."""
     if answer.status < 300:
         return
-    error = await refusal_of(login, answer, doing)
+    error = await error_from_raw_response(login, answer, doing)
     if isinstance(error, NotFound | NotLoggedIn) or _is_verdict(error):
         raise error
 

@@ -39,7 +39,7 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
         return Secret()  # whoever asks such a server says that it is none
-    if not port or is_here(host):
+    if not port or is_loopback(host):
         return Secret()
     name, address = _named(environment, f"{parts.scheme}_proxy")
     if not address:
@@ -51,7 +51,7 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
     return _usable(address, name)
 
 
-def is_here(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     address = _address(host)
     return address.is_loopback if address else host == "localhost"
 

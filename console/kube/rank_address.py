@@ -15,7 +15,7 @@ _LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RankAddress:
     """A rank of a job: its number over the whole job, or a place in one replicated job; or a pod by its name."""
 
     namespace: str
@@ -25,7 +25,7 @@ class Address:
     pod: str = ""  # a pod by name; job, number and group then mean nothing
 
     @classmethod
-    def of(cls, namespace: str, job: str, rank: str = "") -> Address:
+    def parse(cls, namespace: str, job: str, rank: str = "") -> RankAddress:
         """From the words of a command line: JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput."""
         if job.startswith(_POD):
             if rank:
@@ -43,14 +43,14 @@ class Address:
 
     @property
     def rank_text(self) -> str:
-        """The rank as `of` reads it; empty for a pod."""
+        """The rank as `parse` reads it; empty for a pod."""
         if self.pod:
             return ""
         return f"{self.group}/{self.number}" if self.group else str(self.number)
 
     @property
     def job_text(self) -> str:
-        """The job as `of` reads it."""
+        """The job as `parse` reads it."""
         return f"{_POD}{self.pod}" if self.pod else self.job
 
     @property
@@ -75,14 +75,14 @@ class LivePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class PortPair:
     """A port of a pod, and the one of this machine that leads there."""
 
     remote: int
     local: int = 0  # 0: the one it had last time, else the same number, else a free one
 
     @classmethod
-    def of(cls, text: str) -> Ports:
+    def parse(cls, text: str) -> PortPair:
         """From REMOTE or LOCAL:REMOTE; BadInput."""
         first, colon, second = text.partition(":")
         local, remote = (first, second) if colon else ("0", first)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from console.kube.failures import NotConnected, ProxyRefuses, no_address, refusal, translated
+from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
 from console.kube.proxies import PORTS
 from console.kube.websocket import WebSocket
 
@@ -37,7 +37,7 @@ _SOCKS, _OPEN, _NAMED = 5, 0, 2  # version 5, and its ways to log in: none, and 
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RawResponse:
     """What a request got."""
 
     status: int
@@ -45,8 +45,8 @@ class Answer:
     body: bytes = b""
 
 
-class Wire:
-    """A connection that stands; made by `connected`."""
+class RawConnection:
+    """A connection that stands; made by `open_connection`."""
 
     def __init__(self, login: Login, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._login = login
@@ -56,14 +56,14 @@ class Wire:
         self.refused: dict[str, str] = {}
         """The credentials of the last request, by which `login.renew` knows what is out of date."""
 
-    async def get(self, path: str, *more: str) -> list[Answer]:
+    async def get(self, path: str, *more: str) -> list[RawResponse]:
         """Answers to requests that are sent at once and answered in order; raises OSError and its kin."""
         async with asyncio.timeout(ANSWER):
             for each in (path, *more):
                 await self._ask(each, ("Accept: application/json",))
             return [await self._answer() for _ in (path, *more)]
 
-    async def upgrade(self, path: str, *protocols: str) -> WebSocket | Answer:
+    async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:
         """The WebSocket that this connection becomes, if the server takes one of the protocols; else its answer."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
@@ -89,14 +89,14 @@ class Wire:
         )
         self._writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
 
-    async def _answer(self) -> Answer:
+    async def _answer(self) -> RawResponse:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         status = _status(head[0])
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         if status == _SWITCHING:
-            return Answer(status, headers)
-        return Answer(status, headers, await self._body(headers))
+            return RawResponse(status, headers)
+        return RawResponse(status, headers, await self._body(headers))
 
     async def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":
@@ -143,9 +143,9 @@ def _status(line: str) -> int:
 
 
 @asynccontextmanager
-async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
+async def open_connection(login: Login, doing: str) -> AsyncIterator[RawConnection]:
     """A connection; Unreachable, BadKubeconfig, NotLoggedIn, all with words that begin with what is being done."""
-    with translated(login, doing):
+    with translate_errors(login, doing):
         try:
             async with asyncio.timeout(CONNECT):
                 wire = await _connect(login)
@@ -157,17 +157,17 @@ async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
             wire.close()
 
 
-async def _connect(login: Login) -> Wire:
+async def _connect(login: Login) -> RawConnection:
     base = urlsplit(login.server)
     if base.scheme not in _PORTS or not base.hostname:
-        raise no_address(login.server)
+        raise bad_address_error(login.server)
     port = base.port or _PORTS[base.scheme]
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
     name = (login.server_name or base.hostname) if context else None
     if not login.proxy:
         reader, writer = await _opened(base.hostname, port, context, name)
-        return Wire(login, reader, writer)
+        return RawConnection(login, reader, writer)
     proxy = urlsplit(login.proxy)
     over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
     reader, writer = await _opened(proxy.hostname or "", proxy.port or PORTS[proxy.scheme], over_tls, None)
@@ -179,7 +179,7 @@ async def _connect(login: Login) -> Wire:
     except BaseException:
         writer.transport.abort()
         raise
-    return Wire(login, reader, writer)
+    return RawConnection(login, reader, writer)
 
 
 async def _opened(
@@ -205,7 +205,7 @@ async def _through(
     writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
     answer = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
     if (status := _status(answer)) != _OK:
-        raise ProxyRefuses(status)
+        raise ProxyRefused(status)
 
 
 async def _through_socks(
@@ -219,7 +219,7 @@ async def _through_socks(
         writer.write(bytes([1, len(name)]) + name + bytes([len(password)]) + password)
         method = (await reader.readexactly(2))[1]
     if version != _SOCKS or method != _OPEN:
-        raise ProxyRefuses("SOCKS")
+        raise ProxyRefused("SOCKS")
     try:
         address = ipaddress.ip_address(host)
         place = bytes([1 if address.version == 4 else 4]) + address.packed
@@ -229,10 +229,10 @@ async def _through_socks(
     writer.write(bytes([_SOCKS, 1, 0]) + place + port.to_bytes(2, "big"))
     _, refused, _, kind = await reader.readexactly(4)
     if refused:
-        raise ProxyRefuses("SOCKS")
+        raise ProxyRefused("SOCKS")
     length = {1: 4, 4: 16}.get(kind) or (await reader.readexactly(1))[0]
     await reader.readexactly(length + 2)  # where it connects from
 
 
-async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:
-    return await login.explain(refusal(answer.status, answer.body, doing=doing))
+async def error_from_raw_response(login: Login, answer: RawResponse, doing: str) -> ConsoleError:
+    return await login.explain(error_from_status(answer.status, answer.body, doing=doing))

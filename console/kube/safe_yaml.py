@@ -46,7 +46,7 @@ def _refuse_depth(text: str) -> None:
             raise yaml.YAMLError("it is nested too deep")
 
 
-def load_plain(text: str) -> Any:
+def load_without_references(text: str) -> Any:
     """What the text says; NotPlainError. References are refused before a few lines of them become gigabytes."""
     import yaml
 

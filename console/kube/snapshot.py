@@ -47,7 +47,7 @@ class Fleet:
     topologies: Mapping[Key, Topology] = field(default_factory=dict)
     cohorts: Mapping[Key, Cohort] = field(default_factory=dict)
     checks: Mapping[Key, AdmissionCheck] = field(default_factory=dict)
-    links: Mapping[str, Link] = field(default_factory=dict)
+    links: Mapping[str, WatchStatus] = field(default_factory=dict)
     """Freshness by the kind's plural name: "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", …"""
 
     @cached_property
@@ -123,7 +123,7 @@ class Fleet:
         return self.cluster_queues.get(("", name))
 
 
-class LinkState(StrEnum):
+class WatchState(StrEnum):
     """What the watch of one kind is doing."""
 
     LISTING = "listing"  # the first list is under way; nothing is known yet
@@ -134,13 +134,13 @@ class LinkState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class WatchStatus:
     """The state of one kind's watch."""
 
     kind: str  # plural name of the kind: "pods", "jobsets"
-    state: LinkState = LinkState.LISTING
+    state: WatchState = WatchState.LISTING
     since: float = 0.0  # when this state began
-    heard: float = 0.0  # when the server was last heard on this watch: a list, an event or a bookmark
+    last_seen: float = 0.0  # when the server was last heard on this watch: a list, an event or a bookmark
     why: str = ""  # one sentence for stale, forbidden and absent
     hint: str = ""
     version: str = ""  # API group and version in use, such as "kueue.x-k8s.io/v1beta2"

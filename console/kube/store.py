@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from console.kube.snapshot import Fleet, Key, Link, LinkState
+from console.kube.snapshot import Fleet, Key, WatchState, WatchStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ class Store:
         self._objects: dict[str, dict[Key, Any]] = {kind: {} for kind in kinds}
         self._odd: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
         self._notes: dict[str, str] = {}
-        self._links = {kind: Link(kind, since=now) for kind in self._objects}
+        self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
         self._published: dict[str, dict[Key, Any]] = {}
         self._fleet: Fleet | None = None
         self._wake()
@@ -62,7 +62,7 @@ class Store:
 
     # what the watches tell
 
-    def served(self, kind: str, version: str, note: str = "") -> None:
+    def set_version(self, kind: str, version: str, note: str = "") -> None:
         """The kind comes from this API version; `note` says what is left out."""
         self._notes[kind] = note
         self._links[kind] = replace(self._links[kind], version=version)
@@ -71,26 +71,26 @@ class Store:
     def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
         """Some of the objects there are; the kind stays as fresh as it was."""
         self._objects[kind].update(objects)
-        self._links[kind] = replace(self._links[kind], heard=self._clock())
+        self._links[kind] = replace(self._links[kind], last_seen=self._clock())
         self._wake(kind)
 
-    def replace(self, kind: str, objects: Mapping[Key, Any], odd: Mapping[Key, str]) -> None:
+    def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
         """All objects there are. One that can no longer be understood keeps its last known form."""
         before = self._objects[kind]
-        kept = {key: before[key] for key in odd if key in before}
+        kept = {key: before[key] for key in unparsable if key in before}
         self._objects[kind] = {**objects, **kept}
-        self._odd[kind] = dict(odd)
+        self._odd[kind] = dict(unparsable)
         self._alive(kind)
         self._wake(kind)
 
-    def put(self, kind: str, key: Key, thing: Any) -> None:
+    def set_object(self, kind: str, key: Key, thing: Any) -> None:
         """One object is new or another than before."""
         self._objects[kind][key] = thing
         self._odd[kind].pop(key, None)
         self._alive(kind)
         self._wake(kind)
 
-    def puzzle(self, kind: str, key: Key, why: str) -> None:
+    def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
         """One object can no longer be understood: its last known form stays, and the link says so."""
         self._odd[kind][key] = why
         self._alive(kind)
@@ -102,24 +102,26 @@ class Store:
         self._alive(kind)
         self._wake(kind)
 
-    def heard(self, kind: str) -> None:
+    def mark_alive(self, kind: str) -> None:
         self._alive(kind)
         self._wake()
 
-    def lost(self, kind: str, state: LinkState, why: str, hint: str) -> None:
+    def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
         """The connection is lost or refused: rows stay, except where the kind is known not to be there."""
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is state else now
         self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)
-        if state in {LinkState.ABSENT, LinkState.FORBIDDEN}:
+        if state in {WatchState.ABSENT, WatchState.FORBIDDEN}:
             self._objects[kind] = {}
             self._wake(kind)
         self._wake()
 
     def _alive(self, kind: str) -> None:
         link, now = self._links[kind], self._clock()
-        since = link.since if link.state is LinkState.LIVE else now
-        self._links[kind] = replace(link, state=LinkState.LIVE, since=since, heard=now, why=self._remark(kind), hint="")
+        since = link.since if link.state is WatchState.LIVE else now
+        self._links[kind] = replace(
+            link, state=WatchState.LIVE, since=since, last_seen=now, why=self._remark(kind), hint=""
+        )
 
     def _remark(self, kind: str) -> str:
         """What a live kind leaves out."""
@@ -133,10 +135,10 @@ class Store:
 
     # what is seen
 
-    def link(self, kind: str) -> Link:
+    def link(self, kind: str) -> WatchStatus:
         return self._links[kind]
 
-    def number(self, kind: str) -> int:
+    def object_count(self, kind: str) -> int:
         """How many objects are known."""
         return len(self._objects[kind])
 

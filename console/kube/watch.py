@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
-from console.kube.failures import StatusWire, refusal
+from console.kube.failures import StatusWire, error_from_status
 from console.kube.kinds import JOBSET, KUEUE, Kind
-from console.kube.snapshot import LinkState
-from console.pace import Slices
+from console.kube.snapshot import WatchState
+from console.pace import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from console.kube.client import Client
-    from console.kube.discovery import Catalogue
-    from console.kube.kinds import Key, Line, Reader
-    from console.kube.kinds import Page as ListPage
+    from console.kube.discovery import ApiDiscovery
+    from console.kube.kinds import Key, KindReader, WatchEvent
+    from console.kube.kinds import ListPage as ListPage
 
 
 M = TypeVar("M")
@@ -39,7 +39,7 @@ LASTS = (240, 480)
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[M]):
+class FirstListPage(Generic[M]):
     """A part of the first list."""
 
     objects: Mapping[Key, M]
@@ -78,22 +78,22 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Heartbeat:
     """The server has said something: the connection is alive."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Disconnected:
     """No connection; what was known may be out of date. It goes on trying."""
 
     error: ConsoleError
-    state: LinkState = LinkState.STALE
+    state: WatchState = WatchState.STALE
 
 
-Change = Page[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed | Heard | Lost
+Change = FirstListPage[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed | Heartbeat | Disconnected
 
 
-class Source(Protocol):
+class WatchSource(Protocol):
     """Where lists and watch lines come from."""
 
     of: str
@@ -159,8 +159,10 @@ def _told(error: ConsoleError, failures: int, *, listed: bool) -> bool:
     return failures > 1 or not listed or isinstance(error, Refused)
 
 
-async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUAL) -> AsyncGenerator[Change, None]:
-    """Everything that happens to one kind, for ever: ordinary failures are `Lost`, and only closing ends it."""
+async def follow(
+    source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = USUAL
+) -> AsyncGenerator[Change, None]:
+    """Everything that happens to one kind, for ever: ordinary failures are `Disconnected`, and only closing ends it."""
     version, listed, failures = "", False, 0
     while True:
         try:
@@ -172,9 +174,9 @@ async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUA
                 listed = True
             heard = False
             async with source.watch(version) as lines:
-                yield Heard()
+                yield Heartbeat()
                 async for text in lines:
-                    line = reader.line(text)
+                    line = reader.read_event(text)
                     version, failures, heard = line.version or version, 0, True
                     yield _change(line)
             if not heard:
@@ -184,7 +186,7 @@ async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUA
             told = _told(error, failures, listed=bool(version))
             version = "" if isinstance(error, Gone) else version
             if told:
-                yield Lost(error)
+                yield Disconnected(error)
             if told or failures > 1:
                 await asyncio.sleep(backoff.wait(error, failures))
 
@@ -219,7 +221,9 @@ class _Length:
         return f"{self._said:,} objects were announced, and {whole:,} by now" if many else ""
 
 
-async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> AsyncGenerator[tuple[str, Change], None]:
+async def _list(
+    source: WatchSource, reader: KindReader[Any, M], *, by_page: bool
+) -> AsyncGenerator[tuple[str, Change], None]:
     """The whole list, with the version to watch from; the next page is on its way while this one is read."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
@@ -229,7 +233,7 @@ async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> Asy
     try:
         while fetching:
             body = await fetching
-            page = reader.page(body)
+            page = reader.read_page(body)
             if why := length.add(page, len(body), token):
                 raise Unreadable(f"The list of {source.of} does not end: {why}.")
             del body
@@ -237,11 +241,11 @@ async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> Asy
             fetching = asyncio.ensure_future(source.page(token)) if token else None
             unreadable.update(page.unreadable)
             for start in range(0, len(page.items), BATCH):
-                made, odd = reader.models(page.items[start : start + BATCH])
+                made, odd = reader.build_models(page.items[start : start + BATCH])
                 everything.update(made)
                 unreadable.update(odd)
                 if by_page and (page.next or start + BATCH < len(page.items)):
-                    yield "", Page(made)
+                    yield "", FirstListPage(made)
                 await asyncio.sleep(0)
             del page
     finally:
@@ -250,7 +254,7 @@ async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> Asy
     yield version, Listed(everything, unreadable)
 
 
-def _change(line: Line[Any]) -> Change:
+def _change(line: WatchEvent[Any]) -> Change:
     """What a watch line means; raises Gone, Unreachable and other refusals for a line of type ERROR."""
     if line.type == "ERROR":
         raise _error(line.status or StatusWire())
@@ -258,13 +262,13 @@ def _change(line: Line[Any]) -> Change:
         return Removed(line.key)
     if line.unreadable:
         return Unparsable(line.key, line.unreadable)
-    return Changed(line.key, line.model) if line.model is not None else Heard()
+    return Changed(line.key, line.model) if line.model is not None else Heartbeat()
 
 
 def _error(status: StatusWire) -> ConsoleError:
     if "resource version" in (status.message or "").lower() and "large" in (status.message or "").lower():
         return Gone(status.message or "")  # the server was restored from a backup, or replaced by another
-    return refusal(status.code or 500, status, doing="watch for changes")
+    return error_from_status(status.code or 500, status, doing="watch for changes")
 
 
 class HttpSource:
@@ -290,7 +294,7 @@ class HttpSource:
         try:
             async with (
                 self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
-                aclosing(self._at_rest(answer.pieces())) as lines,
+                aclosing(self._at_rest(answer.iter_chunks())) as lines,
             ):
                 yield lines
         except Unreachable as error:
@@ -300,11 +304,11 @@ class HttpSource:
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Their lines, with rests: where a key was pressed, and where the changes have no end."""
-        slices = Slices(DRAWN)
+        slices = WorkSlices(DRAWN)
 
         async def arrived() -> AsyncIterator[bytes]:
             async for chunk in chunks:
-                await self._client.rest_for_key()
+                await self._client.wait_for_keypress_pause()
                 slices.begin()
                 yield chunk
 
@@ -312,7 +316,7 @@ class HttpSource:
             async for line in lines:
                 yield line
                 if await slices.pause():  # within a chunk too: it may hold thousands of changes
-                    await self._client.rest_for_key()
+                    await self._client.wait_for_keypress_pause()
                     slices.begin()
 
 
@@ -348,9 +352,9 @@ class Served:
     note: str = ""
 
 
-async def feed(
+async def watch_kind(
     client: Client,
-    catalogue: Catalogue,
+    catalogue: ApiDiscovery,
     kind: Kind,
     namespace: str,
     backoff: Backoff = USUAL,
@@ -362,35 +366,35 @@ async def feed(
             version = await catalogue.version(kind)
         except ConsoleError as error:
             failures += 1
-            yield Lost(error, _state(error))
+            yield Disconnected(error, _state(error))
             await asyncio.sleep(backoff.wait(error, failures))
             continue
         failures = 0
         if not version:
-            yield Lost(_absent(kind), LinkState.ABSENT)
+            yield Disconnected(_absent(kind), WatchState.ABSENT)
             await asyncio.sleep(backoff.refused)
-            catalogue.forget()
+            catalogue.clear_cache()
             continue
         group = f"{kind.group}/{version}" if kind.group else version
         yield Served(group, f"only namespace {where}: listing {kind.plural} everywhere is not allowed" if where else "")
         source = HttpSource(client, kind.path(version, where), kind.plural)
         async with aclosing(follow(source, kind.reader, backoff)) as changes:
             async for change in changes:
-                if isinstance(change, Lost):
+                if isinstance(change, Disconnected):
                     if isinstance(change.error, NotAllowed) and kind.namespaced and not where:
                         where = namespace
                         break
                     if isinstance(change.error, NotFound):
-                        catalogue.forget()
-                        yield Lost(_absent(kind), LinkState.ABSENT)
+                        catalogue.clear_cache()
+                        yield Disconnected(_absent(kind), WatchState.ABSENT)
                         await asyncio.sleep(backoff.first)
                         break
-                    change = Lost(change.error, _state(change.error))
+                    change = Disconnected(change.error, _state(change.error))
                 yield change
 
 
-def _state(error: ConsoleError) -> LinkState:
-    return LinkState.FORBIDDEN if isinstance(error, NotAllowed) else LinkState.STALE
+def _state(error: ConsoleError) -> WatchState:
+    return WatchState.FORBIDDEN if isinstance(error, NotAllowed) else WatchState.STALE
 
 
 def _absent(kind: Kind) -> NotFound:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
 from console.kube.objects.meta import short_name
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.kube.store import Store
 from console.settings import YOU, login_name
 
@@ -47,7 +47,7 @@ class WatchedCluster:
         self._kubeconfig = kubeconfig
         self._kinds = tuple(kinds)
         self._brief = brief
-        """Whether each kind is listed and, until `go_on`, not followed, and nothing else is asked unasked."""
+        """Whether each kind is listed and, until `keep_watching`, not followed, and nothing else is asked unasked."""
         self._goes_on = asyncio.Event()
         self._store = Store(self._kinds)
         self._connection: Connection | None = None
@@ -77,11 +77,11 @@ class WatchedCluster:
     @property
     def unverified(self) -> bool:
         """Whether the API server may show any certificate, so that anybody on the way could be it."""
-        return self.connected.client.login.unverified
+        return self.current_connection.client.login.unverified
 
     @property
     def server(self) -> str:
-        return self.connected.target.cluster.server
+        return self.current_connection.target.cluster.server
 
     @property
     def practice(self) -> bool:
@@ -92,7 +92,7 @@ class WatchedCluster:
         """The latest picture."""
         return self._store.fleet
 
-    def unusual(self, namespace: str) -> str:
+    def namespace_option(self, namespace: str) -> str:
         """The namespace if a command has to name it; empty: a command takes it by itself."""
         return "" if namespace == self.default_namespace else namespace
 
@@ -134,24 +134,24 @@ class WatchedCluster:
             self._store.fail(error)
 
     @property
-    def connected(self) -> Connection:
+    def current_connection(self) -> Connection:
         """What reaches the cluster of now; ask for it anew each time, for a switch replaces it."""
         if self._connection is None:
             raise Unreachable("The session is closed.")
         return self._connection
 
-    def yield_to_key(self) -> None:
+    def pause_for_keypress(self) -> None:
         """Somebody has pressed a key: it is answered before what the cluster sends."""
         if self._connection is not None:
-            self._connection.client.yield_to_key()
+            self._connection.client.pause_for_keypress()
 
-    def changing(self, what: str) -> Connection:
+    def connection_for_change(self, what: str) -> Connection:
         """The same, for whoever is about to change the cluster; NotAllowed, naming `what`, in read-only mode."""
         if self.read_only:
             raise in_read_only_mode(what)
-        return self.connected
+        return self.current_connection
 
-    async def may(
+    async def is_allowed(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
     ) -> bool:
         """Whether the account may do this; believed for a minute."""
@@ -160,14 +160,14 @@ class WatchedCluster:
         asked = (verb, resource, group, namespace, name, subresource)
         until, answer = self._rights.get(asked, (0.0, False))
         if time.monotonic() >= until:
-            answer = await actions.may(self.connected.client, *asked)
+            answer = await actions.is_allowed(self.current_connection.client, *asked)
             self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
         return answer
 
     async def require_namespace(self, name: str) -> None:
         """NotFound if the cluster has no such namespace; whoever may not know is told nothing."""
         try:
-            await self.connected.client.request(
+            await self.current_connection.client.request(
                 "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"read namespace {name}"
             )
         except NotFound as error:
@@ -184,7 +184,7 @@ class WatchedCluster:
         pause = 0.5
         while not self.server_version:
             try:
-                self.server_version = await self.connected.catalogue.build()
+                self.server_version = await self.current_connection.catalogue.server_version()
             except ConsoleError:
                 # The links say why; the version is only decoration.
                 await asyncio.sleep(pause)
@@ -199,7 +199,7 @@ class WatchedCluster:
 
             name = ""
             with suppress(ConsoleError):  # the name of the user here is good enough, and the links say what is wrong
-                name = await actions.whoami(self.connected.client)
+                name = await actions.whoami(self.current_connection.client)
             self._me = name if "@" in name else login_name()
         return self._me
 
@@ -209,14 +209,14 @@ class WatchedCluster:
 
     async def _keep(self, kind: str) -> None:
         """Put what the watch of one kind tells into the store, for ever."""
-        from console.kube.watch import MAX_OBJECTS, Listed, Lost
+        from console.kube.watch import MAX_OBJECTS, Disconnected, Listed
 
-        async with aclosing(self.connected.feed(kind, self.namespace)) as changes:
+        async with aclosing(self.current_connection.feed(kind, self.namespace)) as changes:
             async for change in changes:
                 self._take(kind, change)
-                if self._store.number(kind) > MAX_OBJECTS:
+                if self._store.object_count(kind) > MAX_OBJECTS:
                     said = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."
-                    self._take(kind, Lost(Unreadable(said, "ctrl+r lists them anew.")))
+                    self._take(kind, Disconnected(Unreadable(said, "ctrl+r lists them anew.")))
                     return
                 if self._brief and isinstance(change, Listed):
                     await self._goes_on.wait()
@@ -227,30 +227,30 @@ class WatchedCluster:
         store = self._store
         match change:
             case watch.Changed(key, thing):
-                store.put(kind, key, thing)
+                store.set_object(kind, key, thing)
             case watch.Removed(key):
                 store.remove(kind, key)
-            case watch.Heard():
-                store.heard(kind)
-            case watch.Page(objects):
+            case watch.Heartbeat():
+                store.mark_alive(kind)
+            case watch.FirstListPage(objects):
                 store.add(kind, objects)
             case watch.Listed(objects, odd):
                 store.replace(kind, objects, odd)
             case watch.Unparsable(key, why):
-                store.puzzle(kind, key, why)
+                store.mark_unparsable(kind, key, why)
             case watch.Served(version, note):
-                store.served(kind, version, note)
+                store.set_version(kind, version, note)
                 (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
-            case watch.Lost(error, state):
+            case watch.Disconnected(error, state):
                 self._errors[kind] = error.with_traceback(None)  # its frames hold what was read, 32 MiB perhaps
                 hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
-                store.lost(kind, state, error.message, hint)
+                store.mark_lost(kind, state, error.message, hint)
 
-    def go_on(self) -> None:
+    def keep_watching(self) -> None:
         """Follow what so far was only listed."""
         self._goes_on.set()
 
-    def sees(self, kind: str, namespace: str) -> bool:
+    def is_watched(self, kind: str, namespace: str) -> bool:
         """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
 
@@ -291,7 +291,7 @@ class WatchedCluster:
         """The latest picture, then a new one at most four times a second, until `close`."""
         return self._store.snapshots()
 
-    async def listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
+    async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
         """The picture once these kinds (all, if none is named) are known, or known to be forbidden or absent.
 
         Raises what keeps the server from being reached; Unreachable after `timeout` seconds, or where nothing more of
@@ -303,22 +303,22 @@ class WatchedCluster:
             async with asyncio.timeout(min(timeout, silent)) as clock, aclosing(self._store.changes()) as changes:
                 async for _ in changes:
                     links = {kind: self._store.link(kind) for kind in wanted}
-                    lost = next((kind for kind, link in links.items() if link.state is LinkState.STALE), None)
+                    lost = next((kind for kind, link in links.items() if link.state is WatchState.STALE), None)
                     if lost:
                         raise self._errors[lost]
-                    slow = [link for link in links.values() if link.state is LinkState.LISTING]
+                    slow = [link for link in links.values() if link.state is WatchState.LISTING]
                     if not slow:
                         break
                     if slow != before:
                         before = slow
-                        quiet = time.time() - max(max(link.since, link.heard) for link in slow)
+                        quiet = time.time() - max(max(link.since, link.last_seen) for link in slow)
                         clock.reschedule(min(ends, loop.time() + max(0.0, silent - quiet)))
         except TimeoutError as error:
-            from console.kube.failures import CHECK, unreachable
+            from console.kube.failures import CHECK, unreachable_error
 
-            late = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
+            late = ", ".join(kind for kind in wanted if self._store.link(kind).state is WatchState.LISTING)
             reason = (
                 f"after {timeout:g} s it still lists" if loop.time() >= ends else f"it listed nothing for {silent:g} s"
             )
-            raise unreachable(self.server, f"list {late}", reason, CHECK) from error
+            raise unreachable_error(self.server, f"list {late}", reason, CHECK) from error
         return self.fleet

@@ -22,7 +22,7 @@ _LARGEST_CONTROL = 125
 _LONG = 4096  # bytes from which on a compiled function is worth being looked for
 
 
-class Sink(Protocol):
+class FrameSink(Protocol):
     """What is told as frames come in."""
 
     def begin(self) -> None: ...
@@ -34,10 +34,10 @@ class Sink(Protocol):
         """A whole control frame: CLOSE, PING or PONG."""
 
 
-class Reader:
+class FrameReader:
     """Cuts received bytes into frames; parts of data frames are passed on at once, however long the frame is."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: FrameSink) -> None:
         self._sink = sink
         self._head = bytearray()
         """The beginning of a frame's header, while it is not whole; a control frame is collected here too."""
@@ -116,19 +116,19 @@ def frame(kind: int, *parts: bytes) -> bytes:
     else:
         head = struct.pack(">BBQ", _FIN | kind, _MASKED | _MIDDLE, size)
     mask = os.urandom(4)
-    return b"".join((head, mask, masked(data, mask)))
+    return b"".join((head, mask, apply_mask(data, mask)))
 
 
-def masked(data: bytes, mask: bytes) -> bytes | bytearray:
+def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
     """Every byte crossed with the mask's, which repeats."""
     if len(data) >= _LONG and (compiled := _compiled()):
         made = bytearray(data)
         compiled(mask, made)
         return made
-    return masked_slowly(data, mask)
+    return apply_mask_in_python(data, mask)
 
 
-def masked_slowly(data: bytes, mask: bytes) -> bytes:
+def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
     """The same as arithmetic with large numbers, the fastest way without a compiler."""
     words = -(-len(data) // 4)
     key = int.from_bytes(mask, "little") * _ones(words)
@@ -158,7 +158,7 @@ def _compiled() -> Callable[[bytes, bytearray], None] | None:
 def _masks(function: Callable[[bytes, bytearray], None]) -> bool:
     tried = bytearray(range(100))
     function(b"abcd", tried)
-    return bytes(tried) == masked_slowly(bytes(range(100)), b"abcd")
+    return bytes(tried) == apply_mask_in_python(bytes(range(100)), b"abcd")
 
 
 @lru_cache(maxsize=16)
@@ -167,7 +167,7 @@ def _ones(words: int) -> int:
     return int.from_bytes(b"\1\0\0\0" * words, "little")
 
 
-def closing(code: int = 1000) -> bytes:
+def close_frame(code: int = 1000) -> bytes:
     return frame(CLOSE, struct.pack(">H", code))
 
 
@@ -186,7 +186,7 @@ _ROOM = 1 << 18
 WAITING = 1 << 18  # bytes not yet sent above which the sender is asked to wait
 
 
-class Listener(Protocol):
+class MessageListener(Protocol):
     """Who uses the socket."""
 
     def begin(self) -> None: ...
@@ -214,8 +214,8 @@ class WebSocket(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
         self._before = before
         self._buffer = memoryview(bytearray(_ROOM))
-        self._listener: Listener | None = None
-        self._reader = Reader(self)
+        self._listener: MessageListener | None = None
+        self._reader = FrameReader(self)
         self._heard = self._loop.time()
         self._asked = 0.0  # when a ping was sent that is not answered; 0.0 if none is
         self._timer: asyncio.TimerHandle | None = None
@@ -229,7 +229,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: MessageListener) -> None:
         """Take over the connection, with what has already come of it."""
         self._listener = listener
         self._transport.set_write_buffer_limits(high=WAITING)
@@ -265,12 +265,12 @@ class WebSocket(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Say goodbye once what was sent has left, and drop the connection."""
         if not self.closed:
-            self._transport.write(closing())
+            self._transport.write(close_frame())
             self._transport.close()
             self._loop.call_later(FAREWELL, self._drop)
             self._finish("")
 
-    async def goodbye(self) -> None:
+    async def close_gracefully(self) -> None:
         """Close it, and wait a little for the connection to end; where nobody answers, drop it."""
         self.close()
         if self._goodbye is None and self._timer is not None:  # without a listener nobody is told of the end
@@ -293,7 +293,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     # the clock
 
-    def ask(self) -> None:
+    def ping(self) -> None:
         """Find out whether the other side is still there, such as after the machine slept."""
         if not self.closed and not self._asked:
             self._asked = self._loop.time()
@@ -310,7 +310,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self.abort("the API server no longer answers on it")
             return
         if not self._asked and now - self._heard >= KEEP_ALIVE:
-            self.ask()
+            self.ping()
             return
         due = self._asked + PATIENCE if self._asked else self._heard + KEEP_ALIVE
         self._timer = self._loop.call_later(max(0.5, due - now), self._watch)
@@ -332,9 +332,9 @@ class WebSocket(asyncio.BufferedProtocol):
         """The end, expected or not."""
         self._gone.set()
         if exc is not None:
-            from console.kube.failures import cause
+            from console.kube.failures import failure_cause
 
-            self._finish(cause(exc)[0])
+            self._finish(failure_cause(exc)[0])
         else:
             self._finish("the API server closed the connection")
 

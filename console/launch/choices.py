@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from console.kube.client import Client
-    from console.kube.discovery import Catalogue
+    from console.kube.discovery import ApiDiscovery
 
 
 class OfferState(StrEnum):
@@ -259,13 +259,13 @@ _SOURCES: Mapping[str, _Source] = {
 }
 
 
-async def offers(client: Client, catalogue: Catalogue, namespace: str) -> dict[str, Offer]:
+async def offers(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, Offer]:
     """What there is to choose from, by the name in `Field.choices_from`; what may not be seen says so."""
     found = await asyncio.gather(*(_offer(client, catalogue, namespace, name) for name in _SOURCES))
     return {offer.kind: offer for offer in found}
 
 
-async def _offer(client: Client, catalogue: Catalogue, namespace: str, name: str) -> Offer:
+async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> Offer:
     source = _SOURCES[name]
     try:
         version = await catalogue.version(source.kind)

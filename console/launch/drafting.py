@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console import assets
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
-from console.kube.nested_values import Value, look, overlay, put
+from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, Translated, assemble, remaining, translate
 from console.launch.helm import RECIPE_LABEL, BadValues
 from console.launch.helm_command import (
@@ -41,7 +41,7 @@ from console.launch.schema import Schema, leaves, nearest
 from console.launch.yaml_read import LONGEST, Node, Readout, TextFault, parse_text, part_at, plain_value, read_values
 from console.launch.yaml_write import rewrite, write_values
 from console.logs.redact import is_confidential, looks_confidential
-from console.scheduling.forecast import Ask, ask_of
+from console.scheduling.forecast import LaunchDemand, demand_of
 from console.settings import login_name
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class Drafting:
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
         return self._catalogue.values(plan)
 
-    def ask(self, plan: LaunchPlan) -> Ask:
+    def ask(self, plan: LaunchPlan) -> LaunchDemand:
         """What the plan asks of the cluster, for a forecast."""
-        return ask_of(self._catalogue.values(plan), plan.namespace)
+        return demand_of(self._catalogue.values(plan), plan.namespace)
 
     # YAML
 
@@ -141,19 +141,19 @@ class Drafting:
         except TextFault:
             return ""
         tree = plain_value(root, {}) if root else {}
-        found = look(tree, "recipe.id") if isinstance(tree, Mapping) else None
+        found = get_path(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
 
     def over(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
-        laid = overlay(below, draft.values)
+        laid = overlay_values(below, draft.values)
         for path, _ in leaves(self._schema):
             names = path.split(".")
             (there, under), (given, value) = _given(below, names), _given(draft.given, names)
             if isinstance(value, Mapping) and isinstance(under, Mapping):
-                put(laid, path, {**under, **value})
+                set_path(laid, path, {**under, **value})
             elif there and given:
-                put(laid, path, value)
+                set_path(laid, path, value)
         return laid
 
     def _of_another_recipe(self, recipe: str, read: Readout) -> list[Remark]:
@@ -188,12 +188,12 @@ class Drafting:
             if recipe not in part.get("x-recipes", [recipe]):
                 continue
             given, value = _given(values, path.split("."))
-            default = look(defaults, path)
+            default = get_path(defaults, path)
             if not given or (value == default and type(value) is type(default)):
                 continue
             change = _fewer(default, value)
             if not isinstance(change, Mapping) or change or not isinstance(default, Mapping):
-                put(changes, path, change)
+                set_path(changes, path, change)
         return changes
 
     def _ordered(self, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -202,19 +202,19 @@ class Drafting:
         for path, _ in leaves(self._schema):
             given, value = _given(values, path.split("."))
             if given:
-                put(ordered, path, value)
+                set_path(ordered, path, value)
         return ordered
 
     def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """With `(hidden)` for what may not be seen."""
-        hidden = dict(overlay({}, values))
+        hidden = dict(overlay_values({}, values))
         for path, part in leaves(self._schema):
             given, value = _given(values, path.split("."))
             if given and part.get("x-secret") and value:
-                put(hidden, path, HIDDEN)
+                set_path(hidden, path, HIDDEN)
             elif given and isinstance(value, Mapping) and path != "secrets":
                 items = {name: HIDDEN if is_confidential(name, item) else item for name, item in value.items()}
-                put(hidden, path, items)
+                set_path(hidden, path, items)
         return hidden
 
     # commands
@@ -226,7 +226,7 @@ class Drafting:
         passed = self._catalogue.chart_values(plan)
         launchers = passed.pop("launchers")
         assert isinstance(launchers, Mapping)
-        secret = [path for path, part in leaves(self._schema) if part.get("x-secret") and look(passed, path)]
+        secret = [path for path, part in leaves(self._schema) if part.get("x-secret") and get_path(passed, path)]
         shown = self._without(passed, secret)
         parts = HelmParts(
             name=plan.name,
@@ -240,13 +240,13 @@ class Drafting:
         return helm_command(parts, write_values(shown))
 
     def _without(self, values: Mapping[str, Value], paths: Sequence[str]) -> dict[str, Value]:
-        found = look(values, "recipe.id")
+        found = get_path(values, "recipe.id")
         kept: dict[str, Value] = {"recipe": {"id": found}} if found else {}
         ordered = {path for path, _ in leaves(self._schema)} - set(paths)
         for path, _ in leaves(self._schema):
             given, value = _given(values, path.split("."))
             if given and path in ordered:
-                put(kept, path, value)
+                set_path(kept, path, value)
         return kept
 
     async def diff(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
@@ -303,7 +303,7 @@ class Drafting:
         return [
             (path, f"{path} was not imported: it has no effect in {recipe}.")
             for path in self._known
-            if path not in mine and look(values, path) is not None
+            if path not in mine and get_path(values, path) is not None
         ]
 
     # a pasted command
@@ -315,7 +315,7 @@ class Drafting:
         trees = [tree for path in line.files if (tree := self._values_file(path, texts, out)) is not None]
         root = assemble(trees, line.settings, out)
         named = next((each.removeprefix(_RECIPE) for each in line.labels.split(",") if each.startswith(_RECIPE)), "")
-        own = look(root, "recipe.id")
+        own = get_path(root, "recipe.id")
         draft = self._translated(str(own) if isinstance(own, str) else named or recipe, root, texts, out)
         notes = list(draft.notes)
         if line.others:
@@ -389,10 +389,10 @@ class Drafting:
         except BadInput as error:
             out.leave(path, error.message.rstrip("."))
             return
-        before = look(values, field.path)
+        before = get_path(values, field.path)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
             value = {**before, **value}
-        put(values, field.path, value)
+        set_path(values, field.path, value)
 
     # refusals
 

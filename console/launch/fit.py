@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from console.kube.nested_values import Value, look
+from console.kube.nested_values import Value, get_path
 from console.launch.recipes import FieldProblem
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
         notes.append(f"Data parallel {gpus // tp} over {gpus} GPUs.")
     if "recipe.model.id" in paths:
         notes.append(f"Model {model_id(values)}.")
-    if look(values, "network.hostNetwork") and 0 < _int(values, "gpus") < GPUS_PER_NODE:
+    if get_path(values, "network.hostNetwork") and 0 < _int(values, "gpus") < GPUS_PER_NODE:
         notes.append("With the host network no two pods fit on one node: both would listen on port 2222.")
-    root = str(look(values, "recipe.workspace"))
+    root = str(get_path(values, "recipe.workspace"))
     if "recipe.workspace" in paths and not _is_shared(root, values):
         notes.append(f"Workspace {root} lies in the pod alone: what is made there is lost with it.")
     return tuple(notes)
@@ -67,18 +67,18 @@ def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
 
 def model_id(values: Values) -> str:
     """The model of a Pai-Megatron-Patch recipe, as the chart reads the values: the one named, else that of the size."""
-    if named := look(values, "recipe.model.id"):
+    if named := get_path(values, "recipe.model.id"):
         return str(named)
-    if str(look(values, "recipe.id")).startswith("qwen3-next-"):
+    if str(get_path(values, "recipe.id")).startswith("qwen3-next-"):
         return f"Qwen/Qwen3-Next-{_NEXT_SIZE}-Instruct"
-    size = str(look(values, "recipe.model.size"))
+    size = str(get_path(values, "recipe.model.size"))
     return f"Qwen/Qwen3-{_WHOLE.get(size, size)}"
 
 
 def iterations(values: Values) -> int:
     """Iterations that a Pai-Megatron-Patch training makes: its amount is tokens when it pretrains."""
     amount = _int(values, "recipe.train.amount")
-    if look(values, "recipe.train.sft"):
+    if get_path(values, "recipe.train.sft"):
         return amount
     return amount // _int(values, "recipe.train.globalBatch") // _int(values, "recipe.train.sequence")
 
@@ -87,13 +87,13 @@ def _training_notes(values: Values) -> Iterator[str]:
     gpus, size = _int(values, "gpus"), _model_parallel(values)
     batch, sequence = _int(values, "recipe.train.globalBatch"), _int(values, "recipe.train.sequence")
     warmup = _int(values, "recipe.train.warmup")
-    if not look(values, "recipe.train.sft"):
+    if not get_path(values, "recipe.train.sft"):
         warmup = warmup // batch // sequence
     yield (
         f"{iterations(values):,} iterations (warm-up {warmup:,}) of {batch:,} samples of {sequence:,} tokens;"
         f" data parallel {gpus // size} over {gpus} GPUs."
     )
-    if look(values, "recipe.train.sp") and _int(values, "recipe.train.tp") == 1:
+    if get_path(values, "recipe.train.sp") and _int(values, "recipe.train.tp") == 1:
         yield "Sequence parallel has no effect with tensor parallel 1."
 
 
@@ -118,29 +118,29 @@ def _mounts(values: Values) -> Found:
 
 def _reserved(values: Values) -> tuple[str, ...]:
     """Folders that the chart mounts in every pod."""
-    return ("/a4", "/dev/shm", *(("/usr/local/gib", "/third_party") if look(values, "network.gib.enabled") else ()))
+    return ("/a4", "/dev/shm", *(("/usr/local/gib", "/third_party") if get_path(values, "network.gib.enabled") else ()))
 
 
 def _mounted(values: Values) -> Iterator[tuple[str, str]]:
     """Field and folder of everything that is mounted."""
     for path in ("storage.nfs", "storage.lustre"):
-        if look(values, f"{path}.claim"):
-            yield f"{path}.path", str(look(values, f"{path}.path"))
-    if look(values, "storage.ssd"):
-        yield "storage.ssd", str(look(values, "storage.ssd"))
+        if get_path(values, f"{path}.claim"):
+            yield f"{path}.path", str(get_path(values, f"{path}.path"))
+    if get_path(values, "storage.ssd"):
+        yield "storage.ssd", str(get_path(values, "storage.ssd"))
     for path in ("storage.pvc", "storage.gcs", "storage.host"):
-        mounts = look(values, path)
+        mounts = get_path(values, path)
         assert isinstance(mounts, dict)
         for folder in mounts.values():
             yield path, str(folder).partition(":")[0]
 
 
 def _claims(values: Values) -> Found:
-    mounts = look(values, "storage.pvc")
+    mounts = get_path(values, "storage.pvc")
     assert isinstance(mounts, dict)
     named = {"storage.pvc": [*mounts]}
     for path in ("storage.nfs.claim", "storage.lustre.claim"):
-        claim = str(look(values, path))
+        claim = str(get_path(values, path))
         by = next((other for other, claims in named.items() if claim in claims), "")
         if claim and by:
             yield FieldProblem(path, f"The claim {claim} is mounted by {by} already: name it once.")
@@ -149,17 +149,17 @@ def _claims(values: Values) -> Found:
         ("storage.nfs", "NFS server", ()),
         ("storage.lustre", "Lustre address", ("instance", "project", "location")),
     ):
-        if not look(values, f"{path}.server"):
+        if not get_path(values, f"{path}.server"):
             continue
-        if not look(values, f"{path}.claim"):
+        if not get_path(values, f"{path}.claim"):
             yield FieldProblem(f"{path}.claim", f"The claim needs a name when the {title} is given, such as nfs-pvc.")
-        missing = [name for name in needed if not look(values, f"{path}.{name}")]
+        missing = [name for name in needed if not get_path(values, f"{path}.{name}")]
         if missing:
             yield FieldProblem(f"{path}.{missing[0]}", f"The volume needs {', '.join(missing)} beside the {title}.")
 
 
 def _workspace(recipe: str, values: Values) -> Found:
-    root = str(look(values, "recipe.workspace"))
+    root = str(get_path(values, "recipe.workspace"))
     pods = _int(values, "gpus") // GPUS_PER_NODE
     if not _is_shared(root, values) and (pods > 1 or recipe == "qwen3-download"):
         where = ", ".join(_shared(values)) or "nothing"
@@ -170,7 +170,7 @@ def _workspace(recipe: str, values: Values) -> Found:
 
 
 def _logs(values: Values) -> Found:
-    folder = str(look(values, "storage.logs"))
+    folder = str(get_path(values, "storage.logs"))
     if folder and not _is_shared(folder, values):
         where = ", ".join(_shared(values)) or "nothing"
         yield FieldProblem(
@@ -188,10 +188,10 @@ def _shared(values: Values) -> list[str]:
 
 
 def _code(_: str, values: Values) -> Found:
-    folder = str(look(values, "recipe.code.folder"))
-    root = str(look(values, "recipe.workspace"))
+    folder = str(get_path(values, "recipe.code.folder"))
+    root = str(get_path(values, "recipe.workspace"))
     inside = not folder.startswith("/") or folder.startswith(f"{root}/")
-    if not inside and not look(values, "recipe.skip.clone"):
+    if not inside and not get_path(values, "recipe.skip.clone"):
         yield FieldProblem(
             "recipe.code.folder",
             f"Code folder {folder} lies outside the workspace {root}, where index 0 would clone it for itself alone;"
@@ -203,8 +203,8 @@ def _named_model(recipe: str, values: Values) -> Found:
     """A name of the hub tells the size, and often the family; one that tells neither is taken at its word."""
     if recipe in _ANY_MODEL:
         return
-    named, following = str(look(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
-    size = str(look(values, "recipe.model.size"))
+    named, following = str(get_path(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
+    size = str(get_path(values, "recipe.model.size"))
     whole, wanted = (_NEXT_SIZE, "Qwen3-Next") if following else (_WHOLE.get(size, size), "Qwen3")
     family, told = _FAMILY.search(named), _SIZE.search(named)
     if family and f"Qwen{family[1]}{'-Next' if family[2] else ''}" != wanted:
@@ -217,8 +217,8 @@ def _named_model(recipe: str, values: Values) -> Found:
 
 def _conversion(_: str, values: Values) -> Found:
     """The script for the largest model spreads it over 16 GPUs, unless it is told otherwise."""
-    gpus, given = _int(values, "gpus"), look(values, "recipe.convert.parallel")
-    converts = look(values, "recipe.model.size") == "A22B" and not look(values, "recipe.skip.conversion")
+    gpus, given = _int(values, "gpus"), get_path(values, "recipe.convert.parallel")
+    converts = get_path(values, "recipe.model.size") == "A22B" and not get_path(values, "recipe.skip.conversion")
     if converts and not given and gpus % 16:
         yield FieldProblem("gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not.")
 
@@ -235,7 +235,7 @@ def _training(recipe: str, values: Values) -> Found:
         )
         return
     yield from _batches("recipe.train", values, gpus // size)
-    if str(look(values, "recipe.model.size")) not in _EXPERTS:
+    if str(get_path(values, "recipe.model.size")) not in _EXPERTS:
         ep = etp = 1  # the scripts pass neither for a model without experts
     if gpus % (etp * ep * pp):
         yield FieldProblem(
@@ -249,7 +249,7 @@ def _training(recipe: str, values: Values) -> Found:
 
 
 def _model(recipe: str, values: Values) -> Found:
-    size, following = str(look(values, "recipe.model.size")), recipe.startswith("qwen3-next")
+    size, following = str(get_path(values, "recipe.model.size")), recipe.startswith("qwen3-next")
     if following and size != "A3B":
         yield FieldProblem(
             "recipe.model.size", f"Model size must be A3B, the only one of Qwen3-Next; {size} was given."
@@ -269,7 +269,7 @@ def _model(recipe: str, values: Values) -> Found:
             f" {pp} does not.",
         )
     step = _int(values, "recipe.train.recomputeLayers")
-    if look(values, "recipe.train.recompute") == "full" and (layers // pp) % step:
+    if get_path(values, "recipe.train.recompute") == "full" and (layers // pp) % step:
         yield FieldProblem(
             "recipe.train.recomputeLayers",
             f"Recomputed layers must divide the {layers // pp} layers of a stage; {step} does not.",
@@ -291,9 +291,13 @@ def _swift(recipe: str, values: Values) -> Found:
 
 def _swift_image(_: str, values: Values) -> Found:
     """The tags of ModelScope's images name both versions; other images are taken at their word."""
-    image, version = str(look(values, "image")), str(look(values, "recipe.swift.version"))
+    image, version = str(get_path(values, "image")), str(get_path(values, "recipe.swift.version"))
     cuda = re.search(r"cuda(\d+)\.(\d+)", image)
-    if cuda and (int(cuda[1]), int(cuda[2])) < (12, 8) and look(values, "placement.accelerator") in ("", "nvidia-b200"):
+    if (
+        cuda
+        and (int(cuda[1]), int(cuda[2])) < (12, 8)
+        and get_path(values, "placement.accelerator") in ("", "nvidia-b200")
+    ):
         yield FieldProblem("image", f"Image must have CUDA 12.8 or newer for B200; its name says {cuda[1]}.{cuda[2]}.")
     tag = re.search(r"swift(\d+\.\d+(?:\.\d+)?)", image)
     if tag and tag[1] != version:
@@ -318,7 +322,7 @@ def _model_parallel(values: Values) -> int:
 
 
 def _int(values: Values, path: str) -> int:
-    found = look(values, path)
+    found = get_path(values, path)
     assert isinstance(found, int)
     return found
 

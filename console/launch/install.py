@@ -14,7 +14,7 @@ import msgspec
 
 from console import assets
 from console.errors import BadInput, Conflict, NotAllowed, NotFound, Unreadable
-from console.kube.nested_values import Value, look, merge, overlay
+from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.safe_yaml import load_yaml
 from console.launch.fit import fit_notes, fit_problems, iterations
 from console.launch.helm import RECIPE_LABEL, Helm, Removal, kind_and_name
@@ -229,7 +229,7 @@ class Catalogue:
         known = self.recipe(recipe).id
         if known not in self._forms:
             fields = parse_fields(self.schema, known)
-            defaults = merge(parse_defaults(self.schema), recipe_changes(self.schema, known))
+            defaults = merge_values(parse_defaults(self.schema), recipe_changes(self.schema, known))
             unsound = frozenset(each.path.partition(".")[0] for each in self.checker.problems(defaults))
             paths = frozenset(each.path for each in fields)
             self._forms[known] = _RecipeForm(known, fields, paths, defaults, unsound)
@@ -240,10 +240,10 @@ class Catalogue:
 
     def defaults(self, recipe: str) -> dict[str, Value]:
         """All values of a recipe that nobody has changed, nested."""
-        return merge(self._form(recipe).defaults, {})
+        return merge_values(self._form(recipe).defaults, {})
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
-        return merge(self._form(plan.recipe).defaults, plan.values)
+        return merge_values(self._form(plan.recipe).defaults, plan.values)
 
     def problems(self, plan: LaunchPlan) -> Problems:
         """Why the plan cannot be launched, names first; empty: it can, as far as the values say."""
@@ -258,7 +258,7 @@ class Catalogue:
         """What is wrong with changes of a recipe's defaults; names of the launch are another matter."""
         form = self._form(recipe)
         found = list(self.checker.misplaced_nulls(changes))
-        values = merge(form.defaults, changes)
+        values = merge_values(form.defaults, changes)
         # Other defaults are known to fit, and the schema says nothing of one part's values beside another's.
         found += self.checker.problems({name: values[name] for name in {*changes, *form.unsound} if name in values})
         told = {problem.path for problem in found}
@@ -273,17 +273,17 @@ class Catalogue:
         if self.problems(plan):
             return ()
         form = self._form(plan.recipe)
-        return fit_notes(form.paths, merge(form.defaults, plan.values))
+        return fit_notes(form.paths, merge_values(form.defaults, plan.values))
 
     def practice_notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the practice cluster cannot do of the faults that a sound plan asks it for."""
         if self.problems(plan):
             return ()
         form = self._form(plan.recipe)
-        values = merge(form.defaults, plan.values)
-        told = look(values, f"env.{FAULT_VARIABLE}")
+        values = merge_values(form.defaults, plan.values)
+        told = get_path(values, f"env.{FAULT_VARIABLE}")
         steps = iterations(values) if "recipe.train.tp" in form.paths else None
-        pods = max(1, int(str(look(values, "gpus") or 0)) // 8)
+        pods = max(1, int(str(get_path(values, "gpus") or 0)) // 8)
         return tuple(complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
 
     def require_sound(self, plan: LaunchPlan) -> None:
@@ -313,14 +313,14 @@ class Catalogue:
         """What the chart is given: the recipe's and the plan's changes of its defaults, and the launchers."""
         recipe = self.recipe(plan.recipe).id
         wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
-        if look(self.values(plan), "storage.logs"):
+        if get_path(self.values(plan), "storage.logs"):
             wanted.add("logged.sh")
         mine = {
             name: text for name, text in self.launchers.items() if name in wanted or name.rpartition(".")[0] == recipe
         }
         if len(mine) <= len(wanted):
             raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
-        return overlay(overlay(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
+        return overlay_values(overlay_values(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,12 +375,12 @@ class Launcher:
     async def _values(self, plan: LaunchPlan) -> dict[str, Value]:
         """What the chart is given for a new release, with the name of who launches it."""
         values = self.catalogue.chart_values(plan)
-        return overlay(values, {"owner": await self.who()}) if self.who else values
+        return overlay_values(values, {"owner": await self.who()}) if self.who else values
 
     async def values_kept(self, plan: LaunchPlan) -> dict[str, Value]:
         """What the chart is given for a release that is there: it stays whose it is."""
         owner = (await self.helm.values(name=plan.name, namespace=plan.namespace)).get("owner")
-        return overlay(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
+        return overlay_values(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours.

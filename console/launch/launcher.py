@@ -66,7 +66,7 @@ class Launching:
         from console.launch.install import Launcher
         from console.launch.releases import require_small
 
-        cluster, client = self._cluster, self._cluster.connected.client
+        cluster, client = self._cluster, self._cluster.current_connection.client
         helm = Helm(cluster.settings.kubeconfig, cluster.context, partial(require_small, client))
         return Launcher(self._catalogue(), helm, client, cluster.me)
 
@@ -83,7 +83,7 @@ class Launching:
         from console.launch.runs import Runs
 
         made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms)
-        self._cluster.when_left.append(made.left)
+        self._cluster.when_left.append(made.on_context_changed)
         return made
 
     @cached_property
@@ -119,7 +119,7 @@ class Launching:
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a sound plan come to, such as its iterations; none while it has problems."""
         found = self._catalogue().notes(plan)
-        practice = self._cluster.practice or self._cluster.connected.target.cluster.practice_folder is not None
+        practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
         return (*found, *self._catalogue().practice_notes(plan)) if practice else found
 
     def suggest_name(self, recipe: str) -> str:
@@ -140,7 +140,7 @@ class Launching:
 
     async def install(self, plan: LaunchPlan) -> str:
         """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
-        self._cluster.changing(f"launch {plan.name}")
+        self._cluster.connection_for_change(f"launch {plan.name}")
         self._before_launch = dict(self._cluster.fleet.events)
         job = await self._launcher().launch(plan)
         await self.runs.launched(plan)

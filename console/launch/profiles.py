@@ -16,8 +16,8 @@ import yaml
 
 from console.errors import BadInput, NotThere
 from console.folders import atomic_write, config_folder, make_private
-from console.kube.nested_values import overlay, put
-from console.kube.safe_yaml import NotPlainError, load_plain
+from console.kube.nested_values import overlay_values, set_path
+from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.recipes import FieldProblem
 from console.launch.schema import nearest, parse_sets, without_secrets
 
@@ -89,7 +89,7 @@ class Profiles:
         found: dict[str, Value] = {}
         for path, value in _by_field(profile.values, self._fields()):
             if path in paths:
-                put(found, path, value)
+                set_path(found, path, value)
         return found
 
     async def variables(self, name: str = "") -> dict[str, str]:
@@ -154,7 +154,7 @@ class Profiles:
         known_values = {path: value for path, value in _by_field(values, fields) if path in fields}
         nested: dict[str, Value] = {}
         for field_path, value in known_values.items():
-            put(nested, field_path, value)
+            set_path(nested, field_path, value)
         safe, left_out = without_secrets(tuple(fields.values()), nested)
         problems += [FieldProblem(each, f"{each} is a secret, which is not allowed in a profile.") for each in left_out]
         return Profile(name, safe, places, tuple(problems))
@@ -172,7 +172,7 @@ class Profiles:
         if secret:
             raise BadInput(f"{secret[0]} is a secret, which is not allowed in a profile.", "Keep it in a Secret.")
         path = self._path(name)
-        values = overlay(_loaded(path) if path.exists() else {}, {**given, **here})
+        values = overlay_values(_loaded(path) if path.exists() else {}, {**given, **here})
         for each in unset:
             _drop(values, each, name)
         self._write(path, _HEAD + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
@@ -192,7 +192,7 @@ def _loaded(path: Path) -> dict[str, Value]:
         text = path.read_text(encoding="utf-8")
         if len(text) > LARGEST:
             raise BadInput(f"The profile {path} is too large.")
-        found = load_plain(text)
+        found = load_without_references(text)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"The profile {path} cannot be read: {error}.") from error
     except NotPlainError as error:

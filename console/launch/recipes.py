@@ -12,8 +12,8 @@ from dataclasses import field as dataclass_field
 from enum import StrEnum
 
 from console.errors import BadInput
-from console.kube.nested_values import Value, put
-from console.kube.safe_yaml import NotPlainError, load_plain
+from console.kube.nested_values import Value, set_path
+from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.logs.redact import looks_confidential
 
 
@@ -167,7 +167,7 @@ def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str
             problems.append(FieldProblem(field.path, error.message))
             continue
         if value != field.default:
-            put(values, field.path, difference(field.default, value))
+            set_path(values, field.path, difference(field.default, value))
     return values, tuple(problems)
 
 
@@ -216,7 +216,7 @@ def _pairs(field: Field, text: str) -> dict[str, Value]:
 
 def _rows(field: Field, text: str) -> list[Value]:
     try:
-        rows = load_plain(text)
+        rows = load_without_references(text)
     except NotPlainError as error:
         raise BadInput(f"{field.title} cannot be read as YAML: {error.why}.") from error
     if rows is None:

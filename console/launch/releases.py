@@ -20,7 +20,7 @@ import msgspec
 
 from console.errors import BadInput, NotAllowed, NotFound, ReleaseFailed, Unreadable
 from console.kube.kinds import ListMetaWire
-from console.kube.nested_values import look, overlay, reduced
+from console.kube.nested_values import get_path, minimal_override, overlay_values
 from console.kube.objects.meta import UNREADABLE, ObjectWire, Wire
 from console.launch.recipes import LaunchPlan
 
@@ -119,16 +119,16 @@ class Releases:
         """What would launch a release again: its recipe, and the values that differ from that recipe's defaults."""
         launcher = self._launcher()
         values = await launcher.values(namespace, name)
-        recipe = look(values, "recipe.id")
+        recipe = get_path(values, "recipe.id")
         if not isinstance(recipe, str):
             raise BadInput(f"{name} was not launched from a recipe.", "a4 releases lists those that were.")
         known = launcher.catalogue.recipe(recipe).id
-        return LaunchPlan(known, name, namespace, reduced(launcher.catalogue.defaults(known), values))
+        return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
 
     async def changed_plan(self, namespace: str, name: str, changes: Mapping[str, Value]) -> LaunchPlan:
         """The same with these values laid over it."""
         plan = await self.plan(namespace, name)
-        return LaunchPlan(plan.recipe, name, namespace, overlay(plan.values, changes))
+        return LaunchPlan(plan.recipe, name, namespace, overlay_values(plan.values, changes))
 
     # upgrade
 
@@ -143,7 +143,7 @@ class Releases:
 
     async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
         """Give a release these values where the cluster lets all of it change, else ReleaseFailed and all stays."""
-        self._cluster.changing(f"change {plan.name}")
+        self._cluster.connection_for_change(f"change {plan.name}")
         change = await self.try_upgrade(plan)
         again = f"Stop it and launch it again: a4 launch {plan.recipe} --like {plan.name}"
         _require_allowed(change, again)
@@ -176,7 +176,7 @@ class Releases:
 
     async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
         """Go back to an earlier revision where the cluster lets all of it change, else ReleaseFailed and all stays."""
-        self._cluster.changing(f"roll {name} back")
+        self._cluster.connection_for_change(f"roll {name} back")
         change = await self.try_rollback(namespace, name, revision)
         _require_allowed(change, "Stop it, and launch it again with the values of that revision.")
         await self._launcher().helm.rollback(name=name, namespace=namespace, revision=revision)
@@ -187,7 +187,7 @@ class Releases:
         from console.launch.helm import kind_and_name
 
         old = await self._launcher().helm.manifest(name=name, namespace=namespace)
-        client = self._cluster.connected.client
+        client = self._cluster.current_connection.client
         before = {kind_and_name(text): text for text in old}
         judged: list[ObjectChange] = []
         for change, text in compared(old, new):

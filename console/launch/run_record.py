@@ -133,7 +133,9 @@ class RunRecord:
         0.0 is now, for a run that is not over.
         """
         lasting = [
-            each for each in self.alarms if each.to_the_end and (each.kind.passes or (at and at - each.time < _LATELY))
+            each
+            for each in self.alarms
+            if each.lasted_to_job_end and (each.kind.is_lasting or (at and at - each.time < _LATELY))
         ]
         order = [AlarmKind.NAN, AlarmKind.STALL]
         rank = {kind: place for place, kind in enumerate(order)}
@@ -241,7 +243,7 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
     for it.
     """
     if run.outcome is Outcome.STOPPED:
-        ended = (each if each.over or not each.kind.passes else replace(each, over=run.ended, ended=STOPPED)
+        ended = (each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
                  for each in run.alarms)  # fmt: skip
         run = replace(run, alarms=tuple(ended))
     if run.nan:
@@ -257,7 +259,7 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
     if ringing and ringing[0].kind is AlarmKind.STALL:
         return replace(run, why=_stalled_words(run, ringing[0]))
     if ringing:
-        return replace(run, why=f"stopped during an alarm: {ringing[0].said}")
+        return replace(run, why=f"stopped during an alarm: {ringing[0].text}")
     return replace(run, why=f"stopped while it was late: {late}") if late else run
 
 
@@ -283,7 +285,9 @@ def merged(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]
 def _is_same(one: Alarm, other: Alarm) -> bool:
     """Whether two alarms of a kind are of the same cause: they begin together, or in the time in which one lasts."""
     first, second = sorted((one, other), key=lambda each: each.time)
-    return second.time - first.time < _TOGETHER or (first.kind.passes and second.time <= (first.over or second.time))
+    return second.time - first.time < _TOGETHER or (
+        first.kind.is_lasting and second.time <= (first.over or second.time)
+    )
 
 
 def is_of(run: RunRecord, jobset: JobSet) -> bool:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotThere
-from console.kube.nested_values import merge
-from console.kube.snapshot import LinkState
+from console.kube.nested_values import merge_values
+from console.kube.snapshot import WatchState
 from console.launch.run_database import History, usual_place
 from console.launch.run_record import Outcome, RunRecord, concluded, find_run, is_of, merged, observed
 from console.launch.schema import without_secrets
-from console.metrics.training.steps import standing
+from console.metrics.training.steps import run_position
 from console.scheduling.ranks import ranks
 from console.settings import login_name
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.reader import RunReader
-    from console.metrics.training.steps import Standing
+    from console.metrics.training.steps import RunPosition
 
 TAIL = 20_000  # lines at the end of a log in which its last figures stand
 LATE_TAIL = 200  # lines by which it is judged whether the next step is late
@@ -64,9 +64,9 @@ async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]
     from console.metrics.log_results import LogReading
     from console.metrics.measured_log import read_lines
 
-    wanted = container_log.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
+    wanted = container_log.LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
     lines: list[LogLine] = []
-    async with aclosing(container_log.follow_log(cluster.connected.client, wanted)) as printed:
+    async with aclosing(container_log.follow_log(cluster.current_connection.client, wanted)) as printed:
         async for line in printed:
             lines.append(line)
     reading = LogReading()
@@ -76,7 +76,7 @@ async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]
     if tests or not reading.training:
         return tests, ""
     _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL:])
-    return _progress(reading.training), tracks[-1].late(time.time()) if tracks else ""
+    return _progress(reading.training), tracks[-1].late_text(time.time()) if tracks else ""
 
 
 def busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
 
 def _progress(training: Sequence[RunReader]) -> dict[str, Any]:
     steps = [step for run in training for step in run.steps]
-    return progress(standing(steps)) if steps else {}
+    return progress(run_position(steps)) if steps else {}
 
 
-def progress(where: Standing) -> dict[str, Any]:
+def progress(where: RunPosition) -> dict[str, Any]:
     """Where a training is: its last step, the last loss with its own step, and since when it is no number."""
     return {
         "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
@@ -129,7 +129,7 @@ class Runs:
 
     @property
     def _target(self) -> Target:
-        return self._cluster.connected.target
+        return self._cluster.current_connection.target
 
     @property
     def history(self) -> History:
@@ -143,7 +143,7 @@ class Runs:
         """What is wrong with the memory, in one sentence; empty: nothing."""
         return next((each.note for each in self._histories.values() if each.note), "")
 
-    def left(self) -> None:
+    def on_context_changed(self) -> None:
         """The cluster is another one from here on."""
         self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
 
@@ -185,7 +185,7 @@ class Runs:
     async def launched(self, plan: LaunchPlan) -> RunRecord:
         catalogue, target = self._catalogue(), self._target
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
-        whole = merge(catalogue.defaults(plan.recipe), plan.values)
+        whole = merge_values(catalogue.defaults(plan.recipe), plan.values)
         run = RunRecord(
             recipe=catalogue.recipe(plan.recipe).id,
             name=plan.name,
@@ -209,7 +209,7 @@ class Runs:
     async def _uid(self, namespace: str, name: str) -> str:
         from console.kube import actions
 
-        connection = self._cluster.connected
+        connection = self._cluster.current_connection
         try:
             return (await actions.read_jobset(connection.client, connection.catalogue, namespace, name)).uid
         except ConsoleError:
@@ -248,7 +248,7 @@ class Runs:
             if run.key == (plan.namespace, plan.name):
                 await self._write(run, replace(run, values=values, left_out=left_out))
 
-    async def note_training(self, namespace: str, name: str, where: Standing) -> None:
+    async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
         """Keep how far the training of a job is, if it was launched from here."""
         await self._note(namespace, name, progress(where))
 
@@ -276,7 +276,7 @@ class Runs:
     async def settle(self) -> None:
         """Complete what is open with the picture of now, as far as jobs can be seen."""
         link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
-        if not link or link.state is not LinkState.LIVE or not pods or pods.state is LinkState.LISTING:
+        if not link or link.state is not WatchState.LIVE or not pods or pods.state is WatchState.LISTING:
             return  # why a job failed stands in its pods
         async with self._settling:
             fleet = self._cluster.fleet
@@ -285,7 +285,7 @@ class Runs:
                 if jobset is not None and is_of(run, jobset):
                     self._missed.pop(run.number, None)
                     await self._see(run, jobset, fleet)
-                elif self._cluster.sees("jobsets", run.namespace) and self._is_gone(run, link.since):
+                elif self._cluster.is_watched("jobsets", run.namespace) and self._is_gone(run, link.since):
                     ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
                     await self._write(run, concluded(ended))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, Unreadable
-from console.kube.nested_values import Value, look, merge, put
+from console.kube.nested_values import Value, get_path, merge_values, set_path
 from console.launch.recipes import HIDDEN, Field, FieldKind, FieldProblem, Recipe, coerce
 from console.logs.redact import is_confidential, looks_confidential
 
@@ -52,7 +52,7 @@ def parse_defaults(schema: Schema) -> dict[str, Value]:
 def recipe_changes(schema: Schema, recipe: str) -> dict[str, Value]:
     """What a recipe changes of the chart's defaults, its own name among them."""
     options = _recipe_options(schema)
-    return merge(options[recipe].get("defaults", {}), {"recipe": {"id": recipe}})
+    return merge_values(options[recipe].get("defaults", {}), {"recipe": {"id": recipe}})
 
 
 def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
@@ -62,9 +62,9 @@ def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
 
 def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
     """The fields a recipe's form has, section by section; a section stands where its first field stands."""
-    defaults = merge(parse_defaults(schema), recipe_changes(schema, recipe))
+    defaults = merge_values(parse_defaults(schema), recipe_changes(schema, recipe))
     fields = [
-        _field(path, part, look(defaults, path))
+        _field(path, part, get_path(defaults, path))
         for path, part in leaves(schema)
         if not part.get("x-hidden") and recipe in part.get("x-recipes", [recipe])
     ]
@@ -199,11 +199,11 @@ def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str
     """Put the text into the field that holds the path; False if none does."""
     for field in fields:
         if path == field.path:
-            put(values, path, coerce(field, _inside_braces(text) if field.kind is FieldKind.LIST else text))
+            set_path(values, path, coerce(field, _inside_braces(text) if field.kind is FieldKind.LIST else text))
             return True
         if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
             name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
-            put(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
+            set_path(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
             return True
     return False
 

@@ -44,8 +44,8 @@ class Stopping:
 
         jobset, release = await self._found(namespace, name)
         if not release:
-            connection = self._cluster.connected
-            text = await actions.manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
+            connection = self._cluster.current_connection
+            text = await actions.read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
             return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *self._held(jobset))
         removal = await self._launcher().removal(namespace, release)
         mine = tuple(f"{each} " for each in removal.stays)
@@ -59,7 +59,7 @@ class Stopping:
         """
         from console.kube import actions
 
-        connection = self._cluster.changing(f"stop {name}")
+        connection = self._cluster.connection_for_change(f"stop {name}")
         jobset, release = await self._found(namespace, name)
         if release:
             gone = await self._launcher().stop(namespace, release, only)
@@ -72,7 +72,7 @@ class Stopping:
         """The JobSet, and the release of ours to which it or its name belongs; a job may be gone before its release."""
         from console.kube import actions
 
-        connection = self._cluster.connected
+        connection = self._cluster.current_connection
         jobset: JobSet | None = None
         missing: NotFound | None = None
         try:
@@ -99,7 +99,7 @@ class Stopping:
         """What releases and people left behind (empty: in all namespaces), and the kinds that may not be listed."""
         from console.launch.chart_objects import labelled
 
-        found, hidden = await labelled(self._cluster.connected.client, namespace)
+        found, hidden = await labelled(self._cluster.current_connection.client, namespace)
         releases = {(each.namespace, each.name): each for each in await self._launcher().releases(namespace)}
         left = [
             Leftover(
@@ -119,7 +119,7 @@ class Stopping:
                 if key not in running:
                     why, goes = await self._of_release(*key, release.status)
                     left.append(Leftover("Release", *key, key[1], why, goes=goes))
-        made, unseen = await hand_made(self._cluster.connected.client, namespace)
+        made, unseen = await hand_made(self._cluster.current_connection.client, namespace)
         return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
 
     async def _of_release(self, namespace: str, name: str, status: str) -> tuple[str, tuple[str, ...] | None]:
@@ -134,7 +134,7 @@ class Stopping:
     async def remove(self, leftover: Leftover) -> None:
         from console.launch import chart_objects
 
-        client = self._cluster.changing(f"remove {leftover.kind} {leftover.name}").client
+        client = self._cluster.connection_for_change(f"remove {leftover.kind} {leftover.name}").client
         if leftover.kind == "Release":
             with suppress(NotFound):  # somebody else was faster
                 await self._launcher().stop(leftover.namespace, leftover.name, leftover.goes)

@@ -57,7 +57,7 @@ class _Wrap(Protocol):
         """What was kept until the end."""
 
 
-class Collected:
+class CollectorUnwrapper:
     """Takes the wrapping off a log that comes in any pieces."""
 
     def __init__(self) -> None:

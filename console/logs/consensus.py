@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from console.scheduling.ranks import pod_words, ranges
+from console.scheduling.ranks import format_pods, format_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -38,7 +38,7 @@ def normalised(text: str, pod: str = "") -> str:
 
 
 @dataclass(slots=True)
-class Agreed:
+class AgreedLine:
     """A line, and the ranks that printed it."""
 
     time: float  # when the first of them did
@@ -46,35 +46,35 @@ class Agreed:
     rank: int
     ranks: set[int] = field(default_factory=set)
 
-    def words(self, of: int, gaps: Iterable[Gap] = ()) -> str:
+    def ranks_text(self, of: int, gaps: Iterable[Gap] = ()) -> str:
         """Who printed it, of so many pods: "128/128", "127/128 (all but 41)"; "pod 3" for one alone.
 
         A pod whose lines of that time are in one of the gaps is not counted: "7/7 (7 not read)".
         """
-        number, unread = len(self.ranks), self.unread(gaps)
+        number, unread = len(self.ranks), self.ranks_unread(gaps)
         known = of - len(unread)
         if of <= 1:
             return ""
         if number == 1 or number <= min(FEW, known / 2):
-            said, notes = pod_words(*self.ranks), list[str]()
+            said, notes = format_pods(*self.ranks), list[str]()
         else:
             missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
             said, notes = f"{number}/{known}", [f"all but {_few(missing)}"] if 0 < len(missing) < known / 2 else []
         notes += [f"{_few(unread)} not read"] if unread else []
         return f"{said} ({'; '.join(notes)})" if notes else said
 
-    def dissents(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
+    def is_minority(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
         """Whether only a minority of those that were read says so, or a minority does not."""
-        return of > 1 and len(self.ranks) != of - len(self.unread(gaps))
+        return of > 1 and len(self.ranks) != of - len(self.ranks_unread(gaps))
 
-    def unread(self, gaps: Iterable[Gap]) -> set[int]:
+    def ranks_unread(self, gaps: Iterable[Gap]) -> set[int]:
         """Pods of which nobody can tell whether they printed it: they are late by up to the window."""
         return {gap.rank for gap in gaps if gap.since < self.time < gap.until + WINDOW} - self.ranks
 
 
 def _few(pods: Collection[int]) -> str:
     """Their numbers, as long as they are few."""
-    said = ranges(pods)
+    said = format_ranges(pods)
     return said if said.count(",") < FEW else str(len(pods))
 
 
@@ -82,8 +82,8 @@ class Consensus:
     """Groups lines while they come in the order of time."""
 
     def __init__(self) -> None:
-        self.lines: list[Agreed] = []  # in the order in which they were first printed; their ranks grow
-        self._open: OrderedDict[str, list[Agreed]] = OrderedDict()
+        self.lines: list[AgreedLine] = []  # in the order in which they were first printed; their ranks grow
+        self._open: OrderedDict[str, list[AgreedLine]] = OrderedDict()
 
     def add(self, lines: Iterable[RankLine]) -> set[int]:
         """More lines; places in `lines` that are new begin where it ended before. Gives the ranks that printed."""
@@ -108,7 +108,7 @@ class Consensus:
             if line.rank not in group.ranks:
                 group.ranks.add(line.rank)
                 return
-        fresh = Agreed(line.time, line.text, line.rank, {line.rank})
+        fresh = AgreedLine(line.time, line.text, line.rank, {line.rank})
         groups.append(fresh)
         if len(groups) > 1000:  # a line that one rank repeats: who says it again joins the later ones
             del groups[0]

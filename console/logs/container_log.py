@@ -22,9 +22,9 @@ from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
 from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import LineSplitter, stamped, text_of
-from console.logs.redact import Redactor, redacted_line
-from console.pace import Slices
+from console.logs.line_splitter import LineSplitter, split_timestamps, text_of
+from console.logs.redact import Redactor, redact_line
+from console.pace import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -46,7 +46,7 @@ def _text(raw: bytes) -> bytes:
     return raw.partition(b" ")[2]
 
 
-class Memory:
+class ResumeCursor:
     """Lines given in the last seconds, so that none is given twice."""
 
     def __init__(self, given: Iterable[Stamped] = (), *, whole: bool = True) -> None:
@@ -72,7 +72,7 @@ class Memory:
         self._skipping = self._forgotten[1]
         self.met = False
 
-    def new(self, lines: list[Stamped]) -> list[Stamped]:
+    def drop_repeated(self, lines: list[Stamped]) -> list[Stamped]:
         """Those of the lines that have not been given yet; remembers them."""
         if self._replaying:
             return [line for line in lines if self._is_new(line)]
@@ -128,7 +128,7 @@ class Memory:
 GIVE_UP = 600.0  # seconds without an answer after which following ends in an error
 
 
-class Trouble:
+class RetryPolicy:
     """What to do when a log cannot be read: wait and go on, take it for ended, or give up."""
 
     def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
@@ -142,10 +142,10 @@ class Trouble:
         self.broke = False
         """Whether the connection broke, and since then no line has come and no connection has ended well."""
 
-    def over(self) -> None:
+    def reset(self) -> None:
         self._failures, self._seen, self.broke = 0, True, False
 
-    async def weather(self, error: ConsoleError) -> bool:
+    async def wait_or_raise(self, error: ConsoleError) -> bool:
         """Wait as long as is right, and say whether the log has ended; raises the error if waiting is no use."""
         if isinstance(error, NotFound) and self._seen:
             return True
@@ -185,7 +185,7 @@ TAIL_MORE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogRequest:
     """Which lines of which container."""
 
     namespace: str
@@ -199,10 +199,10 @@ class Wanted:
     """Bytes after which a log that is not followed is given up; 0: never."""
 
 
-class Room:
+class SizeLimit:
     """How much of a log that is not followed may come: it has an end."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: LogRequest) -> None:
         self._pod, self._tail = wanted.pod, wanted.tail
         rooms = [wanted.most] if wanted.most else []
         if wanted.tail is not None:
@@ -210,7 +210,7 @@ class Room:
         self._most = min(rooms, default=0)
         self._bytes = self._lines = self._line = 0
 
-    def take(self, piece: bytes) -> None:
+    def count(self, piece: bytes) -> None:
         """More has come; Unreadable once it is too much."""
         self._bytes += len(piece)
         if self._tail is not None:
@@ -234,9 +234,9 @@ class LogStream:
     def __init__(
         self,
         client: Client,
-        wanted: Wanted,
+        wanted: LogRequest,
         *,
-        memory: Memory | None = None,
+        memory: ResumeCursor | None = None,
         clean: Callable[[list[bytes]], list[bytes]] | None = None,
         restarts: int = -1,
         backoff: Backoff = USUAL,
@@ -249,7 +249,7 @@ class LogStream:
         self.open = b""
         """What is seen now of a line that is drawn again and again and has no end yet, such as a progress bar."""
         self.restarts = restarts
-        self.memory = memory or Memory(whole=wanted.tail is None and not wanted.since)
+        self.memory = memory or ResumeCursor(whole=wanted.tail is None and not wanted.since)
         self._client = client
         self._wanted = wanted
         self._clean = clean
@@ -260,9 +260,9 @@ class LogStream:
         self._cutter = LineSplitter()
         self._before = 0.0
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
-        self._trouble = Trouble(wanted.follow, backoff, client.rest, seen=self._resumes)
+        self._trouble = RetryPolicy(wanted.follow, backoff, client.wait_before_retry, seen=self._resumes)
         self._to: Callable[[list[Stamped]], None] | None = None
-        self._room: Room | None = None
+        self._room: SizeLimit | None = None
         """Of a log that is not followed."""
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
@@ -294,7 +294,7 @@ class LogStream:
                     await asyncio.sleep(self._backoff.first)
             except ConsoleError as error:
                 self._broken()
-                over = await trouble.weather(error)
+                over = await trouble.wait_or_raise(error)
         if wanted.follow:
             async with aclosing(self._end()) as batches:
                 async for batch in batches:
@@ -353,7 +353,7 @@ class LogStream:
                     yield batch
             self._resumes = False
 
-    async def _pass(self, wanted: Wanted) -> AsyncGenerator[list[Stamped], None]:
+    async def _pass(self, wanted: LogRequest) -> AsyncGenerator[list[Stamped], None]:
         """One connection's worth of new lines."""
         self.memory.rewind()
         self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
@@ -363,18 +363,18 @@ class LogStream:
         async with self._client.follow(path, doing=doing, params=params, silence=SILENCE, at_once=once) as answer:
             self.state = StreamState.LIVE
             self._cutter, self._rest = LineSplitter(), []
-            self._room = Room(wanted) if once else None
+            self._room = SizeLimit(wanted) if once else None
             if self._to is not None:
                 await answer.stream_to(self._pass_on)
             else:
-                slices = Slices()
-                async with aclosing(answer.pieces()) as pieces:
+                slices = WorkSlices()
+                async with aclosing(answer.iter_chunks()) as pieces:
                     async for piece in pieces:
                         slices.begin()
                         batch = self._cut(piece)
                         if batch is not None:
                             yield batch
-                        await self._client.rest_for_key()
+                        await self._client.wait_for_keypress_pause()
                         await slices.pause()
             self._rest = self._cutter.end()
 
@@ -386,15 +386,15 @@ class LogStream:
     def _cut(self, piece: bytes) -> list[Stamped] | None:
         """The new lines that are whole now; None if there is nothing to be told."""
         if self._room is not None:
-            self._room.take(piece)
+            self._room.count(piece)
         cutter, seen = self._cutter, self.open
         batch = self._new(cutter.feed(piece))
-        self.open = redacted_line(cutter.open) if cutter.open else b""
+        self.open = redact_line(cutter.open) if cutter.open else b""
         if batch:
             self._look_for_gap(batch)
         elif self.open == seen:
             return None
-        self._trouble.over()
+        self._trouble.reset()
         return batch
 
     def _last_line(self) -> list[Stamped]:
@@ -413,12 +413,17 @@ class LogStream:
         if not raws:
             return []
         since = self._wanted.since
-        lines = self.memory.new(stamped(self._clean(raws) if self._clean else raws))
+        lines = self.memory.drop_repeated(split_timestamps(self._clean(raws) if self._clean else raws))
         return [line for line in lines if line[0] >= since] if since else lines
 
 
 async def follow_log(
-    client: Client, wanted: Wanted, backoff: Backoff = USUAL, *, drawn: bool = False, memory: Memory | None = None
+    client: Client,
+    wanted: LogRequest,
+    backoff: Backoff = USUAL,
+    *,
+    drawn: bool = False,
+    memory: ResumeCursor | None = None,
 ) -> AsyncGenerator[LogLine, None]:
     """Lines of a container, secrets redacted, until it has ended (or once, without `follow`).
 
@@ -438,14 +443,14 @@ async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     """The pod as it is now; NotFound if there is none."""
     kind = next(each for each in KINDS if each.plural == "pods")
     body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
-    made, odd = kind.reader.models(kind.reader.page(b'{"items":[' + body + b"]}").items)
+    made, odd = kind.reader.build_models(kind.reader.read_page(b'{"items":[' + body + b"]}").items)
     found = made.get((namespace, name))
     if not isinstance(found, Pod):
         raise Unreadable(f"The pod {name} cannot be read: {next(iter(odd.values()), 'it has another name')}.")
     return found
 
 
-def _params(wanted: Wanted, last: float) -> dict[str, str]:
+def _params(wanted: LogRequest, last: float) -> dict[str, str]:
     params = {"timestamps": "true"}
     if wanted.container:
         params["container"] = wanted.container

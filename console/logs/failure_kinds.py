@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.scheduling.ranks import ranges
+from console.scheduling.ranks import format_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ class LogFailure:
     times: int = 1  # how often it is named
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """With its rank and host: "rank 3 on node-7: CUDA out of memory"."""
         who = " ".join(
             each
@@ -61,7 +61,7 @@ class LogFailure:
         return f"{who}: {self.text}" if who else self.text
 
 
-def in_groups(failures: Iterable[LogFailure]) -> list[str]:
+def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
     """A sentence for each failure, one for all ranks of which the same is said, in the order of the log."""
     groups: dict[tuple[str, str], list[LogFailure]] = {}
     for each in failures:
@@ -74,12 +74,12 @@ def _sentence(group: list[LogFailure]) -> str:
     hint = f" {first.hint}" if first.hint else ""
     ranks = sorted({each.rank for each in group if each.rank is not None})
     if len(ranks) > 1:
-        return f"line {first.line:,}: ranks {ranges(ranks)}: {first.text}.{hint}"
+        return f"line {first.line:,}: ranks {format_ranges(ranks)}: {first.text}.{hint}"
     hosts = list(dict.fromkeys(each.host for each in group if each.host))
     if len(hosts) > 1:
         named = ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
         return f"line {first.line:,}: on {named}: {first.text}.{hint}"
-    return f"line {first.line:,}: {first.words}.{hint}"
+    return f"line {first.line:,}: {first.sentence}.{hint}"
 
 
 HINTS = {
@@ -136,12 +136,12 @@ EXCEPTIONS = (
 """Words of an exception and what they mostly mean."""
 
 
-def of_xid(number: int) -> str:
+def xid_hint(number: int) -> str:
     """What an Xid mostly asks for; empty where that is not certain."""
     return _XIDS.get(number, "")
 
 
-def of_warning(text: str) -> str:
+def nccl_warning_hint(text: str) -> str:
     """What a warning of libnccl mostly means; empty where that is not certain."""
     return next((hint for word, hint in _WARNINGS if word in text), "")
 

@@ -19,12 +19,12 @@ from console.logs.failure_kinds import (
     HINTS,
     LogFailure,
     nccl_message,
-    of_warning,
-    of_xid,
+    nccl_warning_hint,
     xid,
+    xid_hint,
 )
 from console.logs.line_splitter import label_of
-from console.logs.word_search import Blocks, Words, spans_with
+from console.logs.word_search import LineBlocks, WordSearch, spans_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LONGEST = 1 << 13  # bytes of a line that are kept
 MOST = 1000  # failures that are kept; of more only their number
 TAIL = 32 << 10  # bytes at the end of a log in which a launcher says how it ended: little comes after it
-WORDS = Words(*FAILURE_WORDS)
+WORDS = WordSearch(*FAILURE_WORDS)
 _REPORTED = 40  # lines of which a report may consist for each process that it names
 _TOLD = 300  # letters of a log's own words that are kept
 
@@ -105,7 +105,7 @@ class FailureParser:
     """Reads the log of one job, a piece at a time."""
 
     def __init__(self) -> None:
-        self._blocks = Blocks(LONGEST, returns=True)
+        self._blocks = LineBlocks(LONGEST, returns=True)
         self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
         self._ends: dict[str, tuple[int, str]] = {}
         """Kind -> where in the log a launcher last told its end so, and how."""
@@ -410,7 +410,7 @@ def _fault(text: str, line: int) -> Iterator[LogFailure]:
     if found := xid(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
         said = f"{what}: {found.text}" if found.text else what
-        hint = "" if found.switch else of_xid(found.number)
+        hint = "" if found.switch else xid_hint(found.number)
         yield LogFailure("xid", said[:_TOLD], line, hint=hint)
 
 
@@ -426,7 +426,7 @@ def _warning(text: str, line: int) -> Iterator[LogFailure]:
     if said is not None and said.level == "WARN" and said.text:
         gpu = f" (GPU {said.device})" if said.device is not None else ""
         yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_TOLD]}", line, host=said.host,
-                         hint=of_warning(said.text))  # fmt: skip
+                         hint=nccl_warning_hint(said.text))  # fmt: skip
 
 
 def _test(text: str, line: int) -> Iterator[LogFailure]:

@@ -12,14 +12,14 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound, Unreadable
-from console.logs.filter import LONGEST, found, kept
-from console.logs.text import WIDEST, Row
+from console.logs.filter import LONGEST, matching_lines, passing_lines
+from console.logs.text import WIDEST, TextRow
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
-    from console.logs.text import Keep
+    from console.logs.text import LineFilter
 
 BLOCK = 1 << 18
 STEP = 1 << 25  # bytes that one step counts or searches
@@ -41,7 +41,7 @@ class FileText:
         self._size = 0
         self._before: array[int] = array("Q", [0])  # line ends before each block
         self._counted = 0
-        self._keep: Keep | None = None
+        self._keep: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
         self._kept: array[int] = array("Q")
         self._matches: array[int] = array("Q")
@@ -117,19 +117,19 @@ class FileText:
         end = self._size if end < 0 else end
         return self._data[start : min(end, start + LONGEST)], end + 1
 
-    def page(self, start: int, stop: int) -> list[Row]:
+    def page(self, start: int, stop: int) -> list[TextRow]:
         start, stop = max(0, start), min(stop, len(self))
         rows = []
         at = 0 if self._keep is not None or start >= stop else self._start(start)
         for number in range(start, stop):
             raw, following = self._line(self._kept[number] if self._keep is not None else at)
-            rows.append(Row(raw[:WIDEST].decode("utf-8", "replace")))
+            rows.append(TextRow(raw[:WIDEST].decode("utf-8", "replace")))
             at = following
         return rows
 
     # filter and search
 
-    def apply_filter(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: LineFilter | None) -> None:
         self._keep = keep
         self.again()
 
@@ -156,16 +156,16 @@ class FileText:
         self._seen = stop
         return stop < self._size
 
-    def _sieve(self, start: int, stop: int, keep: Keep) -> None:
+    def _sieve(self, start: int, stop: int, keep: LineFilter) -> None:
         data = self._data[start:stop]
-        begins = kept(data, keep)
+        begins = passing_lines(data, keep)
         self._kept.extend([start + begin for begin in begins] if start else begins)
         if self._pattern is not None:
             among = set(begins)
-            self._matches.extend(start + begin for begin in found(data, self._pattern) if begin in among)
+            self._matches.extend(start + begin for begin in matching_lines(data, self._pattern) if begin in among)
 
     def _search(self, start: int, stop: int, pattern: re.Pattern[bytes]) -> None:
-        self._matches.extend(start + begin for begin in found(self._data[start:stop], pattern))
+        self._matches.extend(start + begin for begin in matching_lines(self._data[start:stop], pattern))
 
     @property
     def found(self) -> int:

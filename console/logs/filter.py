@@ -10,26 +10,26 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from console.logs.line import DEBUG_WORDS, ERROR_WORDS, NCCL_WORDS, WARN_WORDS, warns
-from console.logs.word_search import Words
+from console.logs.line import DEBUG_WORDS, ERROR_WORDS, NCCL_WORDS, WARN_WORDS, is_warning
+from console.logs.word_search import WordSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from console.logs.text import Keep
+    from console.logs.text import LineFilter
 
 LONGEST = 1 << 20  # bytes of a line that are looked at
 _AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")
 """What makes a pattern find something else in a line than in a block of lines."""
-_NCCL = Words(*NCCL_WORDS)
-_ERRORS = Words(*ERROR_WORDS, fold=True)  # one of these stands in every line that tells of an error
-_WARNINGS = Words(*WARN_WORDS, fold=True)
-_DEBUG = Words(*DEBUG_WORDS, fold=True)
+_NCCL = WordSearch(*NCCL_WORDS)
+_ERRORS = WordSearch(*ERROR_WORDS, fold=True)  # one of these stands in every line that tells of an error
+_WARNINGS = WordSearch(*WARN_WORDS, fold=True)
+_DEBUG = WordSearch(*DEBUG_WORDS, fold=True)
 
 
-def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
+def matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
     """Where the lines begin in which the pattern is found."""
-    letters, fold = required(pattern)
+    letters, fold = required_literal(pattern)
     lines: Iterable[int]
     if letters:
         lines = _with(data.lower() if fold else data, letters.lower() if fold else letters)
@@ -45,7 +45,7 @@ def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
             yield begin
 
 
-def kept(data: bytes, keep: Keep) -> list[int]:
+def passing_lines(data: bytes, keep: LineFilter) -> list[int]:
     """Where the lines begin that the filter lets through."""
     some, sure = _wanted(data, keep), _is_one(keep)
     if some is not None:
@@ -55,16 +55,16 @@ def kept(data: bytes, keep: Keep) -> list[int]:
     return [begin for begin in begins if begin not in out] if out else list(begins)
 
 
-def _is_one(keep: Keep) -> bool:
+def _is_one(keep: LineFilter) -> bool:
     """Whether it asks one thing only, and one of which the search alone says all."""
     return not keep.level and (keep.pattern is None or not keep.nccl)
 
 
-def _wanted(data: bytes, keep: Keep) -> list[int] | None:
+def _wanted(data: bytes, keep: LineFilter) -> list[int] | None:
     """Lines of which some are let through, and no others; None if all but some are."""
     every: list[Iterable[int]] = []
     if keep.pattern is not None and not keep.without:
-        every.append(found(data, keep.pattern))
+        every.append(matching_lines(data, keep.pattern))
     if keep.level in {"error", "warn"}:
         every.append(_serious(data, keep.level))
     if keep.nccl == "only":
@@ -76,14 +76,14 @@ def _serious(data: bytes, least: str) -> set[int]:
     """Lines that may be so serious. That one warns is cheaper to see than that it tells of an error."""
     lines = set(_ERRORS.lines(data))
     if least == "warn":
-        lines.update(begin for begin in _WARNINGS.lines(data) if begin not in lines and warns(_line(data, begin)))
+        lines.update(begin for begin in _WARNINGS.lines(data) if begin not in lines and is_warning(_line(data, begin)))
     return lines
 
 
-def _unwanted(data: bytes, keep: Keep) -> Iterator[int]:
+def _unwanted(data: bytes, keep: LineFilter) -> Iterator[int]:
     """Lines of which some are not let through, while all others are."""
     if keep.pattern is not None:
-        yield from found(data, keep.pattern)
+        yield from matching_lines(data, keep.pattern)
     if keep.nccl:
         yield from _NCCL.lines(data)
     if keep.level == "info":
@@ -130,7 +130,7 @@ def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
         match = search(data, end + 1)
 
 
-def required(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
+def required_literal(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
     """Letters that stand in everything the pattern finds, and whether their case does not count.
 
     Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and

@@ -11,40 +11,40 @@ from console.errors import ConsoleError
 from console.logs.failures import failed_step, parse_failures
 from console.logs.job_log import JobLog
 from console.logs.line_splitter import text_of
-from console.logs.previous import Previous
+from console.logs.previous import PreviousLogReader
 from console.logs.redact import Redactor
-from console.logs.store import kept_job, logs_folder, sweep
-from console.scheduling.failure import FailureCard, each_once, endings, first_of
+from console.logs.store import delete_old_logs, find_stored_job, logs_folder
+from console.scheduling.failure import FailureCard, deduplicate, first_of_latest_attempt, rank_failures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
     from pathlib import Path
 
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.container_log import LogStream, Memory, Wanted
+    from console.logs.container_log import LogRequest, LogStream, ResumeCursor
     from console.logs.line import LogLine
-    from console.logs.previous import PreviousRuns
-    from console.logs.segment import Part
-    from console.logs.store import Shelf
+    from console.logs.previous import PreviousLogs
+    from console.logs.segment import LogSegment
+    from console.logs.store import JobLogStore
     from console.logs.stream import OpenStream
-    from console.scheduling.failure import Ending
+    from console.scheduling.failure import RankFailure
 
 
 LINES = 12  # last lines on the card
 LOOKED = 400  # last lines that are looked through for failures that they name
 
 
-async def card(
-    cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[Part]
+async def failure_card(
+    cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[LogSegment]
 ) -> FailureCard | None:
     """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
     jobset = cluster.fleet.jobsets.get(key)
     shelf = await asyncio.to_thread(
-        kept_job, folder, cluster.context, *key, jobset.uid if jobset else "", server=cluster.server
+        find_stored_job, folder, cluster.context, *key, jobset.uid if jobset else "", server=cluster.server
     )
-    found = endings(jobset, cluster.fleet) if jobset else []
-    found += await asyncio.to_thread(shelf.endings) if shelf else ()
-    first = first_of(each_once(found))
+    found = rank_failures(jobset, cluster.fleet) if jobset else []
+    found += await asyncio.to_thread(shelf.failures) if shelf else ()
+    first = first_of_latest_attempt(deduplicate(found))
     if first is None:
         return None
     texts = await _last_lines(streams, key[0], first[0], parts, shelf)
@@ -54,7 +54,7 @@ async def card(
 
 
 async def _last_lines(
-    streams: OpenStream, namespace: str, ending: Ending, parts: Sequence[Part], shelf: Shelf | None
+    streams: OpenStream, namespace: str, ending: RankFailure, parts: Sequence[LogSegment], shelf: JobLogStore | None
 ) -> list[str]:
     """What the rank printed last in that attempt: as followed, as its pod still has it, or as it was kept."""
     found = _tail(ending, parts)
@@ -62,18 +62,18 @@ async def _last_lines(
         with suppress(ConsoleError):  # the pod may be gone, and the card says the rest
             found = await _of_pod(streams, namespace, ending.pod)
     if not found and shelf is not None:
-        found = _tail(ending, await asyncio.to_thread(lambda: list(shelf.parts())))
+        found = _tail(ending, await asyncio.to_thread(lambda: list(shelf.segments())))
     return found
 
 
-def _tail(ending: Ending, parts: Sequence[Part]) -> list[str]:
+def _tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:
     for part in reversed(parts):
         if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part) and _is_its(part, ending):
             return [text.decode("utf-8", "replace") for text in part.texts(len(part) - LOOKED, len(part))]
     return []
 
 
-def _is_its(part: Part, ending: Ending) -> bool:
+def _is_its(part: LogSegment, ending: RankFailure) -> bool:
     """Whether these are lines of the pod that ended, not of one in its place; unknown of what older versions kept."""
     if part.pod and ending.pod:
         return part.pod == ending.pod
@@ -81,9 +81,9 @@ def _is_its(part: Part, ending: Ending) -> bool:
 
 
 async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
-    from console.logs.container_log import Memory, Wanted
+    from console.logs.container_log import LogRequest, ResumeCursor
 
-    stream = streams(Wanted(namespace, pod, tail=LOOKED, follow=False), Memory(), Redactor().lines, -1)
+    stream = streams(LogRequest(namespace, pod, tail=LOOKED, follow=False), ResumeCursor(), Redactor().lines, -1)
     async with aclosing(stream.batches()) as batches:
         return [text_of(raw).decode("utf-8", "replace") async for batch in batches for _, raw in batch]
 
@@ -115,15 +115,15 @@ class Logs:
         """Where logs are kept; a practice cluster's go with it, for the next one gives its jobs the same uids."""
         if self._folder is not None:
             return self._folder
-        practice = self._cluster.connected.target.cluster.practice_folder
+        practice = self._cluster.current_connection.target.cluster.practice_folder
         return practice / "logs" if practice else logs_folder()
 
     def _open_stream(
-        self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+        self, wanted: LogRequest, memory: ResumeCursor, clean: Callable[[list[bytes]], list[bytes]], restarts: int
     ) -> LogStream:
         from console.logs.container_log import LogStream
 
-        return LogStream(self._cluster.connected.client, wanted, memory=memory, clean=clean, restarts=restarts)
+        return LogStream(self._cluster.current_connection.client, wanted, memory=memory, clean=clean, restarts=restarts)
 
     def follow(
         self,
@@ -136,7 +136,7 @@ class Logs:
         previous: bool = False,
         follow: bool = True,
         drawn: bool = False,
-        memory: Memory | None = None,
+        memory: ResumeCursor | None = None,
     ) -> AsyncGenerator[LogLine, None]:
         """Lines of a container until it has ended, over dropped connections, none lost or repeated.
 
@@ -145,8 +145,8 @@ class Logs:
         """
         from console.logs import container_log
 
-        wanted = container_log.Wanted(namespace, pod, container, tail, since, previous, follow)
-        return container_log.follow_log(self._cluster.connected.client, wanted, drawn=drawn, memory=memory)
+        wanted = container_log.LogRequest(namespace, pod, container, tail, since, previous, follow)
+        return container_log.follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
 
     @asynccontextmanager
     async def job(
@@ -182,33 +182,33 @@ class Logs:
 
     async def previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
-    ) -> PreviousRuns:
+    ) -> PreviousLogs:
         """What ranks (all unless given) printed in the run before their last one, at most `tail` lines of each.
 
         NotFound if there is no such job, nor anything kept of one.
         """
         shared = self._shared.get((namespace, name))
-        finder = Previous(self._cluster, self._streams, self.folder, (namespace, name))
+        finder = PreviousLogReader(self._cluster, self._streams, self.folder, (namespace, name))
         return await finder.read(wanted, tail, shared.log.parts if shared else ())
 
-    async def why(self, namespace: str, name: str) -> FailureCard | None:
+    async def first_failure(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
         shared = self._shared.get((namespace, name))
-        return await card(
+        return await failure_card(
             self._cluster, self._streams, self.folder, (namespace, name), shared.log.parts if shared else ()
         )
 
-    def left(self) -> None:
+    def on_context_changed(self) -> None:
         """The cluster is another one from here on: its jobs are not those that were followed."""
         shared, self._shared = list(self._shared.values()), {}
         self._closing += [asyncio.create_task(each.log.close()) for each in shared]
 
     async def close(self) -> None:
         """End everything, and write what is not written."""
-        self.left()
+        self.on_context_changed()
         await asyncio.gather(*self._closing)
 
     async def _sweep(self) -> None:
         if not self._swept:
             self._swept = True
-            await asyncio.to_thread(sweep, self.folder)
+            await asyncio.to_thread(delete_old_logs, self.folder)

@@ -1,8 +1,8 @@
-"""The log of one job: lines of all its ranks over attempts, new pods and restarts, as they come and as they are kept.
+"""The log of one job: the lines of all its ranks, over attempts, new pods and restarts, both live and stored.
 
-Lines go from each connection straight into a `Part`, in memory for those who read and on its way to the disk. Whoever
-reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
-loses a line. Memory is bounded by the parts.
+Each log connection appends to a `LogSegment`, which holds the newest lines in memory and writes all of them to disk.
+Each reader has a position in each segment and is woken when a segment grows, so a slow reader does not delay the
+others and no reader loses a line. The segments bound the memory.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, Unreadable
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.logs.line import RankLine
 from console.logs.redact import Redactor
-from console.logs.store import JobNote, Kept, kept_job
-from console.logs.stream import Followed, coverage, fill, loggable_containers, unread
-from console.pace import Slices
-from console.scheduling.failure import endings
+from console.logs.store import JobFolder, JobMetadata, find_stored_job
+from console.logs.stream import FollowedContainer, coverage, fetch_older_lines, find_gaps, loggable_containers
+from console.pace import WorkSlices
+from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import Stamped
     from console.logs.line import Coverage, Gap
-    from console.logs.segment import Part
-    from console.logs.store import Shelf
+    from console.logs.segment import LogSegment
+    from console.logs.store import JobLogStore
     from console.logs.stream import OpenStream, Stream
     from console.scheduling.ranks import Rank
 
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 class ChangeSubscription:
     """Which parts of a log may have more than somebody has taken: the others need no look, however many they are."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[LogSegment]) -> None:
         self._parts = dict.fromkeys(parts)
         self._come = asyncio.Event()
         self._come.set()
         self._timer: asyncio.TimerHandle | None = None
         self._again()
 
-    def tell(self, *parts: Part) -> None:
+    def notify(self, *parts: LogSegment) -> None:
         """There may be more in these; none of them: something else has changed."""
         for part in parts:
             self._parts[part] = None
         self._come.set()
 
-    def take(self) -> list[Part]:
+    def take_changed(self) -> list[LogSegment]:
         """The parts that were told of since the last look."""
         parts, self._parts = list(self._parts), {}
         return parts
 
-    async def come(self) -> None:
+    async def wait(self) -> None:
         """Wait until there may be something new, but not for long."""
         await self._come.wait()
         self._come.clear()
@@ -79,22 +79,22 @@ PAGE, LEAST = 4000, 50
 """Lines that one reading takes at most, and of one part at least: no rank keeps the others waiting."""
 
 
-class Reader:
+class LogCursor:
     """Where somebody stands who reads some of the ranks (all, if none are named)."""
 
     def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
         self._news = news
         self._wanted = wanted
-        self._at: dict[Part, int] = {}  # lines of each part that have been read
+        self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
 
-    def skip(self, parts: Iterable[Part]) -> None:
+    def skip(self, parts: Iterable[LogSegment]) -> None:
         self._at = {part: len(part) for part in parts}
 
-    def more(self) -> list[RankLine]:
+    def next_page(self) -> list[RankLine]:
         """The next page: of parts that have more than fits, only what the others cannot come before."""
-        pages: list[tuple[Part, int, int]] = []
+        pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
-        told = self._news.take()
+        told = self._news.take_changed()
         most = max(LEAST, PAGE // max(1, len(told)))
         for part in told:
             start, length = self._at.get(part, 0), len(part)
@@ -109,7 +109,7 @@ class Reader:
             self._at[part] = end
             found += _rank_lines(part, start, end)
             if end < len(part):
-                self._news.tell(part)
+                self._news.notify(part)
         found.sort(key=_moment_and_rank)
         return found
 
@@ -118,7 +118,7 @@ def _moment_and_rank(line: RankLine) -> tuple[float, int]:
     return line.time, line.rank
 
 
-def _rank_lines(part: Part, start: int, stop: int) -> list[RankLine]:
+def _rank_lines(part: LogSegment, start: int, stop: int) -> list[RankLine]:
     rank, attempt, pod, container = part.rank, part.attempt, part.pod, part.container
     return [
         RankLine(rank, moment, text.decode("utf-8", "replace"), attempt, pod, container)
@@ -154,8 +154,8 @@ class JobLog:
         """`chosen`: of so many ranks those that are read, None for all."""
         self.key = key
         self._chosen = chosen
-        self.kept = Kept()
-        self.parts: list[Part] = []  # lines of each container, those of the disk first
+        self.kept = JobFolder()
+        self.parts: list[LogSegment] = []  # lines of each container, those of the disk first
         self.ranks = 0  # how many ranks the job has
         self.uid = ""
         self.gone = False  # whether the job is not in the cluster, so that all there is is what was kept
@@ -168,7 +168,7 @@ class JobLog:
         self.once = once
         self._reads = 0
         """How many ranks are read."""
-        self._followed: dict[tuple[int, int, str, str], Followed] = {}
+        self._followed: dict[tuple[int, int, str, str], FollowedContainer] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[ChangeSubscription] = []
         self._keeping = asyncio.Lock()
@@ -194,7 +194,7 @@ class JobLog:
                     await asyncio.to_thread(each.part.drop)
         await self.kept.close()
 
-    async def read_shelf(self, shelf: Shelf) -> None:
+    async def read_stored(self, shelf: JobLogStore) -> None:
         """Take in what is kept of a job; for one that is gone, it is all there is."""
         self.gone = True
         self.ranks, self.uid = shelf.note.ranks, shelf.note.uid
@@ -212,7 +212,7 @@ class JobLog:
         """Logs that were refused, even if nothing changes in the cluster."""
         while True:
             await asyncio.sleep(LOOK_AGAIN)
-            if any(each.is_due for each in self._followed.values()):
+            if any(each.is_retry_due for each in self._followed.values()):
                 await self._keep(self._cluster.fleet)
 
     async def _keep(self, fleet: Fleet) -> None:
@@ -230,8 +230,8 @@ class JobLog:
         self.ranks = len(every)
         if self.uid != jobset.uid:
             await self._begin(jobset, len(every))
-        for ending in endings(jobset, fleet):  # they cannot be asked once the pods are gone
-            await self.kept.tell(ending)
+        for ending in rank_failures(jobset, fleet):  # they cannot be asked once the pods are gone
+            await self.kept.record_failure(ending)
         chosen = self._chosen(len(every))
         read = [rank for rank in every if chosen is None or rank.number in chosen]
         self._reads = len(read)
@@ -242,13 +242,13 @@ class JobLog:
         self.ready.set()
 
     async def _without(self, fleet: Fleet) -> None:
-        self.gone = fleet.links["jobsets"].state is not LinkState.LISTING
+        self.gone = fleet.links["jobsets"].state is not WatchState.LISTING
         if self.gone and not self.ready.is_set():
             shelf = await asyncio.to_thread(
-                kept_job, self._folder, self._cluster.context, *self.key, server=self._cluster.server
+                find_stored_job, self._folder, self._cluster.context, *self.key, server=self._cluster.server
             )
             if shelf is not None and not self.uid:
-                await self.read_shelf(shelf)
+                await self.read_stored(shelf)
                 self.uid = ""  # one of the same name may still come
                 self._tell(*self.parts)
             self.ready.set()
@@ -256,7 +256,7 @@ class JobLog:
     async def _begin(self, jobset: JobSet, number: int) -> None:
         """The job is there: open its folder, and take in what is kept of it."""
         self.uid = jobset.uid
-        note = JobNote(
+        note = JobMetadata(
             jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe, self._cluster.server
         )
         self.parts = await self.kept.open(self._folder, note)
@@ -267,15 +267,15 @@ class JobLog:
         followed = self._followed.get(name)
         if followed is None:
             kept = next((each for each in self.parts if each.name == name), None)
-            part = await self.kept.part(kept, rank.number, pod, container.name)
+            part = await self.kept.open_segment(kept, rank.number, pod, container.name)
             if part is not kept:
                 self.parts.append(part)
             elif self._tail is None and not self.ready.is_set():
                 with self.kept.refusals():
-                    await fill(part, self._streams, pod, container.name)
+                    await fetch_older_lines(part, self._streams, pod, container.name)
             given = (kept or part).tail(REMEMBER)
             stream = self._stream(given, pod, container, Redactor())
-            followed = self._followed[name] = Followed(
+            followed = self._followed[name] = FollowedContainer(
                 part, stream, not container.init, tail=0 if given else self._tail or 0, fresh=not given
             )
         elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
@@ -286,31 +286,31 @@ class JobLog:
         followed.error = None
         followed.task = asyncio.create_task(self._read(followed), name=f"log:{pod.name}/{container.name}")
 
-    def _goes_on(self, followed: Followed, container: Container) -> bool:
+    def _goes_on(self, followed: FollowedContainer, container: Container) -> bool:
         if self.once:
             return False
         if followed.error is not None:
-            return followed.is_due
+            return followed.is_retry_due
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
 
     def _stream(self, given: list[Stamped], pod: Pod, container: Container, redactor: Redactor) -> Stream:
-        from console.logs.container_log import Memory, Wanted
+        from console.logs.container_log import LogRequest, ResumeCursor
 
-        memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
+        memory = ResumeCursor(given, whole=self._tail is None and len(given) < REMEMBER)
         tail = None if given else self._tail
         most = max(LEAST_ONCE, ONCE // max(1, self._reads))
-        wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
+        wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
         return self._streams(wanted, memory, redactor.lines, container.restarts)
 
-    async def _read(self, followed: Followed) -> None:
+    async def _read(self, followed: FollowedContainer) -> None:
         def take(batch: list[Stamped]) -> None:
-            followed.take(batch)
+            followed.append(batch)
             self._tell(followed.part)
 
         try:
             await followed.stream.run(take)
         except ConsoleError as error:
-            followed.refused(error)
+            followed.on_refused(error)
         followed.part.open = b""
         self._tell(followed.part)
 
@@ -324,16 +324,16 @@ class JobLog:
 
     async def _write_now(self) -> bool:
         """Write all that waits; whether the disk took it."""
-        for followed in [each for each in self._followed.values() if each.begins_late()]:
+        for followed in [each for each in self._followed.values() if each.may_lack_older_lines()]:
             with self.kept.refusals():
                 await followed.mark_truncated()
         return await self.kept.write(self.parts)
 
     # who reads
 
-    def _tell(self, *parts: Part) -> None:
+    def _tell(self, *parts: LogSegment) -> None:
         for news in self._listeners:
-            news.tell(*parts)
+            news.notify(*parts)
 
     async def lines(
         self, wanted: Collection[int] | None = None, *, live: bool = False
@@ -343,32 +343,32 @@ class JobLog:
         `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
         has been read.
         """
-        with self.listening() as news:
-            reader = Reader(news, wanted)
+        with self.subscribe() as news:
+            reader = LogCursor(news, wanted)
             await self.ready.wait()
             while self.once and not self.finished and not self.closed:
-                await news.come()  # what is not followed is sorted as a whole
+                await news.wait()  # what is not followed is sorted as a whole
             if live:
                 reader.skip(self.parts)
-            slices = Slices()
+            slices = WorkSlices()
             while True:
                 over = self.closed or self.finished
-                batch = reader.more()
+                batch = reader.next_page()
                 if batch:
                     yield batch
                     await slices.pause()
                 elif over:
                     return
                 else:
-                    await news.come()
+                    await news.wait()
                     slices.begin()
                     await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
 
-    def parts_of(self, rank: int) -> list[Part]:
+    def segments_of(self, rank: int) -> list[LogSegment]:
         """The lines of one rank, a part for each container."""
         return [part for part in self.parts if part.rank == rank]
 
-    def drawn(self, wanted: Collection[int] | None = None) -> dict[int, str]:
+    def progress_bars(self, wanted: Collection[int] | None = None) -> dict[int, str]:
         """Of those ranks (all unless given) the progress bars that are being drawn: lines that have no end yet."""
         return {
             part.rank: part.open.decode("utf-8", "replace")
@@ -377,7 +377,7 @@ class JobLog:
         }
 
     @contextmanager
-    def listening(self) -> Iterator[ChangeSubscription]:
+    def subscribe(self) -> Iterator[ChangeSubscription]:
         """Of which parts there may be more, all of them at first."""
         news = ChangeSubscription(self.parts)
         self._listeners.append(news)
@@ -401,9 +401,9 @@ class JobLog:
         return [each.error for each in self._followed.values() if each.error is not None]
 
     @property
-    def unread(self) -> tuple[Gap, ...]:
+    def gaps(self) -> tuple[Gap, ...]:
         """Of which pods the lines of what time are not known: left out, lost, not come, or refused."""
-        return unread(self._followed.values(), self.parts)
+        return find_gaps(self._followed.values(), self.parts)
 
     @property
     def coverage(self) -> Coverage:

@@ -54,7 +54,7 @@ class Gap:
     why: str = "the log was rotated while it could not be read"
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         return f"pod {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
 
 
@@ -83,7 +83,7 @@ class Coverage:
     """Whether only what there was had to be read: then the end of a log says nothing of its rank."""
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """As a person would say it: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
         done = "read" if self.once else "ended"
         said = [
@@ -180,11 +180,11 @@ def _is_value(before: bytes) -> bool:
     return (before[:-1] if before[-1:] in {b"+", b"-"} else before).rstrip().endswith((b":", b"="))
 
 
-def warns(text: bytes) -> bool:
+def is_warning(text: bytes) -> bool:
     """Whether a line says that it is a warning."""
     return _WARN.search(text[:HEAD].lower()) is not None
 
 
-def at_least(text: bytes, least: str) -> bool:
+def has_severity(text: bytes, least: str) -> bool:
     """Whether a line is that serious or more."""
     return level(text) in _AT_LEAST[least]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import Unreadable
 from console.kube.objects.meta import parse_time
-from console.logs.word_search import ANSI, Blocks
+from console.logs.word_search import ANSI, LineBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 LONGEST = 1 << 14  # bytes of a line that are kept
 
 
-class Lines:
+class TextLines:
     """Turns bytes into lines; what is left at the end counts as a line too."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         """`longest`: bytes of a line that are kept."""
         self._longest = longest
-        self._blocks = Blocks(longest, returns=True)
+        self._blocks = LineBlocks(longest, returns=True)
 
     def add(self, data: bytes) -> Iterator[str]:
         for raw in self._blocks.add(data).split(b"\n")[:-1]:
-            yield plain(raw[: self._longest])
+            yield strip_terminal_codes(raw[: self._longest])
 
     def end(self) -> Iterator[str]:
         """The last line, if it had no end."""
         rest = self._blocks.end()
         if rest:
-            yield plain(rest)
+            yield strip_terminal_codes(rest)
 
 
-def plain(raw: bytes) -> str:
+def strip_terminal_codes(raw: bytes) -> str:
     text = raw.decode("utf-8", "replace")
     return ANSI.sub("", text) if "\x1b" in text else text
 
@@ -199,7 +199,7 @@ def is_stamp(word: bytes) -> bool:
     return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
 
 
-def stamped(raws: list[bytes]) -> list[tuple[float, bytes]]:
+def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
     """Each line with the moment of its timestamp, 0.0 where there is none."""
     head, second = b"", 0.0
     lines: list[tuple[float, bytes]] = []

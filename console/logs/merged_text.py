@@ -7,18 +7,18 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from console.logs.filter import found, kept
-from console.logs.text import WIDEST, Row
+from console.logs.filter import matching_lines, passing_lines
+from console.logs.text import WIDEST, TextRow
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from console.logs.segment import Part
-    from console.logs.text import Keep
+    from console.logs.segment import LogSegment
+    from console.logs.text import LineFilter
 
 
-class Timed(Protocol):
+class TimedLines(Protocol):
     """Lines of one origin, known by the times at which they were printed, which never go back."""
 
     @property
@@ -26,10 +26,10 @@ class Timed(Protocol):
         """Seconds since the epoch."""
 
 
-class Picked:
+class FilteredLines:
     """Some of the lines of a part: those that a filter lets through."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: LogSegment) -> None:
         from array import array
 
         self.part = part
@@ -38,7 +38,7 @@ class Picked:
         self.seen = 0  # lines of the part that were looked at
 
 
-def find(parts: Sequence[Timed], start: int) -> list[int]:
+def offsets_of_line(parts: Sequence[TimedLines], start: int) -> list[int]:
     """How many lines of each part come before line `start` of the merged text.
 
     Lines at the same moment come in the order of the parts. The moment is found by halving: some 50 times a bisection
@@ -66,15 +66,15 @@ def find(parts: Sequence[Timed], start: int) -> list[int]:
     return _skip(parts, low, start - sum(low))
 
 
-def _step(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
+def _step(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
     """The same place so many lines further."""
     at = list(at)
-    for part, number in islice(walk(parts, at), lines):
+    for part, number in islice(iter_lines(parts, at), lines):
         at[part] = number + 1
     return at
 
 
-def _skip(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
+def _skip(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
     """The same over lines of few moments, however many were printed at each."""
     at = list(at)
     while lines > 0:
@@ -86,7 +86,7 @@ def _skip(parts: Sequence[Timed], at: list[int], lines: int) -> list[int]:
     return at
 
 
-def walk(parts: Sequence[Timed], at: Sequence[int]) -> Iterator[tuple[int, int]]:
+def iter_lines(parts: Sequence[TimedLines], at: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Lines from that place on, each as part and number."""
     heap = [(part.times[here], index, here) for index, (part, here) in enumerate(zip(parts, at, strict=True))
             if here < len(part.times)]  # fmt: skip
@@ -101,7 +101,7 @@ def walk(parts: Sequence[Timed], at: Sequence[int]) -> Iterator[tuple[int, int]]
             heapq.heappop(heap)
 
 
-def position(parts: Sequence[Timed], part: int, number: int, moment: float) -> int:
+def position(parts: Sequence[TimedLines], part: int, number: int, moment: float) -> int:
     """Where a line stands in the merged text: the line is `number` in `part` and was printed at `moment`."""
     return number + sum(
         (bisect_right if index < part else bisect_left)(other.times, moment)
@@ -117,30 +117,30 @@ CUT = b" (the line goes on)"
 class MergedText:
     """`parts` gives the parts as they are at each moment; `label` says whose a part is."""
 
-    def __init__(self, parts: Callable[[], Sequence[Part]], label: Callable[[Part], str]) -> None:
+    def __init__(self, parts: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
         self.note = ""
         self._get = parts
         self._label = label
-        self._parts: list[Part] = list(parts())
-        self._keep: Keep | None = None
+        self._parts: list[LogSegment] = list(parts())
+        self._keep: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
-        self._kept: dict[int, Picked] = {}
-        self._matches: dict[int, Picked] = {}
+        self._kept: dict[int, FilteredLines] = {}
+        self._matches: dict[int, FilteredLines] = {}
 
     def renew(self) -> None:
         """Take up parts that are new, and leave out those that are no longer wanted."""
         self._parts = list(self._get())
 
-    def _shown(self) -> Sequence[Timed]:
+    def _shown(self) -> Sequence[TimedLines]:
         if self._keep is None:
             return self._parts
         return [self._pick(self._kept, part) for part in self._parts]
 
     @staticmethod
-    def _pick(picks: dict[int, Picked], part: Part) -> Picked:
+    def _pick(picks: dict[int, FilteredLines], part: LogSegment) -> FilteredLines:
         picked = picks.get(id(part))
         if picked is None:
-            picked = picks[id(part)] = Picked(part)
+            picked = picks[id(part)] = FilteredLines(part)
         return picked
 
     def __len__(self) -> int:
@@ -149,24 +149,26 @@ class MergedText:
     def total(self) -> int:
         return sum(len(part.times) for part in self._parts)
 
-    def page(self, start: int, stop: int) -> list[Row]:
+    def page(self, start: int, stop: int) -> list[TextRow]:
         """Lines of the merged text; those of one part are read together."""
         shown = self._shown()
-        places = list(islice(walk(shown, find(shown, max(0, start))), max(0, stop - max(0, start))))
+        places = list(islice(iter_lines(shown, offsets_of_line(shown, max(0, start))), max(0, stop - max(0, start))))
         numbers: dict[int, list[int]] = {}
         for index, number in places:
             picked = shown[index]
-            numbers.setdefault(index, []).append(picked.numbers[number] if isinstance(picked, Picked) else number)
-        texts = {index: iter(self._parts[index].picked(each)) for index, each in numbers.items()}
+            numbers.setdefault(index, []).append(
+                picked.numbers[number] if isinstance(picked, FilteredLines) else number
+            )
+        texts = {index: iter(self._parts[index].texts_at(each)) for index, each in numbers.items()}
         return [self._row(index, shown[index].times[number], next(texts[index])) for index, number in places]
 
-    def _row(self, index: int, moment: float, text: bytes) -> Row:
+    def _row(self, index: int, moment: float, text: bytes) -> TextRow:
         shown = text if len(text) <= WIDEST else text[:WIDEST] + CUT
-        return Row(shown.decode("utf-8", "replace"), moment, self._label(self._parts[index]))
+        return TextRow(shown.decode("utf-8", "replace"), moment, self._label(self._parts[index]))
 
     # filter and search
 
-    def apply_filter(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: LineFilter | None) -> None:
         self._keep, self._kept, self._matches = keep, {}, {}
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:
@@ -184,7 +186,7 @@ class MergedText:
                 more |= _look(part, self._pick(self._matches, part), each, self._keep, self._pattern)
         return more
 
-    def _found(self) -> list[Picked]:
+    def _found(self) -> list[FilteredLines]:
         return [self._pick(self._matches, part) for part in self._parts]
 
     @property
@@ -193,24 +195,30 @@ class MergedText:
 
     def place(self, match: int) -> int:
         found, shown = self._found(), self._shown()
-        index, at = next(walk(found, find(found, match)))
+        index, at = next(iter_lines(found, offsets_of_line(found, match)))
         number, moment = found[index].numbers[at], found[index].times[at]
         picked = shown[index]
-        if isinstance(picked, Picked):
+        if isinstance(picked, FilteredLines):
             number = bisect_left(picked.numbers, number)
         return position(shown, index, number, moment)
 
     def nearest(self, line: int) -> int:
         """The first match from that line on, to the moment."""
         shown = self._shown()
-        at = next(walk(shown, find(shown, line)), None)
+        at = next(iter_lines(shown, offsets_of_line(shown, line)), None)
         if at is None:
             return self.found
         moment = shown[at[0]].times[at[1]]
         return sum(bisect_left(each.times, moment) for each in self._found())
 
 
-def _look(part: Part, picked: Picked, lines: int, keep: Keep | None, pattern: re.Pattern[bytes] | None = None) -> bool:
+def _look(
+    part: LogSegment,
+    picked: FilteredLines,
+    lines: int,
+    keep: LineFilter | None,
+    pattern: re.Pattern[bytes] | None = None,
+) -> bool:
     """Search the next `lines` lines of a part, all in one block; whether some are left after them."""
     start = picked.seen
     stop = min(len(part), start + lines)
@@ -225,12 +233,12 @@ def _look(part: Part, picked: Picked, lines: int, keep: Keep | None, pattern: re
     return stop < len(part)
 
 
-def _wanted(block: bytes, keep: Keep | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
+def _wanted(block: bytes, keep: LineFilter | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
     """Where the lines begin in which the pattern is found, or all that are kept."""
     if pattern is None:
-        return kept(block, keep) if keep is not None else ()
-    matches = found(block, pattern)
+        return passing_lines(block, keep) if keep is not None else ()
+    matches = matching_lines(block, pattern)
     if keep is None:
         return matches
-    among = set(kept(block, keep))
+    among = set(passing_lines(block, keep))
     return (begin for begin in matches if begin in among)

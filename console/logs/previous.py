@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.kube.find_job import elsewhere, require_jobs
+from console.kube.find_job import other_namespaces_hint, require_jobs
 from console.logs.line import Coverage, Gap, RankLine
 from console.logs.line_splitter import text_of
 from console.logs.redact import Redactor
-from console.logs.store import kept_job
-from console.scheduling.ranks import places, ranks
+from console.logs.store import find_stored_job
+from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import Stamped
-    from console.logs.segment import Part
+    from console.logs.segment import LogSegment
     from console.logs.stream import OpenStream
 
 AT_ONCE = 16  # logs that are read at the same time
 
 
 @dataclass(frozen=True)
-class Run:
+class PreviousLog:
     """What one rank printed in one run."""
 
     rank: int
@@ -56,9 +56,9 @@ class _Nothing:
 
 
 @dataclass(frozen=True)
-class PreviousRuns:
+class PreviousLogs:
     ranks: int  # how many the job has
-    found: tuple[Run, ...]  # of each rank of which there is something
+    found: tuple[PreviousLog, ...]  # of each rank of which there is something
     without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
     asked: int
     gone: bool = False  # whether the job is not in the cluster, so that all there is is what was kept
@@ -70,7 +70,7 @@ class PreviousRuns:
         return heapq.merge(*self.found, key=_moment_and_rank)
 
     @property
-    def unread(self) -> tuple[Gap, ...]:
+    def gaps(self) -> tuple[Gap, ...]:
         """Ranks of which there is nothing, and what was left out of the others."""
         cut = [each for each in self.found if self.tail and len(each.stamped) >= self.tail]
         return (
@@ -91,11 +91,11 @@ class _Rank:
     number: int
     pod: Pod | None
     earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still
-    kept: Sequence[Part]
+    kept: Sequence[LogSegment]
     again: bool = False  # whether the JobSet, or it alone, was started again
 
 
-class Previous:
+class PreviousLogReader:
     """Finds them, of one job."""
 
     def __init__(self, cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str]) -> None:
@@ -105,7 +105,9 @@ class Previous:
         self._key = key
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[Part]) -> PreviousRuns:
+    async def read(
+        self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[LogSegment]
+    ) -> PreviousLogs:
         """Of those ranks (all unless given), the last `tail` lines each; NotFound if nothing is known of such a job.
 
         Where nothing can be read of anybody, as the cluster does not let it or cannot be reached, that error is raised.
@@ -115,7 +117,7 @@ class Previous:
         fleet, (namespace, name) = self._cluster.fleet, self._key
         jobset = fleet.jobsets.get(self._key)
         shelf = await asyncio.to_thread(
-            kept_job,
+            find_stored_job,
             self._folder,
             self._cluster.context,
             namespace,
@@ -126,19 +128,20 @@ class Previous:
         if jobset is None and shelf is None:
             require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
             raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.",
-                           elsewhere(fleet, namespace, name) or "a4 jobs -A lists all there are.")  # fmt: skip
-        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.parts())) if shelf else [])
+                           other_namespaces_hint(fleet, namespace,
+                                                 name) or "a4 jobs -A lists all there are.")  # fmt: skip
+        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.segments())) if shelf else [])
         every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
         asked = [each for each in every if wanted is None or each.number in wanted]
         found = await asyncio.gather(*(self._one(each, tail) for each in asked))
-        runs = tuple(each for each in found if isinstance(each, Run))
+        runs = tuple(each for each in found if isinstance(each, PreviousLog))
         without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _Nothing)]
         if not runs:
             _raise_first(each for _, each in without)
         reasons = tuple((number, each.why) for number, each in without)
-        return PreviousRuns(len(every), runs, reasons, len(asked), jobset is None, tail)
+        return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None, tail)
 
-    async def _one(self, rank: _Rank, tail: int | None) -> Run | _Nothing:
+    async def _one(self, rank: _Rank, tail: int | None) -> PreviousLog | _Nothing:
         """What a rank printed, or why there is nothing."""
         main = rank.pod.main if rank.pod else None
         nothing = _Nothing(f"{_known_of(rank)}, and no log of an earlier run was kept")
@@ -157,16 +160,19 @@ class Previous:
             return nothing
         return await asyncio.to_thread(_of_part, part, tail)
 
-    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> Run:
-        from console.logs.container_log import Memory, Wanted
+    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
+        from console.logs.container_log import LogRequest, ResumeCursor
 
         container = pod.main.name if pod.main else ""
-        wanted = Wanted(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
+        wanted = LogRequest(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
         found: list[Stamped] = []
-        async with self._room, aclosing(self._streams(wanted, Memory(), Redactor().lines, -1).batches()) as batches:
+        async with (
+            self._room,
+            aclosing(self._streams(wanted, ResumeCursor(), Redactor().lines, -1).batches()) as batches,
+        ):
             async for batch in batches:
                 found += batch
-        return Run(rank, pod.attempt, pod.name, container, found)
+        return PreviousLog(rank, pod.attempt, pod.name, container, found)
 
 
 def _raise_first(without: Iterable[_Nothing]) -> None:
@@ -182,8 +188,8 @@ def _known_of(rank: _Rank) -> str:
     return "not started again" if rank.pod is not None else "it has no pod"
 
 
-def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[Part]) -> list[_Rank]:
-    numbers, found = places(jobset), list[_Rank]()
+def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_Rank]:
+    numbers, found = rank_numbers(jobset), list[_Rank]()
     pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
     for rank in ranks(jobset, fleet):
         earlier = [
@@ -200,7 +206,7 @@ def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[Part]) -> list[_Rank]
     return found
 
 
-def _of_disk(number: int, kept: Sequence[Part]) -> list[_Rank]:
+def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
     """Of a job that is gone: the last pod of each rank is the last run."""
     found = []
     for rank in range(max([number, *(part.rank + 1 for part in kept)])):
@@ -208,24 +214,24 @@ def _of_disk(number: int, kept: Sequence[Part]) -> list[_Rank]:
     return found
 
 
-def _before_the_last(parts: Sequence[Part]) -> list[Part]:
+def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
     """Without those of the last pod."""
     last = max((part for part in parts if len(part)), key=_age, default=None)
     return [part for part in parts if last is not None and part.uid != last.uid]
 
 
-def _last_of(rank: _Rank) -> Part | None:
+def _last_of(rank: _Rank) -> LogSegment | None:
     """The newest of what was kept: of a pod its last container, which is the one that does the work."""
     return max((part for part in rank.kept if len(part)), key=_age, default=None)
 
 
-def _age(part: Part) -> tuple[int, float]:
+def _age(part: LogSegment) -> tuple[int, float]:
     return part.attempt, part.times[-1]
 
 
-def _of_part(part: Part, tail: int | None) -> Run:
+def _of_part(part: LogSegment, tail: int | None) -> PreviousLog:
     stamped = part.tail(len(part) if tail is None else tail)
-    return Run(part.rank, part.attempt, part.pod, part.container, stamped)
+    return PreviousLog(part.rank, part.attempt, part.pod, part.container, stamped)
 
 
 def _moment_and_rank(line: RankLine) -> tuple[float, int]:

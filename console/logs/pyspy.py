@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from console.logs.line_splitter import LONGEST, Lines
+from console.logs.line_splitter import LONGEST, TextLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class PySpyParser:
     """Reads any number of dumps, a piece at a time."""
 
     def __init__(self) -> None:
-        self._lines = Lines(LONGEST_JSON)
+        self._lines = TextLines(LONGEST_JSON)
         self._read: list[_Process] = []
         self._indent = 0
         self._json: list[str] | None = None  # lines of a dump in JSON, from its first on

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from console.logs.word_search import Words
+from console.logs.word_search import WordSearch
 
 REDACTED = "‹secret›"  # what stands in place of a secret
 _SECRET_NAMES = {
@@ -130,7 +130,7 @@ def redact(text: str) -> str:
 REDACTED_BYTES = REDACTED.encode()
 _NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
           b"credential", b"credentials", b"pwd")  # fmt: skip
-_WORDS = Words(
+_WORDS = WordSearch(
     b"hf_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat", b"glpat-", b"akia", b"asia", b"aiza", b"xox",
     b"hooks.slack", b"ya29.", b"ms-", b"gocspx-", b"eyj", b"sk-", b"nvapi-", b"pypi-", b"npm_", b"dckr_pat_",
     b"age-secret", b",value:", b"_pass ",
@@ -167,7 +167,7 @@ class Redactor:
             return lines
         clean, at = [], 0
         for line in lines:
-            clean.append(redacted_line(line) if at in suspects or (coloured and b"\x1b" in line) else line)
+            clean.append(redact_line(line) if at in suspects or (coloured and b"\x1b" in line) else line)
             at += len(line) + 1
         return clean
 
@@ -179,30 +179,30 @@ class Redactor:
             if end is None:
                 return head + space + REDACTED_BYTES
             self._left = 0
-            return head + space + REDACTED_BYTES + redacted(text[end.end() :])
+            return head + space + REDACTED_BYTES + redact_bytes(text[end.end() :])
         begin = _BEGIN.search(text)
         if begin is not None and _END.search(text, begin.end()) is None:
             self._left = _KEY_LINES
-        return redacted_line(line)
+        return redact_line(line)
 
 
 LOOKED_THROUGH, CUT = 1 << 16, 1 << 10
 """Bytes of a line that are looked through where it may hold a secret, and those at their end that one may begin in."""
 
 
-def redacted_line(line: bytes) -> bytes:
+def redact_line(line: bytes) -> bytes:
     """A line that may hold a secret; what of it is too long to be looked through is left out."""
     if len(line) <= LOOKED_THROUGH:
-        return redacted(line)
+        return redact_bytes(line)
     more = len(line) - LOOKED_THROUGH + CUT
-    return redacted(line[:LOOKED_THROUGH])[:-CUT] + f" … ({more} bytes more, which may hold a secret)".encode()
+    return redact_bytes(line[:LOOKED_THROUGH])[:-CUT] + f" … ({more} bytes more, which may hold a secret)".encode()
 
 
-def redacted(text: bytes) -> bytes:
+def redact_bytes(text: bytes) -> bytes:
     """The text without any secret that can be told by its look; where colours cut one in two, without colours."""
     if b"\x1b" in text:
         plain = _ESCAPE.sub(b"", text)
-        if plain != text and (clean := redacted(plain)) != plain:
+        if plain != text and (clean := redact_bytes(plain)) != plain:
             return clean
         return text
     text = _KEY.sub(REDACTED_BYTES, text)

@@ -8,8 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from console.folders import atomic_write
-from console.logs.line_splitter import stamped, texts_of
-from console.pace import Slices
+from console.logs.line_splitter import split_timestamps, texts_of
+from console.pace import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ LOST = b"(this line is lost: it could not be written to the disk)"
 GONE = b"(this line is no longer on the disk)"
 
 
-class Part:
+class LogSegment:
     """Lines in the order in which they came, by number; `times` never go back.
 
     `file` None: the lines are held in memory only, as long as there is room. Lines come in one thread; another one may
@@ -80,14 +80,14 @@ class Part:
         if self._note is not None and not self._note.exists():
             append_to(self._note, b"%d\n" % last)
 
-    def fill(self, before: Sequence[bytes]) -> None:
+    def backfill(self, before: Sequence[bytes]) -> None:
         """Put the lines in front that were left out; nobody may be reading yet. OSError if the disk is full."""
         assert self.file is not None
         whole = b"".join([line + b"\n" for line in before]) + self.file.read_bytes()[: self._size]
         atomic_write(self.file, whole)
         if self._note is not None:
             self._note.unlink(missing_ok=True)
-        again = Part.read(self.file, self.rank)
+        again = LogSegment.read(self.file, self.rank)
         self.times, self._starts, self._size = again.times, again._starts, again._size
         self._written, self.opened_with = again._written, 0
 
@@ -172,13 +172,13 @@ class Part:
     # lines are read
 
     @classmethod
-    def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> Part:
+    def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> LogSegment:
         """The lines of a file; a last one without an end, which a crash may leave, does not count."""
         part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
-        at, last, slices = 0, 0.0, Slices()
+        at, last, slices = 0, 0.0, WorkSlices()
         with file.open("rb", buffering=BLOCK) as lines:
             while block := b"".join(lines.readlines(BLOCK)):
-                for moment, raw in stamped(block.split(b"\n")[:-1]):
+                for moment, raw in split_timestamps(block.split(b"\n")[:-1]):
                     last = moment if moment > last else last
                     part.times.append(last)
                     part._starts.append(at)
@@ -189,14 +189,14 @@ class Part:
             part.opened_with = int(part._note.read_bytes().strip() or b"1")
         return part
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Cut off what a crash left of a last line, before more is written."""
         if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
             os.truncate(self.file, self._size)
 
     def tail(self, number: int) -> list[Stamped]:
         """The last lines, each with its moment."""
-        return stamped(self.raws(max(0, len(self) - number), len(self)))
+        return split_timestamps(self.raws(max(0, len(self) - number), len(self)))
 
     def raws(self, start: int, stop: int) -> list[bytes]:
         """These lines with their timestamps; `stop` may be beyond the end."""
@@ -217,7 +217,7 @@ class Part:
         """These lines without their timestamps."""
         return texts_of(self.raws(start, stop))
 
-    def picked(self, numbers: Sequence[int]) -> list[bytes]:
+    def texts_at(self, numbers: Sequence[int]) -> list[bytes]:
         """The texts of these lines, whose numbers grow; neighbours are read together."""
         texts: list[bytes] = []
         at = 0

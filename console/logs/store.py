@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.folders import atomic_write, make_private, state_folder
-from console.logs.line_splitter import stamped
-from console.logs.segment import Part, append_to
-from console.scheduling.failure import Ending
+from console.logs.line_splitter import split_timestamps
+from console.logs.segment import LogSegment, append_to
+from console.scheduling.failure import RankFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ _ATTEMPT = re.compile(r"attempt-(\d+)")
 _PRIVATE = "private-"
 
 
-class JobNote(msgspec.Struct, frozen=True):
+class JobMetadata(msgspec.Struct, frozen=True):
     """Which job a folder is about."""
 
     uid: str
@@ -68,16 +68,16 @@ def logs_folder() -> Path:
 
 
 @dataclass(slots=True)
-class Shelf:
+class JobLogStore:
     """The logs of one JobSet."""
 
     folder: Path
-    note: JobNote
+    note: JobMetadata
     private: bool = False  # whether another console writes the files, and this one a copy of its own
     _lock: int = -1
 
     @classmethod
-    def open(cls, root: Path, note: JobNote) -> Shelf:
+    def open(cls, root: Path, note: JobMetadata) -> JobLogStore:
         """Make the folder, or go on with it; OSError if the disk will not have it."""
         folder = root / _safe(note.uid)
         make_private(folder)
@@ -102,18 +102,18 @@ class Shelf:
     def _own(self) -> Path:
         return self.folder / f"{_PRIVATE}{os.getpid()}" if self.private else self.folder
 
-    def place(self, rank: int, attempt: int, container: str, uid: str) -> Path:
+    def segment_path(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for the lines of that container; its folder is made. OSError if the disk will not have it."""
         file = self._own / f"attempt-{attempt}" / f"{rank:04}.{_safe(container or 'main')}.{_safe(uid or 'pod')}.log"
         make_private(file.parent)
         return file
 
-    def parts(self) -> Iterator[Part]:
+    def segments(self) -> Iterator[LogSegment]:
         """All that is kept, one container after the other, the oldest attempt first."""
         for attempt, file in sorted(_files(self.folder)):
             match = _FILE.fullmatch(file.name)
             if match is not None:
-                yield Part.read(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
+                yield LogSegment.read(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
 
     def close(self) -> None:
         """Let others write. A copy of its own is added to the common files, if nobody else writes those."""
@@ -131,25 +131,25 @@ class Shelf:
         for _, file in sorted(_files(own)):
             common = self.folder / file.relative_to(own)
             make_private(common.parent)
-            mine = Part.read(file, 0)
-            theirs = Part.read(common, 0) if common.exists() else Part(0, file=common)
-            theirs.mend()
+            mine = LogSegment.read(file, 0)
+            theirs = LogSegment.read(common, 0) if common.exists() else LogSegment(0, file=common)
+            theirs.repair()
             known = {raw for _, raw in theirs.tail(TAIL)}
             last = theirs.times[-1] if theirs.times else -1.0
             for start in range(bisect_left(mine.times, last), len(mine), TAIL):
-                lines = stamped(mine.raws(start, start + TAIL))
+                lines = split_timestamps(mine.raws(start, start + TAIL))
                 fresh = [raw for moment, raw in lines if moment >= last and raw not in known]
                 if fresh:
                     append_to(common, b"".join(raw + b"\n" for raw in fresh))
 
     # endings
 
-    def tell(self, ending: Ending) -> None:
+    def record_failure(self, ending: RankFailure) -> None:
         """Keep how a rank ended; only the console that writes does."""
         if not self.private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
-    def endings(self) -> tuple[Ending, ...]:
+    def failures(self) -> tuple[RankFailure, ...]:
         """How ranks ended badly, as they were told."""
         with suppress(FileNotFoundError):
             lines = (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]
@@ -162,9 +162,9 @@ def _safe(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z-]", "_", name)
 
 
-def _decoded(line: bytes) -> Ending | None:
+def _decoded(line: bytes) -> RankFailure | None:
     try:
-        return msgspec.json.decode(line, type=Ending)
+        return msgspec.json.decode(line, type=RankFailure)
     except msgspec.DecodeError:  # a line that a crash cut
         return None
 
@@ -177,33 +177,35 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
                 yield int(number[1]), file
 
 
-def kept(root: Path) -> list[Shelf]:
+def stored_jobs(root: Path) -> list[JobLogStore]:
     """All jobs of which logs are kept, the newest first."""
-    found: list[tuple[float, Shelf]] = []
+    found: list[tuple[float, JobLogStore]] = []
     for file in root.glob("*/job.json"):
         with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
-            note = msgspec.json.decode(file.read_bytes(), type=JobNote)
-            found.append((note.created or file.stat().st_mtime, Shelf(file.parent, note)))
+            note = msgspec.json.decode(file.read_bytes(), type=JobMetadata)
+            found.append((note.created or file.stat().st_mtime, JobLogStore(file.parent, note)))
     return [shelf for _, shelf in sorted(found, key=lambda each: -each[0])]
 
 
-def kept_job(root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = "") -> Shelf | None:
+def find_stored_job(
+    root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = ""
+) -> JobLogStore | None:
     """The job of that uid, or without one the newest of that name in that cluster, of which logs are kept.
 
     A cluster is known by its server's address, for contexts can be renamed and used again; of logs that were kept
     before that was noted, by the context.
     """
 
-    def is_it(note: JobNote) -> bool:
+    def is_it(note: JobMetadata) -> bool:
         if uid:
             return (note.namespace, note.name, note.uid) == (namespace, name, uid)
         here = note.server == server if note.server and server else note.context == context
         return here and (note.namespace, note.name) == (namespace, name)
 
-    return next((each for each in kept(root) if is_it(each.note)), None)
+    return next((each for each in stored_jobs(root) if is_it(each.note)), None)
 
 
-def limits() -> tuple[float, float]:
+def retention_limits() -> tuple[float, float]:
     """How long logs are kept (seconds), and how much they may take (bytes), as the environment says it."""
     return _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
 
@@ -216,12 +218,12 @@ def _number(name: str, usual: float) -> float:
     return number if number >= 0 else usual
 
 
-def sweep(root: Path, *, now: float | None = None) -> list[str]:
+def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
     """Remove what is older than it may be, then the oldest until the rest is small enough; uids of what went.
 
     A job that a console writes at this moment stays.
     """
-    age, most = limits()
+    age, most = retention_limits()
     now = time.time() if now is None else now
     jobs = sorted((_last_change(folder), _size(folder), folder) for folder in root.glob("*/") if folder.is_dir())
     total = sum(size for _, size, _ in jobs)
@@ -253,40 +255,40 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-class Kept:
+class JobFolder:
     """The folder of one job, once it is known which job it is; of a disk that takes nothing it is said why."""
 
     def __init__(self) -> None:
-        self._shelf: Shelf | None = None
+        self._shelf: JobLogStore | None = None
         self.trouble = ""  # why lines are not kept; empty: they are
         self._told: set[tuple[int, int, str, str]] = set()
 
     @property
-    def note(self) -> JobNote | None:
+    def note(self) -> JobMetadata | None:
         return self._shelf.note if self._shelf is not None else None
 
-    async def endings(self) -> tuple[Ending, ...]:
+    async def failures(self) -> tuple[RankFailure, ...]:
         """How ranks ended, as far as it was written down."""
-        return await asyncio.to_thread(self._shelf.endings) if self._shelf is not None else ()
+        return await asyncio.to_thread(self._shelf.failures) if self._shelf is not None else ()
 
-    async def open(self, folder: Path, note: JobNote) -> list[Part]:
+    async def open(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
         """The folder of that job, to write in; gives what is in it."""
         self._shelf = None
         with self.refusals():
-            shelf = await asyncio.to_thread(Shelf.open, folder, note)
-            parts = await asyncio.to_thread(lambda: list(shelf.parts()))
-            told = await asyncio.to_thread(shelf.endings)
+            shelf = await asyncio.to_thread(JobLogStore.open, folder, note)
+            parts = await asyncio.to_thread(lambda: list(shelf.segments()))
+            told = await asyncio.to_thread(shelf.failures)
             self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
             self._shelf = shelf
             return parts
         return []
 
-    async def read(self, shelf: Shelf) -> list[Part]:
+    async def read(self, shelf: JobLogStore) -> list[LogSegment]:
         """The folder of a job that is gone; gives what is in it."""
         self._shelf = shelf
-        return await asyncio.to_thread(lambda: list(shelf.parts()))
+        return await asyncio.to_thread(lambda: list(shelf.segments()))
 
-    async def tell(self, ending: Ending) -> None:
+    async def record_failure(self, ending: RankFailure) -> None:
         """Write down how a rank ended, once."""
         name = ending.attempt, ending.rank, ending.pod, ending.cause
         if name in self._told:
@@ -294,25 +296,25 @@ class Kept:
         self._told.add(name)
         if self._shelf is not None:
             with self.refusals():
-                await asyncio.to_thread(self._shelf.tell, ending)
+                await asyncio.to_thread(self._shelf.record_failure, ending)
 
-    async def part(self, kept: Part | None, rank: int, pod: Pod, container: str) -> Part:
+    async def open_segment(self, kept: LogSegment | None, rank: int, pod: Pod, container: str) -> LogSegment:
         """Where the lines of a container go: behind those that are kept of it, if it is this console that writes."""
-        part = Part(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
+        part = LogSegment(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
         shelf = self._shelf
         if shelf is not None:
             with self.refusals():
                 if kept is not None and not shelf.private:
-                    await asyncio.to_thread(kept.mend)
+                    await asyncio.to_thread(kept.repair)
                     kept.pod = pod.name
                     return kept
-                part.file = await asyncio.to_thread(shelf.place, rank, pod.attempt, container, pod.uid)
+                part.file = await asyncio.to_thread(shelf.segment_path, rank, pod.attempt, container, pod.uid)
         return part
 
-    async def write(self, parts: Iterable[Part]) -> bool:
+    async def write(self, parts: Iterable[LogSegment]) -> bool:
         """Write what waits in these; whether the disk took it."""
 
-        def write_all(waiting: list[Part]) -> None:
+        def write_all(waiting: list[LogSegment]) -> None:
             for part in waiting:
                 part.write()
 

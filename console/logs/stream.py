@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
     from console.kube.objects.pod import Container, Pod
-    from console.logs.container_log import Memory, Stamped, Wanted
-    from console.logs.segment import Part
+    from console.logs.container_log import LogRequest, ResumeCursor, Stamped
+    from console.logs.segment import LogSegment
     from console.scheduling.ranks import Rank
 
 
@@ -34,7 +34,7 @@ class Stream(Protocol):
     state: StreamState
     gaps: list[tuple[float, float]]
     restarts: int
-    memory: Memory
+    memory: ResumeCursor
     open: bytes
 
     def batches(self) -> AsyncGenerator[list[Stamped], None]:
@@ -46,16 +46,16 @@ class Stream(Protocol):
 
 class OpenStream(Protocol):
     def __call__(
-        self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+        self, wanted: LogRequest, memory: ResumeCursor, clean: Callable[[list[bytes]], list[bytes]], restarts: int
     ) -> Stream:
         """What is wanted, what was given before, what whole lines pass through, restarts of the container so far."""
 
 
 @dataclass
-class Followed:
+class FollowedContainer:
     """One container, its connection, and its lines."""
 
-    part: Part
+    part: LogSegment
     stream: Stream
     main: bool
     task: asyncio.Task[None] | None = None
@@ -69,13 +69,13 @@ class Followed:
     """Whether nothing of it was kept before."""
     opened: float = field(default_factory=time)
 
-    def take(self, batch: list[Stamped]) -> None:
+    def append(self, batch: list[Stamped]) -> None:
         """New lines, or another picture of one that has no end yet."""
         self.part.append(batch)
         self.part.open = self.stream.open
         self.refusals = 0
 
-    def begins_late(self) -> bool:
+    def may_lack_older_lines(self) -> bool:
         """Whether as many lines as were asked for were there already: then there may be older ones.
 
         Once it is known that there were fewer, it is not asked again.
@@ -86,7 +86,7 @@ class Followed:
             self.tail = 0  # these are new, and all that were there have come
         return 0 < self.tail <= len(self.part)
 
-    def refused(self, error: ConsoleError) -> None:
+    def on_refused(self, error: ConsoleError) -> None:
         """The server refuses the log, or has not answered for minutes."""
         self.error, self.stream.state = error, StreamState.REFUSED
         soon = 0.5 * 2.0 ** min(self.refusals, 9)
@@ -95,7 +95,7 @@ class Followed:
         self.again = asyncio.get_running_loop().time() + wait
 
     @property
-    def is_due(self) -> bool:
+    def is_retry_due(self) -> bool:
         """Whether it was refused, and is to be asked for again by now."""
         ended = self.task is None or self.task.done()
         return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
@@ -113,24 +113,26 @@ class Followed:
         await asyncio.to_thread(self.part.mark_truncated, last)
 
 
-async def fill(part: Part, streams: OpenStream, pod: Pod, container: str) -> None:
+async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
     """Fetch the lines that an earlier reader left out, if the container still has them; OSError of the disk."""
-    from console.logs.container_log import Memory, Wanted
+    from console.logs.container_log import LogRequest, ResumeCursor
 
     if not part.opened_with or not part.times:
         return
     first, before = part.times[0], list[bytes]()
-    wanted = Wanted(pod.namespace, pod.name, container, follow=False)
+    wanted = LogRequest(pod.namespace, pod.name, container, follow=False)
     with suppress(ConsoleError):  # coverage goes on saying that they are missing
-        async with aclosing(streams(wanted, Memory(), Redactor().lines, -1).batches()) as batches:
+        async with aclosing(streams(wanted, ResumeCursor(), Redactor().lines, -1).batches()) as batches:
             async for batch in batches:
                 before += [raw for moment, raw in batch if moment < first]
                 if batch[-1][0] >= first:
                     break
-        await asyncio.to_thread(part.fill, before)
+        await asyncio.to_thread(part.backfill, before)
 
 
-def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], disk: str, *, gone: bool) -> Coverage:
+def coverage(
+    followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
+) -> Coverage:
     """How it stands with all ranks: of each the newest container that does the work counts."""
     states: dict[int, StreamState] = {}
     gaps: list[Gap] = []
@@ -162,7 +164,7 @@ def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], di
     )
 
 
-def unread(followed: Iterable[Followed], parts: Iterable[Part]) -> tuple[Gap, ...]:
+def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]) -> tuple[Gap, ...]:
     """Of which ranks lines may be missing, and of what time: before a log that was opened late, and after one broke."""
     found: list[Gap] = []
     ends: dict[int, float] = {}

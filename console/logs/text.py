@@ -8,7 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from console.logs.line import NCCL, at_least
+from console.logs.line import NCCL, has_severity
 
 if TYPE_CHECKING:
     import re
@@ -21,7 +21,7 @@ SLICE = 20_000  # lines that one step of a search looks at
 WIDEST = 1 << 16  # characters of a line that are shown
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     text: str
     time: float = 0.0
     label: str = ""  # whose line it is; empty where there is only one
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class LineFilter:
     pattern: re.Pattern[bytes] | None = None
     without: bool = False  # those in which the pattern is not found
     level: str = ""  # that serious or more; empty: all
@@ -41,10 +41,10 @@ class Keep:
             return False
         if self.nccl and (NCCL.search(text) is not None) is not (self.nccl == "only"):
             return False
-        return not self.level or at_least(text, self.level)
+        return not self.level or has_severity(text, self.level)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What it lets through; empty: everything."""
         said = (
             [f"{self.level} or worse"] if self.level and self.level != "error" else [self.level] if self.level else []
@@ -70,9 +70,9 @@ class Text(Protocol):
     def total(self) -> int:
         """All lines there are, shown or not."""
 
-    def page(self, start: int, stop: int) -> list[Row]: ...
+    def page(self, start: int, stop: int) -> list[TextRow]: ...
 
-    def apply_filter(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: LineFilter | None) -> None:
         """Show only these lines; None: all."""
 
     def seek(self, pattern: re.Pattern[bytes] | None) -> None: ...
@@ -96,7 +96,7 @@ class ListText(ABC):
 
     def __init__(self) -> None:
         self.note = ""
-        self._keep: Keep | None = None
+        self._keep: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
         self._kept: array[int] = array("Q")
         self._matches: array[int] = array("Q")
@@ -106,7 +106,7 @@ class ListText(ABC):
     def total(self) -> int: ...
 
     @abstractmethod
-    def row(self, number: int) -> Row: ...
+    def row(self, number: int) -> TextRow: ...
 
     def text_of(self, number: int) -> str:
         return self.row(number).text
@@ -114,11 +114,11 @@ class ListText(ABC):
     def __len__(self) -> int:
         return len(self._kept) if self._keep else self.total()
 
-    def page(self, start: int, stop: int) -> list[Row]:
+    def page(self, start: int, stop: int) -> list[TextRow]:
         stop = min(stop, len(self))
         return [self.row(self._kept[at] if self._keep else at) for at in range(max(0, start), stop)]
 
-    def apply_filter(self, keep: Keep | None) -> None:
+    def apply_filter(self, keep: LineFilter | None) -> None:
         self._keep = keep
         self.again()
 
@@ -166,17 +166,17 @@ class MemoryText(ListText):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit = limit
-        self._rows: list[Row] = []
+        self._rows: list[TextRow] = []
 
     def total(self) -> int:
         return len(self._rows)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> TextRow:
         return self._rows[number]
 
     def append(self, lines: Sequence[tuple[float, str]]) -> int:
         """More lines (moment, text); how many of the oldest went for them."""
-        self._rows += [Row(text, moment) for moment, text in lines]
+        self._rows += [TextRow(text, moment) for moment, text in lines]
         gone = len(self._rows) - self._limit
         if gone > 0:
             del self._rows[:gone]
@@ -201,9 +201,9 @@ class AgreedText(ListText):
     def total(self) -> int:
         return len(self._consensus.lines)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> TextRow:
         line, gaps = self._consensus.lines[number], self._gaps()
-        return Row(line.text, line.time, line.words(self._ranks, gaps), line.dissents(self._ranks, gaps))
+        return TextRow(line.text, line.time, line.ranks_text(self._ranks, gaps), line.is_minority(self._ranks, gaps))
 
     def text_of(self, number: int) -> str:
         """What it says, without who."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnparsedLines:
     """Such lines; the first one is kept, so that a person can see what it says."""
 
     first: int  # number of the first line, from 1
@@ -16,7 +16,7 @@ class Unreadable:
     goes_on: bool = True  # whether no line of that kind could be read after it
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """As a person would say it: "unreadable since line 120 (3 lines)"."""
         number = f"{self.lines:,} line{'s' if self.lines > 1 else ''}"
         if self.goes_on:
@@ -28,11 +28,11 @@ class Unreadable:
 KEPT = 300  # letters of a line that are kept
 
 
-class UnparsableLine:
+class UnparsedCounter:
     """What could not be read of one log."""
 
     def __init__(self) -> None:
-        self.told: Unreadable | None = None  # None: all could be read
+        self.told: UnparsedLines | None = None  # None: all could be read
         self._before = 0  # lines before the present block
         self._block, self._start = b"", 0
         self._counted, self._lines = 0, 0
@@ -53,7 +53,7 @@ class UnparsableLine:
         self._before += self._block.count(b"\n")
         self._block, self._start = b"", 0
 
-    def unread(self, text: str) -> None:
+    def add_unparsed(self, text: str) -> None:
         """The line could not be read."""
         if self._start < self._counted:
             self._counted, self._lines = 0, 0
@@ -62,11 +62,11 @@ class UnparsableLine:
         number = self._before + self._lines + 1
         old = self.told
         if old is None:
-            self.told = Unreadable(number, number, 1, text.strip()[:KEPT])
+            self.told = UnparsedLines(number, number, 1, text.strip()[:KEPT])
         else:
             self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
 
-    def read(self) -> None:
+    def add_parsed(self) -> None:
         """A line of that kind could be read."""
         if self.told is not None and self.told.goes_on:
             self.told = replace(self.told, goes_on=False)

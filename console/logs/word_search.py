@@ -20,7 +20,7 @@ _WINDOW = 1 << 16
 """Bytes that are searched at once: each place where a word stands is told, which may be every second byte."""
 
 
-class Words:
+class WordSearch:
     """Some words to look for, none of which holds a line end."""
 
     def __init__(self, *words: bytes, fold: bool = False) -> None:
@@ -33,7 +33,7 @@ class Words:
         self._further = max(map(len, longer), default=1) - 1
         self._search = BytesAhoCorasick(longer, MatchKind.LeftmostFirst, Implementation.DFA) if longer else None
 
-    def stand_in(self, block: bytes) -> bool:
+    def occur_in(self, block: bytes) -> bool:
         if len(block) > _WINDOW:
             return bool(self.lines(block))
         if self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block):
@@ -78,7 +78,7 @@ ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 """Sequences by which a terminal is told colours and the like."""
 
 
-class Blocks:
+class LineBlocks:
     """Cuts bytes that come in any pieces into whole lines, and keeps the beginning of the last one."""
 
     def __init__(self, longest: int, *, returns: bool = False) -> None:
@@ -105,7 +105,7 @@ class Blocks:
         return rest
 
 
-def spans_with(words: Words, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+def spans_with(words: WordSearch, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
     """Where lines begin and end that hold one of the words, in their order; all lines while `eager` says so."""
     found = words.lines(block)
     at, size = 0, len(block)

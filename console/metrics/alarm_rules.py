@@ -36,7 +36,7 @@ class AlarmKind(StrEnum):
         return cls.STALL if value == "silent" else None  # as it is called in runs that were remembered earlier
 
     @property
-    def passes(self) -> bool:
+    def is_lasting(self) -> bool:
         """Whether it is over once its cause is; the others are things that happened."""
         return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
 
@@ -79,36 +79,36 @@ class Alarm:
         return self.began or self.time
 
     @property
-    def over_words(self) -> str:
+    def ended_text(self) -> str:
         """That it is no more, and how; empty while it is there."""
         return "" if not self.over else f"until {self.ended}" if self.ended else "over"
 
     @property
-    def now(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it is to be seen beside the job."""
         return not self.over
 
     @property
-    def to_the_end(self) -> bool:
+    def lasted_to_job_end(self) -> bool:
         """Whether its cause is still there, or was when somebody stopped the job."""
         return not self.over or self.ended == STOPPED
 
     @property
-    def next(self) -> str:
+    def next_step(self) -> str:
         """What to do next, by key and by command."""
         key, verb, why = _NEXT[self.kind]
         frees = f"; x, or a4 stop {self.job}, frees {self.held} GPUs" if self.held else ""
         return f"{key}, or a4 {verb} {self.job}, {why}{frees}" if self.job else ""
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What is wrong, and what else is to be known of it."""
         return f"{self.words}; {self.more}" if self.more else self.words
 
     @property
-    def full(self) -> str:
+    def full_text(self) -> str:
         """All of it in sentences."""
-        return f"{self.said}. {self.next}." if self.next else f"{self.said}."
+        return f"{self.text}. {self.next_step}." if self.next_step else f"{self.text}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +214,18 @@ class Pauses:
         return max(self._second, min(self._first, ONCE))
 
 
-def late_words(quiet: float, step: int | None, pace: float | None) -> str:
+def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
     """It in words: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
     usual = f", usually one takes {_pace_words(pace)}" if pace else ""
-    return f"no step for {time_words(quiet)}{after}{usual}"
+    return f"no step for {format_duration(quiet)}{after}{usual}"
 
 
 def _pace_words(pace: float) -> str:
     return f"{pace:.3g} s" if pace >= 1 else f"{1000 * pace:.3g} ms"
 
 
-def time_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """In words that change seldom: whole minutes from the second on."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
@@ -233,7 +233,7 @@ def time_words(seconds: float) -> str:
 # the person's thresholds
 
 
-def usual_place() -> Path:
+def default_path() -> Path:
     return config_folder() / "alarms.toml"
 
 
@@ -241,7 +241,7 @@ def read_thresholds(place: Path | None = None) -> Thresholds:
     """The person's thresholds; those that are usual where there is no file. BadInput if it cannot be used."""
     import tomllib  # most who know alarms read no file
 
-    place = place or usual_place()
+    place = place or default_path()
     try:
         given = tomllib.loads(place.read_text())
     except FileNotFoundError:
@@ -262,7 +262,7 @@ _in_force: tuple[Path, int, Thresholds] | None = None
 def thresholds_in_force() -> Thresholds:
     """The person's thresholds; the usual ones where the file cannot be used, of which alarms then tell."""
     global _in_force
-    place = usual_place()
+    place = default_path()
     try:
         changed = place.stat().st_mtime_ns
     except OSError:

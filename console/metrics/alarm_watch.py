@@ -15,8 +15,8 @@ from console.metrics.alarm_rules import (
     AlarmKind,
     StepCadence,
     Thresholds,
-    late_words,
-    time_words,
+    format_duration,
+    format_late_step,
 )
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
@@ -34,7 +34,7 @@ _WORDS = ("val", "VAL", "heck", "HECK")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobSample:
     """How a job is at one moment."""
 
     running: bool  # it runs, its pods too; what does not run is silent for a good reason
@@ -80,23 +80,23 @@ class AlarmWatch:
         """The iteration that was heard before another one began to listen, who has not read as far yet."""
         self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
         self._key, self._limits = key, thresholds
-        self._last: Look | None = None
+        self._last: JobSample | None = None
         self._pausing = False
         self._xids: list[tuple[str, float]] = []
         self._open: dict[AlarmKind, Alarm] = {}  # alarms that last
         self._done: set[tuple[AlarmKind, object]] = set()
 
     @property
-    def now(self) -> tuple[Alarm, ...]:
+    def active(self) -> tuple[Alarm, ...]:
         """Alarms whose cause is still there, and what happened."""
-        return tuple(each for each in self.alarms if each.now)
+        return tuple(each for each in self.alarms if each.is_active)
 
     @property
-    def hears_steps(self) -> bool:
+    def has_step_cadence(self) -> bool:
         """Whether it has heard of steps, and for long enough to tell that one is late."""
         return self._last is not None and self._last.step is not None and not self.unproved
 
-    def hear(self, now: float, text: str, printed: float = 0.0) -> None:
+    def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
         """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
         early = now - self._listens < SETTLES and printed
         self.line_at, self.heard_any = min(now, printed) if early else now, True
@@ -105,14 +105,14 @@ class AlarmWatch:
         elif any(word in text for word in _WORDS) and _PAUSE.search(text):
             self._pausing = True
 
-    def hand_over(self, now: float) -> None:
+    def change_reader(self, now: float) -> None:
         """Another one listens from here on, who reads what was printed before once more."""
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
             self._last = replace(self._last, step=None, steps=0)
 
-    def look(self, now: float, look: Look) -> list[Alarm]:
+    def evaluate(self, now: float, look: JobSample) -> list[Alarm]:
         """How it is at that moment; the alarms that are new."""
         if look.stopped:
             if look.finished:
@@ -134,8 +134,8 @@ class AlarmWatch:
         del self.alarms[: max(0, len(self.alarms) - MOST)]
         return self.alarms[min(known, len(self.alarms)) :]
 
-    def _catches_up(self, now: float, look: Look) -> bool:
-        """Whether the one who listens since `hand_over` still reads what was heard before."""
+    def _catches_up(self, now: float, look: JobSample) -> bool:
+        """Whether the one who listens since `change_reader` still reads what was heard before."""
         if self._awaited is None:
             return False
         if look.step != self._read[0]:
@@ -145,7 +145,7 @@ class AlarmWatch:
             self._awaited = None
         return self._awaited is not None
 
-    def _happened(self, now: float, look: Look, before: Look | None) -> None:
+    def _happened(self, now: float, look: JobSample, before: JobSample | None) -> None:
         """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""
         told: list[tuple[AlarmKind, object, str, float]] = [
             (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - SETTLES
@@ -167,7 +167,7 @@ class AlarmWatch:
                 self._done.add((kind, name))
                 self._sound(Alarm(kind, words, now, *self._key, began=min(now, at)))
 
-    def _lasting(self, now: float, look: Look) -> None:
+    def _lasting(self, now: float, look: JobSample) -> None:
         """What is over once its cause is."""
         stalled, since = self._stalled(now, look), self.step_at
         if not stalled:
@@ -227,7 +227,7 @@ class AlarmWatch:
         self.alarms.append(alarm)
         return True
 
-    def _stalled(self, now: float, look: Look) -> str:
+    def _stalled(self, now: float, look: JobSample) -> str:
         """Why there should have been a step by now; empty if there need not. What is only late is in `late`."""
         self.late, self.unproved = "", False
         if not look.running or look.finished or look.trained or look.step is None:
@@ -237,13 +237,13 @@ class AlarmWatch:
         limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
         if self._pausing:
             late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
-        words = late_words(quiet, look.step, look.pace if rhythm else None)
+        words = format_late_step(quiet, look.step, look.pace if rhythm else None)
         proved = now - self._begun >= max(SETTLES, 3 * rhythm.pace if rhythm else 0.0)
         self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
         self.late = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
 
-    def _silent(self, now: float, look: Look) -> tuple[str, float]:
+    def _silent(self, now: float, look: JobSample) -> tuple[str, float]:
         """That no line has come for longer than usual, in the words of a stall where steps are known; since when."""
         if not look.running or look.finished or look.trained or now - self._begun < SETTLES:
             return "", 0.0
@@ -254,11 +254,11 @@ class AlarmWatch:
         if now - max(self.line_at, self.step_at if look.step is not None else 0.0) <= limit:
             return "", 0.0
         if look.step is None:
-            return f"{self.quiet} printed a line for {time_words(now - self.line_at)}", self.line_at
-        return late_words(now - self.step_at, look.step, look.pace if look.rhythm else None), self.step_at
+            return f"{self.quiet} printed a line for {format_duration(now - self.line_at)}", self.line_at
+        return format_late_step(now - self.step_at, look.step, look.pace if look.rhythm else None), self.step_at
 
 
-def _why_not_running(look: Look) -> str:
+def _why_not_running(look: JobSample) -> str:
     """What ended an alarm of a job whose program does not run."""
     if look.finished:
         return "the job failed" if look.failed else "the job ended"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import Coverage, read_thresholds
-from console.metrics.job_monitor import TAIL, JobMonitor, Sources
+from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.logs.container_log import LogStream
     from console.metrics.alarm_rules import Alarm, Thresholds
     from console.metrics.alarm_watch import AlarmWatch
-    from console.metrics.gpus import Gpus
+    from console.metrics.gpus import GpuReader
     from console.metrics.measures import Measures
 
 
@@ -36,7 +36,7 @@ _RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
 class AlarmMonitor:
-    def __init__(self, sources: Sources, thresholds: Thresholds) -> None:
+    def __init__(self, sources: MonitorSources, thresholds: Thresholds) -> None:
         self._sources, self._cluster, self._thresholds = sources, sources.cluster, thresholds
         self.namespace = ""  # the only one whose jobs are watched; empty: those of all
         self.jobs = sources.measures().light
@@ -48,16 +48,16 @@ class AlarmMonitor:
         """All of them, those of jobs that are over too."""
         return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
 
-    def give(self, key: Key) -> AlarmWatch | None:
+    def take_watch(self, key: Key) -> AlarmWatch | None:
         """Somebody watches that job better from here on: what is known of it."""
         job = self.jobs.pop(key, None)
         if job is None:
             return None
         self._end(job)
-        job.watch.hand_over(time.time())
+        job.watch.change_reader(time.time())
         return job.watch
 
-    def round(self, kept: Collection[Key]) -> None:
+    def poll(self, kept: Collection[Key]) -> None:
         """Look at every running job but those, which are watched already."""
         running = self._running()
         new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
@@ -66,7 +66,7 @@ class AlarmMonitor:
                 self.jobs[jobset.key] = JobMonitor(jobset.key, self._thresholds, self._sources)
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
-            if not job.look(shares.get(key, 0)) or not self._chosen(key):
+            if not job.poll(shares.get(key, 0)) or not self._chosen(key):
                 self._end(self.jobs.pop(key))
                 self.past = [*self.past, *job.watch.alarms][-PAST:]
         keys = {jobset.key for jobset in running}
@@ -94,7 +94,7 @@ class AlarmMonitor:
             if not left:
                 break
             if job is not None:
-                shares[jobset.key] = share = min(left, job.wants(jobset.ranks))
+                shares[jobset.key] = share = min(left, job.wanted_logs(jobset.ranks))
                 left -= share
         return shares
 
@@ -128,7 +128,7 @@ HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a mome
 MOST = 16  # jobs that are watched at the same time; the one watched longest makes room
 
 
-class Heard(NamedTuple):
+class AlarmReport(NamedTuple):
     """What was heard of a job in a moment."""
 
     alarms: tuple[Alarm, ...] = ()
@@ -143,13 +143,13 @@ class Alarms:
         self,
         cluster: WatchedCluster,
         measures: Callable[[], Measures],
-        gpus: Callable[[], Gpus],
+        gpus: Callable[[], GpuReader],
         thresholds: Thresholds | None = None,
         xray: Callable[[Key], HangReport | None] = lambda _: None,
     ) -> None:
         """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session."""
         self._cluster, self._thresholds = cluster, thresholds
-        self._sources = Sources(cluster, measures, gpus, self._open_log, xray)
+        self._sources = MonitorSources(cluster, measures, gpus, self._open_log, xray)
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended
@@ -166,12 +166,12 @@ class Alarms:
 
     # for the whole session
 
-    def keep(self, namespace: str, name: str) -> None:
+    def watch_job(self, namespace: str, name: str) -> None:
         """Watch a job until it ends or the session does. Raises BadInput as `thresholds` does."""
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
-        job = JobMonitor(key, self.thresholds, self._sources, self._patrol.give(key) if self._patrol else None)
+        job = JobMonitor(key, self.thresholds, self._sources, self._patrol.take_watch(key) if self._patrol else None)
         while len(self._kept) >= MOST:
             self._kept.pop(next(iter(self._kept)))[1].cancel()
         self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
@@ -179,19 +179,19 @@ class Alarms:
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         """The alarms of a job that is watched, as they are now."""
         watch = self._watch_of((namespace, name))
-        return watch.now if watch else ()
+        return watch.active if watch else ()
 
     def late(self, namespace: str, name: str) -> str:
         """That the next step of a job that is watched is late, in words; empty: it is not, or nobody knows."""
         watch = self._watch_of((namespace, name))
         return watch.late if watch else ""
 
-    def hears(self, namespace: str, name: str) -> bool:
+    def follows_steps(self, namespace: str, name: str) -> bool:
         """Whether steps of a job are heard as they come, so that nobody has to guess from the times in its log."""
         watch = self._watch_of((namespace, name))
-        return watch is not None and watch.hears_steps
+        return watch is not None and watch.has_step_cadence
 
-    def told_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
+    def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
         """All alarms of a job of this session from that moment on, those that are over too, the oldest first."""
         every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest]
         found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
@@ -210,7 +210,7 @@ class Alarms:
         every += self._patrol.alarms() if self._patrol else []
         return sorted(every, key=lambda alarm: -alarm.time)
 
-    def news(self) -> list[Alarm]:
+    def take_new(self) -> list[Alarm]:
         """Alarms that began since this was last asked."""
         fresh = [alarm for alarm in self.latest if alarm.time > self._told]
         if fresh:
@@ -219,7 +219,7 @@ class Alarms:
 
     # of all running jobs
 
-    def patrol(self, namespace: str = "", *, always: bool = False) -> None:
+    def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
         """Watch every running job of a namespace (all, if none is named) from here on.
 
         Nothing is done if the person wants that of opened jobs only, but for `always`. Raises BadInput as `thresholds`
@@ -241,18 +241,18 @@ class Alarms:
 
     async def _go_round(self, patrol: AlarmMonitor) -> None:
         while True:
-            patrol.round([key for key, (_, task) in self._kept.items() if not task.done()])
+            patrol.poll([key for key, (_, task) in self._kept.items() if not task.done()])
             await asyncio.sleep(EVERY)
 
     def _open_log(self, pod: Pod) -> LogStream:
         """The log of its main container, secrets redacted."""
-        from console.logs.container_log import LogStream, Wanted
+        from console.logs.container_log import LogRequest, LogStream
         from console.logs.redact import Redactor
 
-        wanted = Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
-        return LogStream(self._cluster.connected.client, wanted, clean=Redactor().lines)
+        wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
+        return LogStream(self._cluster.current_connection.client, wanted, clean=Redactor().lines)
 
-    def left(self) -> None:
+    def on_context_changed(self) -> None:
         """The cluster is another one from here on."""
         for _, task in self._kept.values():
             task.cancel()
@@ -289,7 +289,7 @@ class Alarms:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
+    async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
         """What is wrong with a running job.
 
         It ends with the first alarm, and after so many seconds, if there is no doubt by then; two logs are followed, as
@@ -299,10 +299,10 @@ class Alarms:
         heard = JobMonitor(key, self.thresholds, self._sources)
         try:
             while True:
-                goes_on = heard.look(2)
+                goes_on = heard.poll(2)
                 proving = (heard.watch.unproved or heard.seeking) and time.monotonic() < until + PROVES
-                if heard.watch.now or not goes_on or (time.monotonic() > until and not proving):
-                    return Heard(heard.watch.now, heard.watch.late or heard.late_by_log, heard.refused)
+                if heard.watch.active or not goes_on or (time.monotonic() > until and not proving):
+                    return AlarmReport(heard.watch.active, heard.watch.late or heard.late_by_log, heard.refused)
                 await asyncio.sleep(HEARS_EVERY)
         finally:
             await heard.close()

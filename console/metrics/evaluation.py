@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.logs.line_splitter import LONGEST, plain
-from console.logs.word_search import Blocks, Words, spans_with
+from console.logs.line_splitter import LONGEST, strip_terminal_codes
+from console.logs.word_search import LineBlocks, WordSearch, spans_with
 from console.metrics.training.values import count, number
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class EvalScore:
     """One row of a result table of lm-eval."""
 
     task: str  # subtasks keep the name alone; how deep they stand is `depth`
@@ -25,7 +25,7 @@ class Score:
     better: str = ""  # "higher" or "lower", where the table says it
 
 
-_TITLE = Words(b"Metric")  # stands in the titles of every table
+_TITLE = WordSearch(b"Metric")  # stands in the titles of every table
 _FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
 """Title of the first column, and whether the table sums up groups."""
 _BETTER = {"↑": "higher", "↓": "lower"}
@@ -35,23 +35,23 @@ class LmEvalParser:
     """Reads the scores of any number of tables, a piece at a time."""
 
     def __init__(self) -> None:
-        self._blocks = Blocks(LONGEST, returns=True)
+        self._blocks = LineBlocks(LONGEST, returns=True)
         self._columns: dict[str, int] = {}
         self._group = False
         self._task, self._version, self._depth, self._padding = "", "", 0, 0
-        self.scores: list[Score] = []
+        self.scores: list[EvalScore] = []
 
-    def feed(self, data: bytes) -> list[Score]:
+    def feed(self, data: bytes) -> list[EvalScore]:
         """Reads on; the new scores."""
         before, block = len(self.scores), self._blocks.add(data)
         for start, end in spans_with(_TITLE, block, lambda: bool(self._columns)):
-            self._line(plain(block[start : min(end, start + LONGEST)]))
+            self._line(strip_terminal_codes(block[start : min(end, start + LONGEST)]))
         return self.scores[before:]
 
-    def close(self) -> list[Score]:
+    def close(self) -> list[EvalScore]:
         """Reads what is left without a line end; the new scores."""
         before = len(self.scores)
-        self._line(plain(self._blocks.end()))
+        self._line(strip_terminal_codes(self._blocks.end()))
         return self.scores[before:]
 
     def _line(self, line: str) -> None:
@@ -81,7 +81,7 @@ class LmEvalParser:
         beside = self._columns["metric"] + 1
         arrow = cells[beside].strip() if beside < len(cells) else ""
         self.scores.append(
-            Score(
+            EvalScore(
                 task=self._task,
                 metric=metric,
                 value=number(value),
@@ -100,7 +100,7 @@ class LmEvalParser:
         return cells[at] if at is not None and at < len(cells) else ""
 
 
-def parse_lm_eval(data: bytes) -> tuple[Score, ...]:
+def parse_lm_eval(data: bytes) -> tuple[EvalScore, ...]:
     parser = LmEvalParser()
     parser.feed(data)
     parser.close()

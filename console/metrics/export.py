@@ -103,7 +103,14 @@ def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]]
     known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
     band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in known]
     return line_chart(
-        title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=size_words
+        title,
+        lines,
+        x="message size",
+        y="busbw GB/s",
+        log_x=True,
+        from_zero=True,
+        band=band,
+        x_words=format_message_size,
     )
 
 
@@ -129,7 +136,7 @@ def _busbw(row: Row, half: str) -> float | None:
     return found.busbw if found else None
 
 
-def size_words(amount: float) -> str:
+def format_message_size(amount: float) -> str:
     """A message size on an axis: "512", "64K", "2M"."""
     for factor, unit in ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
         if amount >= factor:
@@ -180,7 +187,7 @@ def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[s
         "mfu": number(track.mfu(gpu)),
         "marks": [
             {"kind": mark.kind, "step": mark.step, "time": mark.time or None, "words": mark.words}
-            for mark in track.marks()
+            for mark in track.events()
         ],
     }
 
@@ -206,7 +213,7 @@ def track_svg(
     """The curve of one metric, raw and smoothed, beside those of earlier runs, with what happened on the way."""
     shown = next((each for each in METRICS if each.name == metric), METRICS[0])
     lines = [*_lines("", track, metric), *(line for name, each in earlier for line in _lines(name, each, metric)[-1:])]
-    pins = [Pin(mark.step, f"{mark.kind}: {mark.words}") for mark in track.marks() if mark.step is not None]
+    pins = [Pin(mark.step, f"{mark.kind}: {mark.words}") for mark in track.events() if mark.step is not None]
     unit = f"{shown.title} {shown.unit}".strip()
     return line_chart(title, lines, x="step", y=unit, pins=pins)
 
@@ -238,9 +245,7 @@ def _lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
         low, high = series.numbers[0], series.numbers[-1]
         edges = series.edges(low, high, min(POINTS, len(series)), by_time=False)
         at = [series.numbers[min(edge, len(series) - 1)] for edge in edges]
-        raw = [
-            (at[each.at], value) for each in column.stretches(edges) for value in dict.fromkeys((each.low, each.high))
-        ]
+        raw = [(at[each.at], value) for each in column.ranges(edges) for value in dict.fromkeys((each.low, each.high))]
         smooth = [(at[place], value) for place, value in column.smooth(edges, max(5, len(series) // 40))]
     return [Line(f"{name} raw".strip(), raw, faint=True), Line(f"{name} smoothed".strip(), smooth)]
 

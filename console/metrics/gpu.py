@@ -49,7 +49,7 @@ class Gpu:
         return self.nvlink_received + self.nvlink_sent
 
     @property
-    def held_down(self) -> tuple[str, ...]:
+    def bad_throttle_reasons(self) -> tuple[str, ...]:
         """What holds its clock down though it should not: heat, a power brake."""
         return tuple(words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit)
 
@@ -57,7 +57,7 @@ class Gpu:
     def faults(self) -> tuple[str, ...]:
         said = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
         said += [f"Xid {self.xid}"] if self.xid else []
-        said += list(self.held_down)
+        said += list(self.bad_throttle_reasons)
         said += [f"the driver advises: {self.recovery}"] if self.recovery else []
         return tuple(said)
 
@@ -78,7 +78,7 @@ class LinkRate:
     sent: float | None = None  # bytes a second; None: not known
 
 
-def added(rates: list[float | None]) -> float | None:
+def sum_rates(rates: list[float | None]) -> float | None:
     """All of them together; None where one is not known, or there is none."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known and len(known) == len(rates) else None
@@ -93,7 +93,7 @@ _COLD, _HOT = 30.0, 85.0
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class GpuMetric:
     """One thing that is measured of a GPU."""
 
     name: str
@@ -118,20 +118,21 @@ class Metric:
 
 
 METRICS = (
-    Metric("utilization", "Utilisation", "%", lambda gpu: gpu.utilization, 0, 100, True),
-    Metric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
-    Metric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
-    Metric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),
-    Metric("clock", "Clock", "MHz", lambda gpu: gpu.clock, 0, 1965, True),
-    Metric("nvlink", "NVLink, both ways", "GB/s", lambda gpu: gpu.nvlink / 1e9 if gpu.nvlink is not None else None,
+    GpuMetric("utilization", "Utilisation", "%", lambda gpu: gpu.utilization, 0, 100, True),
+    GpuMetric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
+    GpuMetric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
+    GpuMetric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),
+    GpuMetric("clock", "Clock", "MHz", lambda gpu: gpu.clock, 0, 1965, True),
+    GpuMetric("nvlink", "NVLink, both ways", "GB/s", lambda gpu: gpu.nvlink / 1e9 if gpu.nvlink is not None else None,
            0, 1800, True),
-    Metric("ecc", "ECC", "errors", lambda gpu: float(gpu.ecc_uncorrected) if gpu.ecc_uncorrected is not None else None,
+    GpuMetric("ecc", "ECC", "errors",
+              lambda gpu: float(gpu.ecc_uncorrected) if gpu.ecc_uncorrected is not None else None,
            0, 1, False),
 )  # fmt: skip
 """In the order in which the key goes through them."""
 
 
-def metric(name: str) -> Metric:
+def metric(name: str) -> GpuMetric:
     return next(each for each in METRICS if each.name == name)
 
 
@@ -162,22 +163,22 @@ class GpuBoard:
         every = [link for rank in self.ranks for link in rank.rdma]
         if any(rank.gpus and not rank.rdma for rank in self.ranks):
             return None, None
-        return added([each.received for each in every]), added([each.sent for each in every])
+        return sum_rates([each.received for each in every]), sum_rates([each.sent for each in every])
 
     @property
-    def every(self) -> list[tuple[RankGpus, Gpu]]:
+    def all_gpus(self) -> list[tuple[RankGpus, Gpu]]:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
-    def odd(self, what: Metric) -> float:
+    def outlier_distance(self, what: GpuMetric) -> float:
         """How far from the others a value may be before it stands out."""
         return 0.2 * (what.most - what.least)
 
-    def median(self, what: Metric) -> float | None:
+    def median(self, what: GpuMetric) -> float | None:
         """The middle of all GPUs."""
-        values = [value for _, gpu in self.every if (value := what.value(gpu)) is not None]
+        values = [value for _, gpu in self.all_gpus if (value := what.value(gpu)) is not None]
         return median(values) if values else None
 
-    def badness(self, gpu: Gpu, what: Metric, middle: float | None) -> float:
+    def badness(self, gpu: Gpu, what: GpuMetric, middle: float | None) -> float:
         """How bad a GPU looks: faults first, then the distance from the others on the bad side."""
         value = what.value(gpu)
         if value is None or middle is None:
@@ -185,12 +186,14 @@ class GpuBoard:
         away = middle - value if what.low_is_bad else value - middle
         return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
 
-    def worst(self, what: Metric) -> list[tuple[RankGpus, Gpu]]:
+    def worst(self, what: GpuMetric) -> list[tuple[RankGpus, Gpu]]:
         """All GPUs, the worst first."""
         middle = self.median(what)
-        return sorted(self.every, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index))
+        return sorted(
+            self.all_gpus, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index)
+        )
 
-    def stands_out(self, gpu: Gpu, what: Metric, middle: float | None, *, share: float = 1.0) -> bool:
+    def stands_out(self, gpu: Gpu, what: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
         """Whether somebody should look at that GPU: a fault, or far from the others on the bad side.
 
         `share`: of the distance at which a GPU stands out.
@@ -200,12 +203,12 @@ class GpuBoard:
             return True
         if value is None or middle is None:
             return False
-        return (middle - value if what.low_is_bad else value - middle) > share * self.odd(what)
+        return (middle - value if what.low_is_bad else value - middle) > share * self.outlier_distance(what)
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """What all of it comes to, in a sentence."""
-        every = self.every
+        every = self.all_gpus
         if not every:
             problems = [rank.problem for rank in self.ranks if rank.problem]
             return problems[0] if problems else "No GPU has been read yet."
@@ -228,7 +231,7 @@ class GpuBoard:
         return ", ".join(said)
 
 
-class Foremost:
+class OutlierOrder:
     """The ranks to be looked at first, over many boards: who stands out comes and goes only when that is clear."""
 
     def __init__(self) -> None:
@@ -236,7 +239,7 @@ class Foremost:
         self._faulty: list[int] = []
         self._odd: list[int] = []
 
-    def order(self, board: GpuBoard, what: Metric) -> list[int]:
+    def order(self, board: GpuBoard, what: GpuMetric) -> list[int]:
         """All ranks of the board: those with faults, those far from the others, and the rest in their own order.
 
         Ranks in front stay in the order in which they came there, the worst of one board first.

@@ -16,7 +16,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from console.logs.line_splitter import Lines
+from console.logs.line_splitter import TextLines
 from console.metrics.gpu import Gpu, LinkRate
 from console.metrics.training.values import count
 
@@ -40,7 +40,7 @@ class NvidiaSmiParser:
     """Reads any number of reports, a piece at a time; of each GPU the last reading counts."""
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._lines = TextLines()
         self._columns: list[str] = []
         self._begun: Gpu | None = None
         self._gpus: dict[int, Gpu] = {}
@@ -190,7 +190,7 @@ class NetworkCounters:
     """Reads on, a piece at a time; rates are those between the last two whole readings."""
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._lines = TextLines()
         self._before: tuple[float, _Counts] | None = None
         self._last: tuple[float, _Counts] | None = None
         self._at = 0.0

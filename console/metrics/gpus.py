@@ -71,7 +71,7 @@ done
 """
 
 
-class Gpus:
+class GpuReader:
     """Reads the GPUs of jobs of one cluster."""
 
     def __init__(self, cluster: WatchedCluster) -> None:
@@ -115,7 +115,7 @@ class Gpus:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
+    async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
         """One reading of all ranks; Refused and its kin where no pod may be asked."""
         readings: list[RankGpus] = []
         refusals: list[Refused] = []
@@ -198,7 +198,7 @@ class Gpus:
 
         def listen(channel: int, data: bytes) -> None:
             nonlocal heard
-            said.take(channel, data)
+            said.add(channel, data)
             if channel == 2:
                 return
             counters.feed(data)
@@ -206,16 +206,16 @@ class Gpus:
                 heard += len(found)
                 if heard > (AHEAD + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
                     raise Unreadable(f"Pod {pod.name} prints readings without a pause: nvidia-smi was stopped.")
-                said.clear()
+                said.reset()
                 gpus = tuple(_with_nvlink(gpu, counters) for gpu in parser.gpus)
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
 
-        client = self._cluster.changing(f"run nvidia-smi in pod {pod.name}").client
+        client = self._cluster.connection_for_change(f"run nvidia-smi in pod {pod.name}").client
         argv = ("sh", "-c", executing.BEGUN + _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
         limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
         flow = FLOW if rounds == ONCE else None
-        async with executing.bounded(
+        async with executing.limit_output(
             pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow, begins=executing.BEGINS
         ) as said:
             code = await executing.run(
@@ -252,7 +252,7 @@ class Gpus:
 
         port = self._ports.get(exporter.uid) or await self._port(exporter)
         path = f"{_path(exporter)}:{port}/proxy/metrics"
-        client = self._cluster.connected.client
+        client = self._cluster.current_connection.client
         raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
         gpus = parse_dcgm(raw.decode(errors="replace"))
         if not gpus:
@@ -261,7 +261,7 @@ class Gpus:
 
     async def _port(self, exporter: Pod) -> int:
         """Where it tells its metrics."""
-        client = self._cluster.connected.client
+        client = self._cluster.current_connection.client
         body = await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}")
         try:
             ports = [port for each in json.loads(body)["spec"]["containers"] for port in each.get("ports") or ()]

@@ -83,7 +83,7 @@ def job_health(
 
 
 def _alarmed(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
-    lasting = [each for each in alarms if each.now]
+    lasting = [each for each in alarms if each.is_active]
     for kind, word in _WORDS.items():
         found = next((each for each in lasting if each.kind is kind), None)
         if found is not None and (state in _LIVES or kind is AlarmKind.NAN):

@@ -16,14 +16,14 @@ from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
-from console.metrics.alarm_watch import AlarmWatch, Look
+from console.metrics.alarm_watch import AlarmWatch, JobSample
 from console.metrics.gpu import DCGM
 from console.metrics.job_progress import JobMeasures
 from console.metrics.log_reader import LogReader
-from console.metrics.nccl.reference import Passing, judge
-from console.metrics.training.run import MarkKind
-from console.metrics.training.steps import Standing
-from console.pace import Slices
+from console.metrics.nccl.reference import NcclResult, judge_test
+from console.metrics.training.run import RunEventKind
+from console.metrics.training.steps import RunPosition
+from console.pace import WorkSlices
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from console.logs.container_log import LogStream
     from console.metrics.alarm_rules import Thresholds
     from console.metrics.gpu import GpuBoard
-    from console.metrics.gpus import Gpus
+    from console.metrics.gpus import GpuReader
     from console.metrics.measures import Measures
 
 
@@ -46,10 +46,12 @@ TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells
 
 
 def faults(board: GpuBoard) -> tuple[str, ...]:
-    return tuple(f"pod {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}" for rank, gpu in board.every if gpu.faults)
+    return tuple(
+        f"pod {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}" for rank, gpu in board.all_gpus if gpu.faults
+    )
 
 
-def seen(
+def sample_job(
     jobset: JobSet | None,
     fleet: Fleet,
     measures: JobMeasures,
@@ -57,20 +59,20 @@ def seen(
     gpus: tuple[str, ...],
     pass_line: float,
     report: HangReport | None = None,
-) -> Look:
+) -> JobSample:
     """How a job is in that picture, by what was measured in it; `report`: the last X-ray of it."""
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
     failed = first_failure(jobset, fleet) if jobset else None
-    marks = track.marks() if track else []
-    where = track.standing() if track else Standing()
+    marks = track.events() if track else []
+    where = track.standing() if track else RunPosition()
     # What is saved once the loss is no number is of no use.
     of_use = [mark for mark in track.checkpoints if mark.step is not None] if track else []
     if where.nan:
         of_use = [mark for mark in of_use if mark.step is not None and mark.step < (where.nan_from or 0)]
-    tests = [(each, judge(each.test, pass_line, each.accelerator)) for each in measures.tests]
-    return Look(
+    tests = [(each, judge_test(each.test, pass_line, each.accelerator)) for each in measures.tests]
+    return JobSample(
         running=bool(every) and all(rank.phase == "Running" for rank in every),
         finished=jobset is None or jobset.finished,
         restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
@@ -80,19 +82,19 @@ def seen(
         steps=len(track) if track else 0,
         pace=track.pace() if track else None,
         trained=bool(track and track.finished),
-        rhythm=track.rhythm() if track else None,
+        rhythm=track.cadence() if track else None,
         blamed=f"X-ray: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan="" if measures.seeking else where.nan_words,
         nan_at=max(
-            (mark.time for mark in marks if mark.kind is MarkKind.NAN and mark.step == where.nan_from), default=0.0
+            (mark.time for mark in marks if mark.kind is RunEventKind.NAN and mark.step == where.nan_from), default=0.0
         ),
         failed_at=jobset.finished_at if jobset else 0.0,
         saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
         held=jobset.gpus if jobset and not jobset.finished else 0,
-        spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is MarkKind.SPIKE),
+        spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is RunEventKind.SPIKE),
         failed_tests=tuple(
-            (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is Passing.FAILED
+            (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is NcclResult.FAILED
         ),
         behind=tuple((rank, by) for rank, by in behind.items() if by),
         gpus=gpus,
@@ -122,12 +124,12 @@ MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True)
-class Sources:
+class MonitorSources:
     """What monitors ask."""
 
     cluster: WatchedCluster
     measures: Callable[[], Measures]
-    gpus: Callable[[], Gpus]
+    gpus: Callable[[], GpuReader]
     open_log: Open
     xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None
     """The last X-ray of a job in this session."""
@@ -136,12 +138,12 @@ class Sources:
 class JobMonitor:
     """One job: what was measured in it is in `measures`, its alarms are in `watch`.
 
-    It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`look` is to be
+    It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`poll` is to be
     called every second or two, `close` at the end).
     """
 
     def __init__(
-        self, key: tuple[str, str], thresholds: Thresholds, sources: Sources, watch: AlarmWatch | None = None
+        self, key: tuple[str, str], thresholds: Thresholds, sources: MonitorSources, watch: AlarmWatch | None = None
     ) -> None:
         """`watch`: of whoever watched it before."""
         self.key = key
@@ -182,9 +184,9 @@ class JobMonitor:
     def late_by_log(self) -> str:
         """That its next step is late by the times in its log, in words; empty: it is not, or that cannot be said."""
         track = self.measures.track
-        return track.late(time.time(), self._thresholds) if track is not None and self.heard else ""
+        return track.late_text(time.time(), self._thresholds) if track is not None and self.heard else ""
 
-    def wants(self, number: int) -> int:
+    def wanted_logs(self, number: int) -> int:
         """How many logs it would like to follow, of a job of so many ranks."""
         return 1 if self._teller is not None or number < 2 else 2
 
@@ -192,11 +194,11 @@ class JobMonitor:
     def _pass_line(self) -> float:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
-    def _judge(self, behind: Mapping[int, int]) -> Look:
+    def _judge(self, behind: Mapping[int, int]) -> JobSample:
         fleet = self._cluster.fleet
         report = self._sources.xray(self.key)
         jobset = fleet.jobsets.get(self.key)
-        return seen(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
+        return sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
 
     # all its pods
 
@@ -204,7 +206,7 @@ class JobMonitor:
         """Read all of its log with whoever else does, until the job has ended; what keeps it from that is `trouble`."""
         try:
             async with self._sources.measures().job(*self.key) as self.measures:
-                with self.measures.listening(self.watch.hear):
+                with self.measures.subscribe_lines(self.watch.feed_line):
                     await self._look_for_ever()
         except ConsoleError as error:
             self.trouble = error
@@ -219,7 +221,7 @@ class JobMonitor:
                 look = self._judge(
                     {rank: ranks.behind(rank) for rank, told in ranks.advances.items() if told >= TELLS_STEPS}
                 )
-                self.watch.look(time.time(), look)
+                self.watch.evaluate(time.time(), look)
                 self.changed.set()
                 if self.measures.trouble is not None:
                     raise self.measures.trouble
@@ -239,15 +241,15 @@ class JobMonitor:
         while every:
             with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
                 gpus = self._sources.gpus()
-                board = await gpus.once(*self.key, source=DCGM) if gpus.exporter_of(*self.key) else None
-                if board is None or not board.every:
-                    board = await gpus.once(*self.key)
+                board = await gpus.read_once(*self.key, source=DCGM) if gpus.exporter_of(*self.key) else None
+                if board is None or not board.all_gpus:
+                    board = await gpus.read_once(*self.key)
                 self.faults = faults(board)
             await asyncio.sleep(every)
 
     # a log or two
 
-    def look(self, streams: int) -> bool:
+    def poll(self, streams: int) -> bool:
         """How the job is now, with so many of its logs; whether it goes on."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self.key)
@@ -263,7 +265,7 @@ class JobMonitor:
         found = self._judge({})
         if not self.heard:
             found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
-        self.watch.look(now, found)
+        self.watch.evaluate(now, found)
         return not found.finished
 
     def _follow(self, streams: int) -> None:
@@ -299,7 +301,7 @@ class JobMonitor:
                 async for batch in batches:
                     self.refused = ""
                     if not batch:  # a progress bar was drawn on
-                        self.watch.hear(time.time(), stream.open.decode(errors="replace"))
+                        self.watch.feed_line(time.time(), stream.open.decode(errors="replace"))
                         continue
                     lines = [
                         RankLine(rank, moment, text_of(raw).decode(errors="replace"), pod.attempt, pod.name, container)
@@ -309,7 +311,7 @@ class JobMonitor:
                     self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
                     await self._take(rank, lines)
                     if self._seen is not None and rank == self._teller:
-                        await self.measures.find_beginning(
+                        await self.measures.find_nan_onset(
                             self._sources.measures().glancing.beginnings, self._seen.uid, [pod]
                         )
         except ConsoleError as error:
@@ -319,11 +321,11 @@ class JobMonitor:
 
     async def _take(self, rank: int, lines: list[RankLine]) -> None:
         now = time.time()
-        slices = Slices()
+        slices = WorkSlices()
         for start in range(0, len(lines), AT_A_TIME):
             some = lines[start : start + AT_A_TIME]
             for line in some:
-                self.watch.hear(now, line.text, line.time)
+                self.watch.feed_line(now, line.text, line.time)
             if self._reader.take(some) and self._teller is None:
                 self._teller = rank
             await slices.pause()
@@ -343,7 +345,7 @@ class JobMonitor:
 
     async def _read_gpus(self) -> None:
         try:
-            self.faults = faults(await self._sources.gpus().once(*self.key, source=DCGM))
+            self.faults = faults(await self._sources.gpus().read_once(*self.key, source=DCGM))
         except ConsoleError:
             self.faults = ()  # nobody who may look: there is nothing to tell
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import StepCadence, late_words, thresholds_in_force
+from console.metrics.alarm_rules import StepCadence, format_late_step, thresholds_in_force
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.reference import Passing, judge
+from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.rank_progress import RankProgress
-from console.metrics.training.steps import Standing, standing
+from console.metrics.training.steps import RunPosition, run_position
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.line import LogLine
-    from console.logs.unparsable import Unreadable
-    from console.metrics.nccl.history import KeptTests
+    from console.logs.unparsable import UnparsedLines
+    from console.metrics.nccl.history import NcclHistory
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun
     from console.metrics.training.steps import Step
-    from console.scheduling.failure import Ending
+    from console.scheduling.failure import RankFailure
 
     Listener = Callable[[float, str, float], None]
     """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
 
 
-_UNREAD = Standing()
+_UNREAD = RunPosition()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class JobProgress:
     nan: bool = False
     tflops: float | None = None  # TFLOP/s of one GPU
     step_time: float | None = None  # seconds, as printed
-    where: Standing = _UNREAD  # the same of the whole run, as far back as was read
+    where: RunPosition = _UNREAD  # the same of the whole run, as far back as was read
     nan_words: str = ""  # what is no number, and since when
     loss_step: int | None = None
-    pace: float | None = None  # seconds from one step to the next, see `TrainingRun.lasting`
+    pace: float | None = None  # seconds from one step to the next, see `TrainingRun.step_interval`
     rhythm: StepCadence | None = None
     finished: bool = False  # the program said that training is over
     stepped: float = 0.0  # when the last step was printed, seconds since the epoch; 0: not known
     size: int | None = None  # bytes, the largest message that was measured
     busbw: float | None = None  # GB/s, the best
     average: float | None = None  # GB/s, of a test at its end
-    passing: Passing = Passing.RUNNING
+    passing: NcclResult = NcclResult.RUNNING
     at: float = 0.0  # when it was looked at, seconds since the epoch
 
     @property
@@ -86,7 +86,7 @@ class JobProgress:
             return ""
         quiet = self.at - self.stepped
         late = quiet > self.rhythm.late_after(thresholds_in_force())
-        return late_words(quiet, self.step, self.step_time or self.pace) if late else ""
+        return format_late_step(quiet, self.step, self.step_time or self.pace) if late else ""
 
     @property
     def stalled(self) -> bool:
@@ -103,26 +103,33 @@ class JobProgress:
         return self.step is None and self.loss is None and self.busbw is None
 
 
-def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = "") -> JobProgress | None:
+def progress_of_tests(
+    tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = ""
+) -> JobProgress | None:
     """What the last of these tests says, and the verdict of the last that is over; None if none has a row."""
     test = next((each for each in reversed(tests) if each.rows), None)
     if test is None:
         return None
     over = next((each for each in reversed(tests) if each.rows and each.finished), test)
-    passing = judge(test, pass_line, accelerator).passing
-    if passing is Passing.RUNNING:
-        passing = judge(over, pass_line, accelerator).passing
+    passing = judge_test(test, pass_line, accelerator).passing
+    if passing is NcclResult.RUNNING:
+        passing = judge_test(over, pass_line, accelerator).passing
     return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at)
 
 
 def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     """The figures of a test that runs again, with the verdict of the one before it, whose end is out of sight."""
-    if before is None or before.passing is Passing.RUNNING or now.passing is not Passing.RUNNING or now.busbw is None:
+    if (
+        before is None
+        or before.passing is NcclResult.RUNNING
+        or now.passing is not NcclResult.RUNNING
+        or now.busbw is None
+    ):
         return now
     return replace(now, passing=before.passing, average=before.average)
 
 
-def of_tracks(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
+def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
     """What the last of these runs says that has a step; None if none has."""
     track = next((each for each in reversed(tracks) if each.last is not None), None)
     if track is None or track.last is None:
@@ -143,18 +150,18 @@ def of_tracks(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
         nan_words=where.nan_words,
         tflops=latest("tflops_per_gpu"),
         step_time=latest("step_time_s"),
-        pace=track.lasting(),
-        rhythm=track.rhythm(),
+        pace=track.step_interval(),
+        rhythm=track.cadence(),
         finished=track.finished,
         stepped=track.times[-1],
         at=at,
     )
 
 
-def of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:
+def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:
     """How far a job is by what was read of its log; None if that says nothing."""
     tests = [each.test for each in measures.tests]
-    found = of_tests(tests, at, pass_line, measures.accelerator) or of_tracks(measures.tracks, at)
+    found = progress_of_tests(tests, at, pass_line, measures.accelerator) or progress_of_runs(measures.tracks, at)
     return None if found is None or found.empty else found
 
 
@@ -173,7 +180,7 @@ class JobMeasures:
         """In the order they began, those of the first rank before the others'."""
         self.tracks: tuple[TrainingRun, ...] = ()
         """Training runs in the order they began; one goes on over restarts from a checkpoint."""
-        self.unreadable: dict[str, tuple[int, Unreadable]] = {}
+        self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}
         """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.over = False  # whether nothing more will come
@@ -182,7 +189,7 @@ class JobMeasures:
         self.ranks = RankProgress()
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=REPLAYED)
-        self._endings: dict[tuple[int, int, str], Ending] = {}
+        self._endings: dict[tuple[int, int, str], RankFailure] = {}
         self._nodes: dict[int, str] = {}
         self._server = ""
         self._woken: set[asyncio.Event] = set()
@@ -194,7 +201,7 @@ class JobMeasures:
 
     @property
     def seeking(self) -> bool:
-        """Whether its loss is no number, and `find_beginning` has not looked yet since when."""
+        """Whether its loss is no number, and `find_nan_onset` has not looked yet since when."""
         track = self.track
         if track is None or not track.nan or track.earlier is not None:
             return False
@@ -202,7 +209,7 @@ class JobMeasures:
 
     # who looks
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         for event in self._woken:
             event.set()
 
@@ -227,7 +234,7 @@ class JobMeasures:
     # who listens
 
     @contextmanager
-    def listening(self, listener: Listener) -> Iterator[None]:
+    def subscribe_lines(self, listener: Listener) -> Iterator[None]:
         """Each line as it comes, and the latest of those that came before."""
         for each in self._latest:
             listener(*each)
@@ -237,7 +244,7 @@ class JobMeasures:
         finally:
             self._listeners.remove(listener)
 
-    def hear(self, rank: int, printed: float, text: str) -> None:
+    def feed_line(self, rank: int, printed: float, text: str) -> None:
         """A line, or the picture of a bar that is drawn: `printed` 0.0."""
         now = time.time()
         self.ranks.add(rank, printed or now, text)
@@ -253,7 +260,7 @@ class JobMeasures:
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
         self.ranks = RankProgress()
 
-    async def find_beginning(self, beginnings: Beginnings, uid: str, pods: Sequence[Pod]) -> None:
+    async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
         """Of a run that has diverged, since when: before what was read of its log, if that does not say."""
         if self.seeking and self.track is not None:
             self.track.earlier = await beginnings.find(uid, pods, self.track.standing())
@@ -279,18 +286,18 @@ class JobMeasures:
             nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
         )
 
-    def ended_badly(self, told: Sequence[Ending]) -> bool:
+    def ended_badly(self, told: Sequence[RankFailure]) -> bool:
         """Ranks ended badly; whether that is news."""
         before = len(self._endings)
         self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
         if self.track is not None:
-            self.track.ended_badly(self._endings.values())
+            self.track.add_failures(self._endings.values())
         return len(self._endings) != before
 
     def grown(self) -> None:
         """A run more: what ended before it is a mark on it as well."""
         if self.track is not None and self._endings:
-            self.track.ended_badly(self._endings.values())
+            self.track.add_failures(self._endings.values())
 
 
 if TYPE_CHECKING:
@@ -307,27 +314,27 @@ TAIL, TABLE = 60, 600
 BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
-class Beginnings:
+class NanOnsetFinder:
     """Since when losses are no numbers: the log of a run that has diverged is read back, once for all who look."""
 
     def __init__(self, read_tail: ReadTail) -> None:
         self._read_tail = read_tail
-        self._known: dict[str, Standing] = {}  # by the uid of the JobSet
+        self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def forget(self) -> None:
         self._known, self._searched = {}, set()
 
-    async def find(self, uid: str, pods: Sequence[Pod], where: Standing) -> Standing:
+    async def find(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
         """The same, with since when its loss is no number, where the log of one of these pods still says so."""
         async with self._locks[uid]:
             if uid in self._known:
-                where = where.begun(self._known[uid])
+                where = where.with_nan_onset(self._known[uid])
             if where.nan and where.nan_from is None and uid not in self._searched:
                 for pod in pods:
                     if steps := await self._read_back(uid, pod):
-                        where = where.begun(standing(steps))
+                        where = where.with_nan_onset(run_position(steps))
                         break
             self._known[uid] = where
         return where
@@ -349,7 +356,7 @@ class JobProgressReader:
     def __init__(
         self,
         cluster: WatchedCluster,
-        kept: Callable[[], KeptTests],
+        kept: Callable[[], NcclHistory],
         pass_line: Callable[[], float],
         read_tail: ReadTail | None = None,
         live: Callable[[Key], JobMeasures | None] = lambda _: None,
@@ -357,7 +364,7 @@ class JobProgressReader:
         """`live`: what is read of a job whose log is followed anyway, so that nobody has to ask for its end."""
         self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
         self._read_tail = read_tail or self._tail
-        self.beginnings = Beginnings(self._read_tail)
+        self.beginnings = NanOnsetFinder(self._read_tail)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
@@ -373,7 +380,7 @@ class JobProgressReader:
         """What the last look at a job said."""
         return self.known.get(uid)
 
-    async def look(self, keys: Sequence[Key]) -> bool:
+    async def poll(self, keys: Sequence[Key]) -> bool:
         """Look at those of these jobs for which it is time; whether anything is new.
 
         What is followed anyway is taken as it is; of the others the ends of logs are asked for.
@@ -393,7 +400,7 @@ class JobProgressReader:
     def _followed(self, jobset: JobSet) -> JobProgress | None:
         """How far a job is whose log is followed and has said so."""
         measures = self._live(jobset.key)
-        return of_measures(measures, time.time(), self._pass_line()) if measures is not None else None
+        return progress_of_measures(measures, time.time(), self._pass_line()) if measures is not None else None
 
     def _keep_known(self, uid: str, found: JobProgress) -> bool:
         """This is known of it from here on; whether it is another thing than before."""
@@ -451,19 +458,21 @@ class JobProgressReader:
         )
         about.tracks = tuple(tracks)
         about.place(jobset, self._cluster.fleet, "")
-        found = of_measures(about, now, self._pass_line())
+        found = progress_of_measures(about, now, self._pass_line())
         if found is None:
             return False
         self._printing[jobset.uid] = rank
         ended = [each for each in about.tests if each.test.finished and each.test.rows]
         if ended:
             names = {each.name: each for each in self._kept().tests}
-            await self._kept().keep(each for each in ended if each.name not in names)
+            await self._kept().store(each for each in ended if each.name not in names)
         return self._keep_known(jobset.uid, await self._begun(jobset.uid, pod, found))
 
     async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs import container_log
 
-        wanted = container_log.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
-        async with aclosing(container_log.follow_log(self._cluster.connected.client, wanted)) as printed:
+        wanted = container_log.LogRequest(
+            pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False
+        )
+        async with aclosing(container_log.follow_log(self._cluster.current_connection.client, wanted)) as printed:
             return [line async for line in printed]

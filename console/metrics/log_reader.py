@@ -26,7 +26,7 @@ _FEW = 16  # lines after which it is noted when they were printed
 _WORDS = tuple(word.decode() for word in WORDS.words)
 
 
-def chosen_ranks(number: int) -> set[int] | None:
+def ranks_to_read(number: int) -> set[int] | None:
     """Which ranks are read, None for all of them."""
     return None if number <= ALL_OF else {0, number - 1}
 
@@ -158,5 +158,5 @@ class LogReader:
         found = checkpoint(line.text)
         if found is None or not self._tracks:
             return False
-        self._tracks[-1].saved(found.step, line.time)
+        self._tracks[-1].add_checkpoint(found.step, line.time)
         return True

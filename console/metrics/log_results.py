@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.logs.failures import FailureParser
 from console.logs.line_splitter import LONGEST
 from console.logs.pyspy import PySpyParser, parse_pyspy
-from console.logs.word_search import Blocks, Words, spans_with
+from console.logs.word_search import LineBlocks, WordSearch, spans_with
 from console.metrics.evaluation import LmEvalParser
 from console.metrics.measured_log import MeasuredLog
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from console.logs.failure_kinds import LogFailure
     from console.logs.pyspy import ProcessStacks
-    from console.metrics.evaluation import Score
+    from console.metrics.evaluation import EvalScore
 
-_STACKS = Words(b"Thread 0x", b"Stack dump for", b"Python v")
+_STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")
 """One of these stands in every dump of py-spy, below the line that names its process."""
-_PROCESS = Words(b"Process ")
+_PROCESS = WordSearch(b"Process ")
 
 
 class LogReading(MeasuredLog):
@@ -30,7 +30,7 @@ class LogReading(MeasuredLog):
         super().__init__()
         self._failures = FailureParser()
         self._scores = LmEvalParser()
-        self._stacks, self._blocks = PySpyParser(), Blocks(LONGEST)
+        self._stacks, self._blocks = PySpyParser(), LineBlocks(LONGEST)
         self._above = b""  # the last line so far that is not empty
         self._of_json: tuple[ProcessStacks, ...] = ()
 
@@ -45,7 +45,7 @@ class LogReading(MeasuredLog):
         return self._failures.more
 
     @property
-    def scores(self) -> Sequence[Score]:
+    def scores(self) -> Sequence[EvalScore]:
         return self._scores.scores
 
     @property
@@ -83,7 +83,7 @@ class LogReading(MeasuredLog):
             dumps = True
             if not self._stacks.open:  # its process is named above it
                 above = _last_line(block[max(0, start - LONGEST) : start]) or self._above
-                self._stacks.feed(above + b"\n" if _PROCESS.stand_in(above) else b"")
+                self._stacks.feed(above + b"\n" if _PROCESS.occur_in(above) else b"")
             self._stacks.feed(block[start:end] + b"\n")
         self._above = _last_line(block[-LONGEST:]) or self._above
         return dumps

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.logs.filter import found
+from console.logs.filter import matching_lines
 from console.logs.line import NOT_A_NUMBER, XID
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.training.parser import WORDS, TrainingParser
@@ -14,7 +14,7 @@ from console.metrics.training.parser import WORDS, TrainingParser
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from console.logs.segment import Part
+    from console.logs.segment import LogSegment
     from console.metrics.alarm_rules import Alarm
 
 PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}
@@ -27,7 +27,7 @@ _STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PodLine:
     """A line of a pod."""
 
     pod: int
@@ -42,28 +42,28 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogLocation:
     """Where to look."""
 
     pod: int
     pattern: str = ""  # what stands in the line; empty: the end of the log
 
 
-def place_of(parts: Sequence[Part], alarm: Alarm | None) -> Place | None:
+def location_of(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
     """The pod, and the line, that the alarm came from; else the pod that tells of steps; None if none does so far."""
     if alarm is not None:
         pattern, named = PATTERNS.get(alarm.kind, ""), _POD.search(alarm.words)
         pods = {int(named[1])} if named else None
-        found_in = firsts(parts, pattern, pods) if pattern else {}
+        found_in = first_matches(parts, pattern, pods) if pattern else {}
         if found_in:
-            return Place(min(found_in.values(), key=lambda each: each.time).pod, pattern)
+            return LogLocation(min(found_in.values(), key=lambda each: each.time).pod, pattern)
         if named and any(part.rank == int(named[1]) for part in parts):
-            return Place(int(named[1]))
-    pod = teller(parts)
-    return Place(pod) if pod is not None else None
+            return LogLocation(int(named[1]))
+    pod = progress_pod(parts)
+    return LogLocation(pod) if pod is not None else None
 
 
-def teller(parts: Iterable[Part]) -> int | None:
+def progress_pod(parts: Iterable[LogSegment]) -> int | None:
     """The pod that told of the latest training step; None if none tells of any in its last lines."""
     newest = {part.rank: part for part in sorted(parts, key=lambda each: each.attempt) if len(part)}
     pods = sorted(newest)
@@ -72,7 +72,7 @@ def teller(parts: Iterable[Part]) -> int | None:
     return max(told, key=lambda pod: (told[pod], -pod), default=None)
 
 
-def _last_step(part: Part) -> float:
+def _last_step(part: LogSegment) -> float:
     """When it last told of a step; 0.0: it did not in its last lines."""
     parser, last = TrainingParser(), 0.0
     start = max(0, len(part) - TAIL)
@@ -82,14 +82,14 @@ def _last_step(part: Part) -> float:
     return last if any(run.steps for run in parser.runs) else 0.0
 
 
-def firsts(parts: Iterable[Part], pattern: str, pods: set[int] | None = None) -> dict[int, Line]:
+def first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | None = None) -> dict[int, PodLine]:
     """Of each of these pods (all unless given) the first line of its latest attempt in which the pattern is found."""
     wanted = re.compile(pattern.encode())
     latest: dict[int, int] = {}
     parts = [part for part in parts if pods is None or part.rank in pods]
     for part in parts:
         latest[part.rank] = max(latest.get(part.rank, 0), part.attempt)
-    lines: dict[int, Line] = {}
+    lines: dict[int, PodLine] = {}
     for part in parts:
         if part.attempt == latest[part.rank] and (line := _first(part, wanted)):
             known = lines.get(part.rank)
@@ -97,13 +97,13 @@ def firsts(parts: Iterable[Part], pattern: str, pods: set[int] | None = None) ->
     return lines
 
 
-def _first(part: Part, wanted: re.Pattern[bytes]) -> Line | None:
+def _first(part: LogSegment, wanted: re.Pattern[bytes]) -> PodLine | None:
     for start in range(0, len(part), BLOCK):
         stop = min(len(part), start + BLOCK)
         texts = part.texts(start, stop)
         block = b"".join([text + b"\n" for text in texts])
-        begin = next(iter(found(block, wanted)), None)
+        begin = next(iter(matching_lines(block, wanted)), None)
         if begin is not None:
             number = block.count(b"\n", 0, begin)
-            return Line(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))
+            return PodLine(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from console.logs.collectors import Collected
+from console.logs.collectors import CollectorUnwrapper
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.logs.line import LogLine
-    from console.logs.unparsable import Unreadable
-    from console.metrics.nccl.parser import Run
+    from console.logs.unparsable import UnparsedLines
+    from console.metrics.nccl.parser import GrowingTest
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.reader import RunReader
 
@@ -28,7 +28,7 @@ class MeasuredLog:
     """Reads one log, a piece at a time."""
 
     def __init__(self) -> None:
-        self._collected = Collected()
+        self._collected = CollectorUnwrapper()
         self._nccl = NcclParser()
         self._training = TrainingParser()
         self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
@@ -45,7 +45,7 @@ class MeasuredLog:
         return self._from_json
 
     @property
-    def growing_tests(self) -> Sequence[Run]:
+    def growing_tests(self) -> Sequence[GrowingTest]:
         """Those that came as text as they are kept, for whoever asks often."""
         return () if self._from_json else self._nccl.growing
 
@@ -55,7 +55,7 @@ class MeasuredLog:
         return self._training.runs
 
     @property
-    def unreadable(self) -> dict[str, Unreadable]:
+    def unreadable(self) -> dict[str, UnparsedLines]:
         """What could not be read though it looks like a row ("nccl") or a step ("training")."""
         told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
         return {what: each for what, each in told.items() if each is not None}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.metrics.job_progress import JobMeasures, JobProgressReader
-from console.metrics.nccl.history import KeptTests, usual_place
+from console.metrics.nccl.history import NcclHistory, default_path
 from console.metrics.nccl.reference import PASS_LINE
-from console.pace import Slices
-from console.scheduling.failure import endings
+from console.pace import WorkSlices
+from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from console.logs.follow import Logs
     from console.logs.job_log import JobLog
     from console.logs.line import LogLine, RankLine
-    from console.logs.segment import Part
+    from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
     from console.metrics.log_reader import LogReader
     from console.metrics.nccl.history import NodeBandwidth
     from console.metrics.training.run import TrainingRun
-    from console.scheduling.failure import Ending
+    from console.scheduling.failure import RankFailure
 
     Key = tuple[str, str]
 
@@ -48,7 +48,7 @@ EARLIER = 3  # earlier runs that are laid under a curve at most
 
 def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
     """Read lines in a thread, whether anything changed."""
-    changed, slices = False, Slices()
+    changed, slices = False, WorkSlices()
     for start in range(0, len(batch), AT_A_TIME):
         changed |= reader.take(batch[start : start + AT_A_TIME])
         slices.pause_thread()
@@ -57,11 +57,11 @@ def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
 
 async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
     """Tell of these lines whoever listens."""
-    slices = Slices()
+    slices = WorkSlices()
     for number, line in enumerate(batch):
         if number % AT_A_TIME == AT_A_TIME - 1:
             await slices.pause()
-        measures.hear(line.rank, line.time, line.text)
+        measures.feed_line(line.rank, line.time, line.text)
 
 
 @asynccontextmanager
@@ -75,11 +75,11 @@ async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
 
 
 @dataclass(frozen=True)
-class KeptLog:
+class StoredLog:
     """The log of a job as it is kept on this machine."""
 
     measures: JobMeasures
-    parts: list[Part]  # its lines, one for each container
+    parts: list[LogSegment]  # its lines, one for each container
 
 
 @dataclass(slots=True)
@@ -105,12 +105,14 @@ class Measures:
         self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
         self._shared: dict[Key, _Shared] = {}
-        self._kept: dict[Path, KeptTests] = {}
+        self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[None] | None = None
         self._read_again = 0.0
         self.light: dict[Key, JobMonitor] = {}
         """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
-        self.glancing = JobProgressReader(cluster, lambda: self.kept, lambda: self.pass_line, read_tail, self._live)
+        self.glancing = JobProgressReader(
+            cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self._live
+        )
 
     @property
     def pass_line(self) -> float:
@@ -122,18 +124,18 @@ class Measures:
         return line if 0 < line < float("inf") else PASS_LINE
 
     @property
-    def kept(self) -> KeptTests:
+    def test_history(self) -> NcclHistory:
         """Every test that was seen to its end; each practice cluster has its own."""
-        folder = None if self._place else self._cluster.connected.target.cluster.practice_folder
-        place = self._place or (folder / "nccl-tests.jsonl" if folder else usual_place())
+        folder = None if self._place else self._cluster.current_connection.target.cluster.practice_folder
+        place = self._place or (folder / "nccl-tests.jsonl" if folder else default_path())
         if place not in self._kept:
-            self._kept[place] = KeptTests(place)
+            self._kept[place] = NcclHistory(place)
         return self._kept[place]
 
     def nodes(self) -> dict[str, NodeBandwidth]:
         """The bandwidth of each node in its latest tests, as last read; what other consoles keep comes later."""
         try:
-            kept = self.kept
+            kept = self.test_history
         except ConsoleError:
             return {}  # there is no cluster now, and nothing is shown of its nodes
         now = asyncio.get_running_loop().time()
@@ -149,7 +151,7 @@ class Measures:
         watcher = self.light.get(key)
         return watcher.measures if watcher is not None and watcher.heard else None
 
-    async def _read_kept(self, kept: KeptTests) -> None:
+    async def _read_kept(self, kept: NcclHistory) -> None:
         await kept.read()
 
     # one job
@@ -187,20 +189,20 @@ class Measures:
             measures.trouble = error
         finally:
             measures.over = True
-            measures.wake()
+            measures.notify()
 
     async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
-        from console.metrics.log_reader import LogReader, chosen_ranks
+        from console.metrics.log_reader import LogReader, ranks_to_read
 
         namespace, name = measures.key
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
-        await self.kept.read()
-        chosen = chosen_ranks if once else lambda _: None
+        await self.test_history.read()
+        chosen = ranks_to_read if once else lambda _: None
         async with self._logs().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
             await log.ready.wait()
             reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
-            measured = chosen_ranks(log.ranks)
+            measured = ranks_to_read(log.ranks)
             bars = asyncio.create_task(self._watch_bars(measures, log), name=f"bars:{name}")
             async with aclosing(log.lines(measured if once else None)) as batches, _ended(bars):
                 async for batch in batches:
@@ -232,10 +234,10 @@ class Measures:
         """Progress bars that are drawn on are signs of life too."""
         before: dict[int, str] = {}
         while True:
-            drawn = log.drawn()
+            drawn = log.progress_bars()
             for rank, bar in drawn.items():
                 if bar != before.get(rank):
-                    measures.hear(rank, 0.0, bar)
+                    measures.feed_line(rank, 0.0, bar)
             before = drawn
             await asyncio.sleep(BARS_EVERY)
 
@@ -244,13 +246,13 @@ class Measures:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
-            await measures.find_beginning(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
+            await measures.find_nan_onset(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _told(self, measures: JobMeasures, log: JobLog) -> None:
         """What changed is for all to see, and tests that ended are kept."""
         self._place_tests(measures, log)
-        await self.kept.keep(each for each in measures.tests if each.test.finished or each.test.error)
-        measures.wake()
+        await self.test_history.store(each for each in measures.tests if each.test.finished or each.test.error)
+        measures.notify()
 
     def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
         """Say where the tests were measured, as far as the picture has it."""
@@ -258,7 +260,9 @@ class Measures:
         jobset = fleet.jobsets.get(measures.key)
         measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
         if jobset is not None:
-            measures.place(jobset, fleet, self._cluster.connected.target.cluster.server if not self._place else "")
+            measures.place(
+                jobset, fleet, self._cluster.current_connection.target.cluster.server if not self._place else ""
+            )
         elif log.kept.note is not None:
             measures.recipe = log.kept.note.recipe
 
@@ -277,18 +281,18 @@ class Measures:
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if measures.track is not None:
             measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}
-        seen: list[Ending] = endings(jobset, self._cluster.fleet) if jobset else []
+        seen: list[RankFailure] = rank_failures(jobset, self._cluster.fleet) if jobset else []
         about = (measures.uid, len(seen), jobset.restarts if jobset else -1)
         if about == measures.endings_seen:
             return False
         measures.endings_seen = about
-        return measures.ended_badly([*await log.kept.endings(), *seen])
+        return measures.ended_badly([*await log.kept.failures(), *seen])
 
     # earlier runs of the same recipe
 
     async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
         """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
-        from console.logs.store import kept
+        from console.logs.store import stored_jobs
 
         follow = self._logs()
         names = [
@@ -298,7 +302,7 @@ class Measures:
         ]
         names += [
             (shelf.note.created, (shelf.note.namespace, shelf.note.name))
-            for shelf in await asyncio.to_thread(kept, follow.folder)
+            for shelf in await asyncio.to_thread(stored_jobs, follow.folder)
             if shelf.note.recipe == measures.recipe and shelf.note.uid != measures.uid
         ]
         found: list[tuple[str, TrainingRun]] = []
@@ -314,35 +318,35 @@ class Measures:
 
     # one that is over
 
-    async def of_kept(self, namespace: str, name: str, uid: str) -> KeptLog | None:
+    async def from_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
         """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
-        from console.logs.job_log import ChangeSubscription, Reader
-        from console.logs.store import kept_job
-        from console.metrics.log_reader import LogReader, chosen_ranks
+        from console.logs.job_log import ChangeSubscription, LogCursor
+        from console.logs.store import find_stored_job
+        from console.metrics.log_reader import LogReader, ranks_to_read
 
         folder = self._logs().folder
-        shelf = await asyncio.to_thread(kept_job, folder, "", namespace, name, uid) if uid else None
+        shelf = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None
         if shelf is None:
             return None
-        parts = await asyncio.to_thread(lambda: list(shelf.parts()))
+        parts = await asyncio.to_thread(lambda: list(shelf.segments()))
         measures = JobMeasures((namespace, name))
         measures.uid, measures.recipe = uid, shelf.note.recipe
         reader, news = LogReader(measures, shelf.note.ranks), ChangeSubscription(parts)
         try:
-            lines = Reader(news, chosen_ranks(shelf.note.ranks))
-            while batch := await asyncio.to_thread(lines.more):
+            lines = LogCursor(news, ranks_to_read(shelf.note.ranks))
+            while batch := await asyncio.to_thread(lines.next_page):
                 await asyncio.to_thread(_take, reader, batch)
         finally:
             news.close()
         await asyncio.to_thread(reader.close)
-        measures.ended_badly(await asyncio.to_thread(shelf.endings))
-        await self.kept.read()
-        measures.tests = tuple(each for each in self.kept.tests if each.uid == uid) or measures.tests
-        return KeptLog(measures, parts)
+        measures.ended_badly(await asyncio.to_thread(shelf.failures))
+        await self.test_history.read()
+        measures.tests = tuple(each for each in self.test_history.tests if each.uid == uid) or measures.tests
+        return StoredLog(measures, parts)
 
     # life
 
-    def left(self) -> None:
+    def on_context_changed(self) -> None:
         """The cluster is another one from here on."""
         self.glancing.forget()
         if self._reading is not None:

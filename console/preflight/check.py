@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed
-from console.kube.nested_values import look
-from console.scheduling.forecast import Ask, ask_of
+from console.kube.nested_values import get_path
+from console.scheduling.forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
@@ -187,11 +187,11 @@ class Wish:
 
     def text(self, path: str) -> str:
         """A value as text; empty where there is none."""
-        found = look(self.values, path)
+        found = get_path(self.values, path)
         return "" if found is None or found is False else str(found)
 
     def flag(self, path: str) -> bool:
-        return look(self.values, path) is True
+        return get_path(self.values, path) is True
 
     def need(self, wanted: bool) -> Need:
         """What follows for something that the recipe wants or does not want."""
@@ -200,13 +200,13 @@ class Wish:
         return Need.YES if wanted else Need.NO
 
     @property
-    def ask(self) -> Ask:
-        return ask_of(self.values, self.namespace) if self.recipe else Ask(self.namespace, gpus=USUAL_GPUS)
+    def ask(self) -> LaunchDemand:
+        return demand_of(self.values, self.namespace) if self.recipe else LaunchDemand(self.namespace, gpus=USUAL_GPUS)
 
     @property
     def buckets(self) -> tuple[str, ...]:
         """Buckets that it mounts, else the one to be looked at."""
-        mounted = look(self.values, "storage.gcs")
+        mounted = get_path(self.values, "storage.gcs")
         names = tuple(mounted) if isinstance(mounted, Mapping) else ()
         return names or ((self.bucket,) if self.bucket else ())
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from console.google.clusters import is_gke, is_older, numbers
 from console.kube.kinds import KUEUE
-from console.kube.nested_values import look as value_at
+from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import BuildWire, GroupWire, NamedWire
 from console.preflight.check import Result, Verdict, both, fail, ok, seen, skip, warn
 from console.preflight.context import KUBERNETES, permissions
@@ -46,7 +46,7 @@ async def reached(look: Looking) -> Verdict:
 
 async def _answers(look: Looking) -> Verdict:
     version = (await look.get("/version", BuildWire)).git_version or "of an unknown version"
-    server = look.cluster.watch.connected.target.cluster.server
+    server = look.cluster.watch.current_connection.target.cluster.server
     nodes = await seen(_nodes(look))
     found = f"The API server {version} at {server} answers (context {look.cluster.context})."
     return both(ok(found), nodes)
@@ -117,7 +117,7 @@ async def rights(look: Looking) -> Verdict:
         allowed = await look.ask(
             KUBERNETES,
             what,
-            lambda: look.cluster.watch.may(verb, resource, group=group, namespace=where, subresource=part),
+            lambda: look.cluster.watch.is_allowed(verb, resource, group=group, namespace=where, subresource=part),
         )
         return name, allowed
 

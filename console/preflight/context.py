@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.api import loaded
-from console.kube.objects.on_demand import NamedWire, NamesWire, read_found
-from console.kube.snapshot import LinkState
+from console.kube.objects.on_demand import NamedWire, NamesWire, read_object
+from console.kube.snapshot import WatchState
 from console.preflight.check import Look
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ class Looking:
         what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
 
         async def question() -> _T:
-            client = self.cluster.watch.connected.client
+            client = self.cluster.watch.current_connection.client
             body = await client.request("GET", path, params=params, doing=f"read {path}", silence=PATIENCE)
-            return read_found(body, type_)
+            return read_object(body, type_)
 
         return await self.ask(KUBERNETES, f"GET {what}", question)
 
@@ -112,11 +112,11 @@ class Looking:
         """A list of which only the metadata is asked for, so that no secret comes to this machine."""
 
         async def question() -> tuple[NamedWire, ...]:
-            client = self.cluster.watch.connected.client
+            client = self.cluster.watch.current_connection.client
             body = await client.request(
                 "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=PATIENCE
             )
-            return tuple(read_found(body, NamesWire).items or ())
+            return tuple(read_object(body, NamesWire).items or ())
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
         return await self.ask(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
@@ -133,14 +133,14 @@ class Looking:
 
         async def question() -> Fleet:
             try:
-                fleet = await self.cluster.watch.listed(*kinds, timeout=LISTING, silent=PATIENCE)
+                fleet = await self.cluster.watch.wait_until_listed(*kinds, timeout=LISTING, silent=PATIENCE)
             except KeyError as error:
                 raise Unreachable(f"{error.args[0]} are not watched.") from error
             for kind in kinds:
                 link = fleet.links[kind]
-                if link.state is LinkState.FORBIDDEN:
+                if link.state is WatchState.FORBIDDEN:
                     raise NotAllowed(link.why, link.hint, status=403)
-                if link.state is LinkState.ABSENT:
+                if link.state is WatchState.ABSENT:
                     raise NotFound(link.why, link.hint, status=404)
             return fleet
 

@@ -164,8 +164,10 @@ def _tools_of(recipe: str) -> tuple[str, ...]:
 async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
     from console.kube import exec as executing
 
-    client = look.cluster.watch.changing(f"run a command in pod {pod.name}").client
-    code, said, _ = await executing.answer(client, pod.namespace, pod.name, ["sh", "-c", _ASK], container=container)
+    client = look.cluster.watch.connection_for_change(f"run a command in pod {pod.name}").client
+    code, said, _ = await executing.run_and_collect(
+        client, pod.namespace, pod.name, ["sh", "-c", _ASK], container=container
+    )
     words = said.decode(errors="replace").split()
     return tuple(each for each in words if each in _TOOLS) if code == 0 else None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
-from console.kube.nested_values import look as value_at
-from console.kube.objects.on_demand import AgentsWire, AgentWire
+from console.kube.nested_values import get_path as value_at
+from console.kube.objects.on_demand import WorkloadControllersWire, WorkloadControllerWire
 from console.preflight.check import Need, Verdict, both, fail, lacking, ok, seen, skip, warn
 from console.preflight.context import reservation
 from console.scheduling.topology import MACHINE_GPUS
@@ -212,7 +212,9 @@ async def workload_identity(look: Looking) -> Verdict:
 
 
 async def _metadata_server(look: Looking) -> Verdict:
-    agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server", AgentWire)
+    agent = await look.find(
+        "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server", WorkloadControllerWire
+    )
     if agent is None:
         return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
     told = f"gke-metadata-server is ready on {agent.ready} of {agent.wanted} nodes."
@@ -245,7 +247,7 @@ async def dcgm(look: Looking) -> Verdict:
 
 async def _dcgm_here(look: Looking) -> Verdict:
     where = "gke-managed-system"
-    agents = (await look.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", AgentsWire)).items or []
+    agents = (await look.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", WorkloadControllersWire)).items or []
     found = next((each for each in agents if "dcgm" in each.name), None)
     if found is None:
         return warn(f"No DCGM runs in {where}.", "GPU metrics are missing from Google's monitoring; training works.")

@@ -50,7 +50,7 @@ async def _told_by_logs(look: Looking) -> Verdict:
 
         async def question(where: str = where) -> str:
             params = {"tailLines": _LINES, "container": "workload"}
-            body = await look.cluster.watch.connected.client.request(
+            body = await look.cluster.watch.current_connection.client.request(
                 "GET", where, params=params, doing="read a pod's log"
             )
             return body.decode(errors="replace")
@@ -122,7 +122,7 @@ async def _networks_here(look: Looking, need: Need) -> Verdict:
 
 
 def _wanted(look: Looking) -> tuple[str, ...]:
-    from console.kube.nested_values import look as value_at
+    from console.kube.nested_values import get_path as value_at
 
     named = value_at(look.wish.values, "network.subnetworks")
     return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from console.errors import NotFound
 from console.kube.kinds import JOBSET, KINDS, KUEUE
 from console.kube.objects.meta import GPU
-from console.kube.objects.on_demand import AgentsWire, GroupWire
+from console.kube.objects.on_demand import GroupWire, WorkloadControllersWire
 from console.preflight.check import Mend, Need, Repair, both, fail, lacking, ok, seen, skip, warn
 from console.preflight.context import KUBERNETES
 
 if TYPE_CHECKING:
-    from console.kube.objects.on_demand import AgentWire
+    from console.kube.objects.on_demand import WorkloadControllerWire
     from console.kube.objects.queue import ClusterQueue, LocalQueue
     from console.kube.snapshot import Fleet
     from console.preflight.check import Verdict
@@ -57,14 +57,14 @@ async def _version(look: Looking, group: str, plural: str) -> str:
     kind = next(each for each in KINDS if each.plural == plural)
 
     async def question() -> str:
-        return await look.cluster.watch.connected.catalogue.version(kind)
+        return await look.cluster.watch.current_connection.catalogue.version(kind)
 
     return await look.ask(KUBERNETES, f"discovery of {plural}.{group}", question)
 
 
 async def _controller(look: Looking, group: str, need: Need) -> Verdict:
     word, title = group.partition(".")[0], TITLES[group]
-    found = (await look.get("/apis/apps/v1/deployments", AgentsWire, limit="500")).items or []
+    found = (await look.get("/apis/apps/v1/deployments", WorkloadControllersWire, limit="500")).items or []
     mine = [each for each in found if _controls(each, word)]
     if not mine:
         told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
@@ -81,7 +81,7 @@ async def _controller(look: Looking, group: str, need: Need) -> Verdict:
     )
 
 
-def _controls(found: AgentWire, word: str) -> bool:
+def _controls(found: WorkloadControllerWire, word: str) -> bool:
     return ("controller" in found.name and word in found.name) or any(
         f"/{word}:" in image or f"/{word}@" in image for image in found.images
     )

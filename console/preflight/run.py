@@ -194,7 +194,7 @@ _AGAIN = 2.0  # seconds between two looks at an operation
 
 async def mend(cluster: Session, repair: Repair) -> str:
     """Do it, wait until it is done, and say so."""
-    cluster.watch.changing(repair.words[0].lower() + repair.words[1:])
+    cluster.watch.connection_for_change(repair.words[0].lower() + repair.words[1:])
     done = await {
         Mend.ADDON: _addon,
         Mend.SERVICE: _services,
@@ -239,7 +239,7 @@ async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
 
 async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
     namespace, name, above = target
-    connection = cluster.watch.changing(f"create LocalQueue {name}")
+    connection = cluster.watch.connection_for_change(f"create LocalQueue {name}")
     kind = next(each for each in REPAIRS_KINDS if each.plural == "localqueues")
     version = await connection.catalogue.version(kind)
     if not version:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, NotFound
-from console.kube.objects.on_demand import AgentWire, ClaimWire, NamedWire
+from console.kube.objects.on_demand import ClaimWire, NamedWire, WorkloadControllerWire
 from console.preflight.check import (
     Mend,
     Need,
@@ -166,7 +166,7 @@ async def fuse_on_host(look: Looking) -> Verdict:
     need = look.wish.need(look.wish.flag("network.hostNetwork") and bool(look.wish.buckets))
     if need is Need.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
-    agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", AgentWire)
+    agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerWire)
     if agent is None:
         return lacking(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.scheduling.kueue_messages import preempted_by, preempted_why
-from console.scheduling.ranks import places
+from console.scheduling.ranks import rank_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def _told(jobset: JobSet, fleet: Fleet) -> list[Event]:
 def _names(jobset: JobSet) -> dict[str, int]:
     """The name of the pod of each rank, as far as it is not random."""
     found = {}
-    for (group, job, index), number in places(jobset).items():
+    for (group, job, index), number in rank_numbers(jobset).items():
         ending = f"-{index}-"
         found[f"{jobset.name}-{group}-{job}"[: _STEM - len(ending)] + ending] = number
     return found
@@ -169,7 +169,7 @@ DELETED = "A user or a controller deleted its pod: its containers ran until they
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RankFailure:
     """How a rank's pod ended badly. Kept on the disk, because pods go."""
 
     attempt: int
@@ -185,7 +185,7 @@ class Ending:
     uid: str = ""  # the pod's: a pod that is made in its place has the same rank and attempt
 
     @property
-    def how(self) -> str:
+    def exit_text(self) -> str:
         """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"; or that its pod was deleted."""
         if self.cause == "deletion":
             return f"its pod was {self._deleted}"
@@ -202,7 +202,7 @@ class Ending:
         return f"deleted ({self._code})" if self._code else "deleted"
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """The sentence that matters: who, how, where and when."""
         who = f"Pod {self.rank}" if self.rank >= 0 else "The job"
         where = f" on {self.node}" if self.node else ""
@@ -211,28 +211,28 @@ class Ending:
         if self.cause == "deletion":
             return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deleted}{where}{when}{attempt}."
         if self.rank < 0:
-            how = "preempted" if self.cause == "preemption" else f"evicted ({self.how})"
+            how = "preempted" if self.cause == "preemption" else f"evicted ({self.exit_text})"
             return f"{who} was {how}{when}{attempt}."
-        return f"{who} {_WORDS[self.cause]}: {self.how}{where}{when}{attempt}."
+        return f"{who} {_WORDS[self.cause]}: {self.exit_text}{where}{when}{attempt}."
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCard:
     """The first ending of an attempt, with what is known beside it."""
 
-    first: Ending
+    first: RankFailure
     others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
     lines: tuple[str, ...] = ()  # what the rank printed last
     named: tuple[LogFailure, ...] = ()
     """Failures that its log names; their lines are counted within what was looked at."""
 
-    def told(self) -> list[str]:
+    def text_lines(self) -> list[str]:
         """The card in lines, the first one the sentence that matters."""
         first = self.first
-        said = [first.words]
+        said = [first.sentence]
         said += [first.message] if first.message else []
         said += [f"Node: {note}" for note in first.node_notes]
-        said += [f"{each.words}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
+        said += [f"{each.sentence}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
         said += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
         if first.cause == "deletion" and not self.lines:
             said.append("No log of that pod is known.")
@@ -244,9 +244,9 @@ class FailureCard:
         return said + [f"  {line}" for line in self.lines]
 
 
-def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
+def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
     """Every bad ending that can be seen in that picture, the earliest first."""
-    numbers = places(jobset)
+    numbers = rank_numbers(jobset)
     found = []
     for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
         rank = numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)), -1)
@@ -254,10 +254,10 @@ def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
         if ending is not None:
             found.append(ending)
     found += [each for each in (_taken_away(jobset, fleet), _deleted(jobset, fleet)) if each]
-    return sorted(each_once(found), key=_order)
+    return sorted(deduplicate(found), key=_order)
 
 
-def each_once(found: list[Ending]) -> list[Ending]:
+def deduplicate(found: list[RankFailure]) -> list[RankFailure]:
     """Every ending once, and of a pod that was deleted only that, with how it ended then."""
     once = {(each.attempt, each.rank, each.pod, each.cause): each for each in found}
     for each in [each for each in once.values() if each.cause == "deletion"]:
@@ -269,29 +269,29 @@ def each_once(found: list[Ending]) -> list[Ending]:
     return list(once.values())
 
 
-def _order(ending: Ending) -> tuple[int, float, bool, int]:
+def _order(ending: RankFailure) -> tuple[int, float, bool, int]:
     """Attempt, then time; containers end in whole seconds, and a deletion is what ends them."""
     return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
 
 
-def _deleted(jobset: JobSet, fleet: Fleet) -> Ending | None:
+def _deleted(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
     """The first pod that was deleted, if one was."""
     gone = first_deletion(jobset, fleet)
     if gone is None:
         return None
     pod = fleet.pods.get((jobset.namespace, gone.pod))
-    return Ending(gone.attempt, gone.rank, gone.pod, pod.node if pod else "", message=DELETED,
+    return RankFailure(gone.attempt, gone.rank, gone.pod, pod.node if pod else "", message=DELETED,
                   time=float(int(gone.time)), cause="deletion", uid=gone.uid)  # fmt: skip
 
 
-def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> Ending | None:
+def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> RankFailure | None:
     bad = min((each for each in pod.containers if each.state == "terminated" and each.exit_code),
               key=lambda each: each.finished, default=None)  # fmt: skip
     if bad is None and pod.phase != "Failed" and not pod.disruption:
         return None
     why = pod.disruption or pod.reason
     cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
-    return Ending(
+    return RankFailure(
         pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""), _message(pod, bad),
         bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node, now),
         pod.uid,
@@ -314,7 +314,7 @@ def node_notes(node: Node | None, now: float) -> tuple[str, ...]:
     return (*node.faults(now), *due)
 
 
-def _taken_away(jobset: JobSet, fleet: Fleet) -> Ending | None:
+def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
     """The place in the queue that Kueue took away last, if it did in this life of the job."""
     workload = fleet.workload_of(jobset)
     evicted = condition(workload.conditions, "Evicted") if workload else None
@@ -324,10 +324,10 @@ def _taken_away(jobset: JobSet, fleet: Fleet) -> Ending | None:
     if workload is not None and evicted.reason == "Preempted":
         cause, other, why = "preemption", preempted_by(workload, fleet), preempted_why(workload)
         message = f"Kueue preempted it for {other}{f': {why}' if why else ''}." if other else message
-    return Ending(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
+    return RankFailure(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
 
 
-def first_of(found: list[Ending]) -> tuple[Ending, tuple[int, ...]] | None:
+def first_of_latest_attempt(found: list[RankFailure]) -> tuple[RankFailure, tuple[int, ...]] | None:
     """The first ending of the latest attempt that has one, and the ranks that followed."""
     if not found:
         return None

@@ -11,16 +11,22 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from console.kube.nested_values import look
-from console.kube.objects.matching import ALWAYS, Toleration, admits, selector_words, untolerated
+from console.kube.nested_values import get_path
+from console.kube.objects.matching import (
+    ALWAYS,
+    Toleration,
+    first_untolerated_taint,
+    format_selector,
+    selects_namespace,
+)
 from console.kube.objects.meta import GPU
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.preemption import Preemption
 from console.scheduling.kueue.state import PodSet, Workload
 from console.scheduling.order import queue_order
-from console.scheduling.placement import Machines, level_name, machines, placed
-from console.scheduling.quota import Account, account, fewest, held_by, holders, ledger
+from console.scheduling.placement import EligibleNodes, eligible_nodes, jobs_blocking_placement, level_name
+from console.scheduling.quota import QuotaAccount, account, fewest_holders, ledger, quota_holder_of, quota_holders
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.queue import ClusterQueue
     from console.kube.snapshot import Fleet
-    from console.scheduling.quota import Held, Ledger
+    from console.scheduling.quota import QuotaHolder, QuotaLedger
 
 
 CHECK = "an estimate"  # to stand beside every forecast
@@ -50,7 +56,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class LaunchDemand:
     """What a launch asks of the cluster."""
 
     namespace: str
@@ -84,35 +90,35 @@ class Forecast:
     need: int = 0
     free: int = 0  # what the queue could take now, by borrowing too
     total: int = 0  # what the queue can ever have in that flavor
-    account: Account = field(default_factory=Account)  # how the free GPUs come about
+    account: QuotaAccount = field(default_factory=QuotaAccount)  # how the free GPUs come about
     short_by: int = 0
     borrows: int = 0  # how much of it would be borrowed
     place: str = ""
     """The smallest place that holds all its pods: "host", "subblock", "block"; empty where none does."""
     blocks: int = 0  # places of the level asked for that it would lie in; 0: not known
-    holders: tuple[Held, ...] = ()  # who has what is missing, most first
-    ahead: tuple[Held, ...] = ()  # who waits in the same queue and is tried first
-    unblocks: tuple[Held, ...] = ()  # the fewest jobs whose end would make room
+    holders: tuple[QuotaHolder, ...] = ()  # who has what is missing, most first
+    ahead: tuple[QuotaHolder, ...] = ()  # who waits in the same queue and is tried first
+    unblocks: tuple[QuotaHolder, ...] = ()  # the fewest jobs whose end would make room
     preempts: bool = False  # whether Kueue may evict others for it
 
 
-def ask_of(values: Mapping[str, Value], namespace: str) -> Ask:
-    selector = look(values, "placement.nodeSelector")
+def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
+    selector = get_path(values, "placement.nodeSelector")
     labels = {str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {}
-    if accelerator := look(values, "placement.accelerator"):
+    if accelerator := get_path(values, "placement.accelerator"):
         labels[ACCELERATOR] = str(accelerator)
-    gpus = look(values, "gpus")
-    return Ask(
+    gpus = get_path(values, "gpus")
+    return LaunchDemand(
         namespace=namespace,
-        queue=str(look(values, "queue") or ""),
+        queue=str(get_path(values, "queue") or ""),
         gpus=gpus if isinstance(gpus, int) else 0,
-        topology=str(look(values, "topology.request") or "none"),
-        level=str(look(values, "topology.level") or BLOCK),
-        priority_class=str(look(values, "priorityClass") or ""),
-        target_nodes=_words(look(values, "placement.targetNodes")),
-        avoid_nodes=_words(look(values, "placement.avoidNodes")),
+        topology=str(get_path(values, "topology.request") or "none"),
+        level=str(get_path(values, "topology.level") or BLOCK),
+        priority_class=str(get_path(values, "priorityClass") or ""),
+        target_nodes=_words(get_path(values, "placement.targetNodes")),
+        avoid_nodes=_words(get_path(values, "placement.avoidNodes")),
         node_selector=tuple(sorted(labels.items())),
-        tolerations=(*ALWAYS, *_tolerations(look(values, "placement.tolerations"))),
+        tolerations=(*ALWAYS, *_tolerations(get_path(values, "placement.tolerations"))),
     )
 
 
@@ -127,72 +133,72 @@ def _words(value: Value) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
 
 
-def unseen(fleet: Fleet, kind: str, noun: str) -> str:
+def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
     """Why nothing is known of a kind; empty while it is known."""
     link = fleet.links.get(kind)
-    if link is None or link.state is LinkState.LISTING:
+    if link is None or link.state is WatchState.LISTING:
         return f"the {noun} are still being listed"
-    if link.state is LinkState.FORBIDDEN:
+    if link.state is WatchState.FORBIDDEN:
         return f"no permission to list {noun}"
-    return f"this cluster has no {noun}" if link.state is LinkState.ABSENT else ""
+    return f"this cluster has no {noun}" if link.state is WatchState.ABSENT else ""
 
 
-def shut(fleet: Fleet, ask: Ask) -> Forecast | None:
-    if why := unseen(fleet, "localqueues", "LocalQueues"):
-        return answer(ask, Verdict.UNKNOWN, why)
+def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
+    if why := unknown_reason(fleet, "localqueues", "LocalQueues"):
+        return bare_forecast(ask, Verdict.UNKNOWN, why)
     door = fleet.local_queues.get((ask.namespace, ask.queue))
     if door is None:
         names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
         there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
-        return answer(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
-    if why := unseen(fleet, "clusterqueues", "ClusterQueues"):
+        return bare_forecast(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
+    if why := unknown_reason(fleet, "clusterqueues", "ClusterQueues"):
         if door.stop_policy != "None" or door.inactive_reason:
             return _stopped(ask, door.name, door.stop_policy, door.inactive_reason)
-        return answer(ask, Verdict.UNKNOWN, why)
+        return bare_forecast(ask, Verdict.UNKNOWN, why)
     queue = fleet.cluster_queues.get(("", door.cluster_queue))
     if queue is None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
-        return answer(ask, Verdict.STOPPED, words)
-    if admits(queue.namespaces, ask.namespace) is False:
+        return bare_forecast(ask, Verdict.STOPPED, words)
+    if selects_namespace(queue.namespaces, ask.namespace) is False:
         words = (
-            f"{queue.name} does not accept workloads of namespace {ask.namespace}; {selector_words(queue.namespaces)}"
+            f"{queue.name} does not accept workloads of namespace {ask.namespace}; {format_selector(queue.namespaces)}"
         )
-        return answer(ask, Verdict.NEVER, words)
+        return bare_forecast(ask, Verdict.NEVER, words)
     for each in (door, queue):
         if each.stop_policy not in {"", "None"} or each.inactive_reason:
             return _stopped(ask, each.name, each.stop_policy, each.inactive_reason)
     return None
 
 
-def _stopped(ask: Ask, name: str, policy: str, reason: str) -> Forecast:
+def _stopped(ask: LaunchDemand, name: str, policy: str, reason: str) -> Forecast:
     if policy not in {"", "None"}:
         words = f"queue {name} is stopped (stop policy {policy}) and admits nothing"
     else:
         words = f"queue {name} is not active: {reason}"
-    return answer(ask, Verdict.STOPPED, words)
+    return bare_forecast(ask, Verdict.STOPPED, words)
 
 
-def answer(ask: Ask, verdict: Verdict, sentence: str) -> Forecast:
+def bare_forecast(ask: LaunchDemand, verdict: Verdict, sentence: str) -> Forecast:
     """A forecast without numbers but what is needed."""
     return Forecast(verdict, sentence, need=ask.gpus)
 
 
-__all__ = ["CHECK", "Ask", "Forecast", "Verdict", "ask_of", "forecast", "quota_left"]
+__all__ = ["CHECK", "Forecast", "LaunchDemand", "Verdict", "demand_of", "forecast", "free_quota_gpus"]
 
 _BEST_FIRST = tuple(Verdict)
 _NAMED = 3  # jobs and places named in a sentence; the rest is counted
 
 
-def forecast(fleet: Fleet, ask: Ask) -> Forecast:
+def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """What would become of it, from one picture of the cluster; cheap enough for every key."""
     if ask.gpus <= 0:
         return Forecast(Verdict.NOW, "needs no GPU")
     if not ask.queue:
         return _without_queue(fleet, ask)
-    return shut(fleet, ask) or _best(fleet, ask)
+    return closed_queue_forecast(fleet, ask) or _best(fleet, ask)
 
 
-def quota_left(fleet: Fleet, ask: Ask) -> int:
+def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
     """GPUs that the queue of the ask, which has to be open, could take now in the flavor that has most for it."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = {quota.flavor for quota in queue.quotas if quota.resource == GPU}
@@ -200,54 +206,54 @@ def quota_left(fleet: Fleet, ask: Ask) -> int:
     return max((account(fleet, queue.name, each).free for each in usable), default=0)
 
 
-def _without_queue(fleet: Fleet, ask: Ask) -> Forecast:
+def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """No quota holds it back: machines alone."""
-    if why := unseen(fleet, "nodes", "nodes"):
-        return answer(ask, Verdict.UNKNOWN, why)
+    if why := unknown_reason(fleet, "nodes", "nodes"):
+        return bare_forecast(ask, Verdict.UNKNOWN, why)
     found = _found(fleet, "", ask)
     words = f"no queue: it starts as soon as {_hosts(ask, ask.pods)} free; {found.free} now"
-    draft = answer(ask, Verdict.NO_QUEUE, words)
+    draft = bare_forecast(ask, Verdict.NO_QUEUE, words)
     if found.total < ask.pods:
         return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
     return draft
 
 
-def _best(fleet: Fleet, ask: Ask) -> Forecast:
+def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """The best that a flavor of the queue has for it."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU))
     if not flavors:
-        return answer(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+        return bare_forecast(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
     labelled = [flavor for flavor in flavors if _suits(fleet, flavor, ask)]
     if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
-        return answer(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
+        return bare_forecast(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
     tainted = {flavor: _taint(fleet, flavor, ask) for flavor in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
-        return answer(ask, Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
+        return bare_forecast(ask, Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
     found = [_in_flavor(fleet, queue, flavor, ask) for flavor in labelled if not tainted[flavor]]
     best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
-    if admits(queue.namespaces, ask.namespace) is None:
-        unsure = f"if {ask.namespace} is one of its namespaces: {selector_words(queue.namespaces)}"
+    if selects_namespace(queue.namespaces, ask.namespace) is None:
+        unsure = f"if {ask.namespace} is one of its namespaces: {format_selector(queue.namespaces)}"
         best = replace(best, sentence=f"{best.sentence}; {unsure}")
     return best
 
 
-def _suits(fleet: Fleet, flavor: str, ask: Ask) -> bool:
+def _suits(fleet: Fleet, flavor: str, ask: LaunchDemand) -> bool:
     """Kueue leaves out a flavor whose node labels say otherwise than the pods' selector."""
     known = fleet.flavors.get(("", flavor))
     labels = dict(known.node_labels) if known else {}
     return all(labels.get(key, value) == value for key, value in ask.node_selector)
 
 
-def _taint(fleet: Fleet, flavor: str, ask: Ask) -> str:
+def _taint(fleet: Fleet, flavor: str, ask: LaunchDemand) -> str:
     """The taint for which Kueue leaves out a flavor; its own tolerations count as the pods'."""
     known = fleet.flavors.get(("", flavor))
-    return untolerated(known.taints, (*ask.tolerations, *known.tolerations)) if known else ""
+    return first_untolerated_taint(known.taints, (*ask.tolerations, *known.tolerations)) if known else ""
 
 
-def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Forecast:
+def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> Forecast:
     have = account(fleet, queue.name, flavor)
     own = max(0, have.nominal - have.used)
     draft = Forecast(
@@ -272,34 +278,34 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
     if ask.gpus > have.free:
         return _short(fleet, queue, ask, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
-        words = f"{have.words}, but {queue.name} is StrictFIFO: nothing passes {_names(draft.ahead)}"
+        words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {_names(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
-        words = f"there is quota ({have.words}); {_why_no_machines(fleet, queue)}"
+        words = f"there is quota ({have.sum_text}); {_why_no_machines(fleet, queue)}"
         return replace(draft, sentence=words)
     return _placed(fleet, queue, ask, found, draft)
 
 
-def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Machines | None:
+def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> EligibleNodes | None:
     """The machines it could use; None where they are not known, or are made when they are asked for."""
-    if unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods"):
+    if unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None
     found = _found(fleet, flavor, ask)
     return None if queue.checks and found.total < ask.pods else found
 
 
-def _found(fleet: Fleet, flavor: str, ask: Ask) -> Machines:
+def _found(fleet: Fleet, flavor: str, ask: LaunchDemand) -> EligibleNodes:
     known = fleet.flavors.get(("", flavor))
     tolerations = (*ask.tolerations, *(known.tolerations if known else ()))
-    return machines(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
+    return eligible_nodes(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
 
 
 def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
-    unknown = unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods")
+    unknown = unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods")
     return unknown or f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
 
 
-def _never(found: Machines, ask: Ask) -> str:
+def _never(found: EligibleNodes, ask: LaunchDemand) -> str:
     """Why there would be no room even if nothing else ran; empty if there would be."""
     if found.total < ask.pods:
         return _too_few(ask, found)
@@ -311,28 +317,28 @@ def _never(found: Machines, ask: Ask) -> str:
     return ""
 
 
-def _too_few(ask: Ask, found: Machines) -> str:
+def _too_few(ask: LaunchDemand, found: EligibleNodes) -> str:
     among = "the target nodes have" if ask.target_nodes else "the nodes it may use have"
     return f"needs {_hosts(ask, ask.pods, '')}, and {among} {found.total}"
 
 
-def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Forecast:
+def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast) -> Forecast:
     """Quota is taken: by whom, and whose end, or eviction, would be enough."""
     short = ask.gpus - draft.free
-    held = holders(fleet, queue.name, draft.flavor)
+    held = quota_holders(fleet, queue.name, draft.flavor)
     book = ledger(fleet, draft.flavor)
     now = book.available(queue.name)
 
-    def enough(chosen: Sequence[Held]) -> bool:
+    def enough(chosen: Sequence[QuotaHolder]) -> bool:
         freed: Counter[str] = Counter()
         for each in chosen:
             freed[each.cluster_queue] += each.gpus
         return book.available(queue.name, freed) - now >= short
 
     evicted = _victims(fleet, book, queue.name, ask)
-    unblocks = evicted or fewest(held, enough)
+    unblocks = evicted or fewest_holders(held, enough)
     noun = "GPU" if short == 1 else "GPUs"
-    words = f"waits behind {short} {noun}: {draft.account.words}, it needs {ask.gpus}"
+    words = f"waits behind {short} {noun}: {draft.account.sum_text}, it needs {ask.gpus}"
     if evicted:
         words += f"; Kueue may evict {_names(evicted)} for it"
     elif held:
@@ -345,7 +351,7 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
     )  # fmt: skip
 
 
-def _victims(fleet: Fleet, book: Ledger, queue: str, ask: Ask) -> tuple[Held, ...]:
+def _victims(fleet: Fleet, book: QuotaLedger, queue: str, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """Whom Kueue would evict for it; none if nobody has to go, or nobody may who would make enough room."""
     flavor, resource = book.at
     asks = PodSet("all", 1, {resource: ask.gpus}, {})
@@ -353,26 +359,26 @@ def _victims(fleet: Fleet, book: Ledger, queue: str, ask: Ask) -> tuple[Held, ..
     preemption = Preemption(book.snapshot, asked)
     choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
-    return tuple(held_by(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
+    return tuple(quota_holder_of(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
 
 
-def _priority(fleet: Fleet, ask: Ask) -> int:
+def _priority(fleet: Fleet, ask: LaunchDemand) -> int:
     """What its priority class is worth, as far as another workload shows it; 0 for none."""
     same = (each.priority for each in fleet.workloads.values() if each.priority_class == ask.priority_class)
     return next(same, 0) if ask.priority_class else 0
 
 
-def _ahead(fleet: Fleet, queue: ClusterQueue, ask: Ask) -> tuple[Held, ...]:
+def _ahead(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """Those that wait in its queue already, with its priority or a higher one."""
     priority = _priority(fleet, ask)
     waiting = (each.workload for each in queue_order(fleet, queue.name).pending)
-    return tuple(held_by(each, fleet) for each in waiting if each.priority >= priority)
+    return tuple(quota_holder_of(each, fleet) for each in waiting if each.priority >= priority)
 
 
-def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft: Forecast) -> Forecast:
+def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast) -> Forecast:
     """Quota is free: whether the machines are, and how near to each other."""
     level = level_name(ask.level)
-    quota = f"{draft.account.words} in {queue.name}"
+    quota = f"{draft.account.sum_text} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
     together = found.together(ask.pods, ask.level) if ask.topology == "required" else found.smallest(ask.pods)
@@ -380,11 +386,14 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft:
         best = sorted(found.slots(ask.level).items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
         rooms = ", ".join(f"{name or 'unnamed'} {count}" for name, count in best)
         words = f"quota is free, but no {level} has {_hosts(ask, ask.pods, 'free')}: {rooms}"
-        blockers = placed(fleet, found, ask.pods, ask.size, ask.level)
+        blockers = jobs_blocking_placement(fleet, found, ask.pods, ask.size, ask.level)
         return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), blockers)
     if found.free < ask.pods:
         words = f"quota is free, but it needs {_hosts(ask, ask.pods, 'free')} and there are {found.free}"
-        return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), placed(fleet, found, ask.pods, ask.size))
+        return _behind(
+            replace(draft, verdict=Verdict.WAITS, sentence=words),
+            jobs_blocking_placement(fleet, found, ask.pods, ask.size),
+        )
     if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
         words = f"{quota}; {_hosts(ask, ask.pods, 'free')}, but split over {over} {level}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
@@ -394,14 +403,14 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft:
     return replace(draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, blocks=1)
 
 
-def _behind(draft: Forecast, blockers: tuple[Held, ...]) -> Forecast:
+def _behind(draft: Forecast, blockers: tuple[QuotaHolder, ...]) -> Forecast:
     if not blockers:
         return draft
     words = f"{draft.sentence}; {_names(blockers)} have to end first"
     return replace(draft, sentence=words, holders=blockers, unblocks=blockers)
 
 
-def _hosts(ask: Ask, count: int, state: str = "are") -> str:
+def _hosts(ask: LaunchDemand, count: int, state: str = "are") -> str:
     """As in: 2 hosts are, 2 free hosts, 1 place for 4 GPUs."""
     many = count != 1
     if ask.size == MACHINE_GPUS:
@@ -413,6 +422,6 @@ def _hosts(ask: Ask, count: int, state: str = "are") -> str:
     return f"{count} {f'{state} ' if state else ''}{noun}"
 
 
-def _names(held: Sequence[Held]) -> str:
+def _names(held: Sequence[QuotaHolder]) -> str:
     named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
     return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")

@@ -25,7 +25,7 @@ _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuePosition:
     """Where one pending workload stands."""
 
     workload: Workload
@@ -33,11 +33,11 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QueueOrder:
     """One queue: who waits, in Kueue's order, and who holds quota, longest first."""
 
     name: str
-    pending: tuple[Standing, ...] = ()
+    pending: tuple[QueuePosition, ...] = ()
     running: tuple[Workload, ...] = ()
 
     def ahead(self, workload: Workload) -> tuple[Workload, ...]:
@@ -79,19 +79,21 @@ class _Orders:
         waiting: dict[str, list[Workload]] = defaultdict(list)
         holding: dict[str, list[Workload]] = defaultdict(list)
         for workload in fleet.workloads.values():
-            if workload.waits:
+            if workload.is_waiting:
                 waiting[cluster_queue_name(workload, fleet)].append(workload)
             elif workload.state in _HOLDS_QUOTA:
                 holding[cluster_queue_name(workload, fleet)].append(workload)
-        self.by_queue: Mapping[str, Order] = {
+        self.by_queue: Mapping[str, QueueOrder] = {
             name: _order(name, waiting.get(name, []), holding.get(name, [])) for name in {*waiting, *holding}
         }
         self.standings = {each.workload.key: each for order in self.by_queue.values() for each in order.pending}
 
 
-def _order(name: str, waiting: list[Workload], holding: list[Workload]) -> Order:
-    pending = (Standing(workload, position) for position, workload in enumerate(sorted(waiting, key=_rank), start=1))
-    return Order(name, tuple(pending), tuple(sorted(holding, key=_held_since)))
+def _order(name: str, waiting: list[Workload], holding: list[Workload]) -> QueueOrder:
+    pending = (
+        QueuePosition(workload, position) for position, workload in enumerate(sorted(waiting, key=_rank), start=1)
+    )
+    return QueueOrder(name, tuple(pending), tuple(sorted(holding, key=_held_since)))
 
 
 _sorted: WeakKeyDictionary[Fleet, _Orders] = WeakKeyDictionary()
@@ -104,11 +106,11 @@ def _orders(fleet: Fleet) -> _Orders:
     return _sorted[fleet]
 
 
-def queue_order(fleet: Fleet, cluster_queue: str) -> Order:
+def queue_order(fleet: Fleet, cluster_queue: str) -> QueueOrder:
     """That ClusterQueue's workloads; empty if it has none."""
-    return _orders(fleet).by_queue.get(cluster_queue, Order(cluster_queue))
+    return _orders(fleet).by_queue.get(cluster_queue, QueueOrder(cluster_queue))
 
 
-def standing(workload: Workload, fleet: Fleet) -> Standing | None:
+def queue_position(workload: Workload, fleet: Fleet) -> QueuePosition | None:
     """Where that workload stands; None if it does not wait."""
     return _orders(fleet).standings.get(workload.key)

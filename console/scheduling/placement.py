@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from console.kube.objects.matching import untolerated
+from console.kube.objects.matching import first_untolerated_taint
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Provisioning
-from console.scheduling.kueue.placement import HOSTNAME, Tree, best_fit, fill, roomiest, spread
+from console.scheduling.kueue.placement import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
 from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.state import Node as KueueNode
-from console.scheduling.quota import Held, fewest
+from console.scheduling.quota import QuotaHolder, fewest_holders
 from console.scheduling.topology import host
 from console.scheduling.why_answer import Category
 
@@ -59,7 +59,7 @@ _NAMED = 4  # places named in the sentence; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class FreeSlots:
     """A place of the network, and how many pods of the size in question it has room for."""
 
     name: str
@@ -68,7 +68,7 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TopologyDemand:
     """What the largest pod set asks of the network."""
 
     pods: int
@@ -87,14 +87,14 @@ def level_name(label: str) -> str:
     return _LEVELS[label][0] if label in _LEVELS else label.rpartition("/")[2]
 
 
-def wish_of(workload: Workload) -> Wish | None:
+def topology_demand_of(workload: Workload) -> TopologyDemand | None:
     """What its largest pod set with GPUs asks for; None if it asks for no GPU."""
     groups: list[WorkloadPodSet] = [group for group in workload.pod_sets if group.total(GPU)]
     if not groups:
         return None
     group = max(groups, key=lambda each: each.total(GPU))
     label = group.required_topology
-    return Wish(group.count, dict(group.requests)[GPU], level_name(label) if label else "", label)
+    return TopologyDemand(group.count, dict(group.requests)[GPU], level_name(label) if label else "", label)
 
 
 def place_of(node: Node, label: str) -> str | None:
@@ -114,61 +114,61 @@ def flavor_nodes(flavor: str, fleet: Fleet) -> list[Node]:
     return [node for node in fleet.nodes.values() if node.gpu_capacity and all(fact(node) == v for fact, v in wanted)]
 
 
-def slots_of(wish: Wish, flavor: str, fleet: Fleet) -> tuple[Slots, ...]:
+def free_slots(wish: TopologyDemand, flavor: str, fleet: Fleet) -> tuple[FreeSlots, ...]:
     """Room in each place of the level it asks for, most first; one without a name if it asks for none."""
     if wish.label and wish.label not in _LEVELS:
         return ()
-    found = machines(fleet, wish.gpus, flavor)
+    found = eligible_nodes(fleet, wish.gpus, flavor)
     total = found.capacity(wish.label)
-    return tuple(Slots(name, free, total[name]) for name, free in found.slots(wish.label).items())
+    return tuple(FreeSlots(name, free, total[name]) for name, free in found.slots(wish.label).items())
 
 
-def explain_topology(wish: Wish, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """No place has room for all its pods together; `draft` says which flavor and holds the account."""
-    slots = slots_of(wish, draft.flavor, fleet)
-    found = machines(fleet, wish.gpus, draft.flavor)
+    slots = free_slots(wish, draft.flavor, fleet)
+    found = eligible_nodes(fleet, wish.gpus, draft.flavor)
     return replace(
         draft,
         category=Category.TOPOLOGY,
         sentence=_sentence(wish, slots, said, draft),
         level=wish.level,
         domains=slots,
-        unblocks=placed(fleet, found, wish.pods, wish.gpus, wish.label, tried=len(slots)),
+        unblocks=jobs_blocking_placement(fleet, found, wish.pods, wish.gpus, wish.label, tried=len(slots)),
     )
 
 
-def refused_flavor(wish: Wish, flavors: Iterable[str], said: KueueMessage, fleet: Fleet) -> str:
+def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], said: KueueMessage, fleet: Fleet) -> str:
     """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
     speaks of, else any without room; empty if all have room.
     """
-    room = {each: max((place.free for place in slots_of(wish, each, fleet)), default=wish.pods) for each in flavors}
+    room = {each: max((place.free for place in free_slots(wish, each, fleet)), default=wish.pods) for each in flavors}
     short = [each for each in room if room[each] < wish.pods]
     return next((each for each in short if room[each] == said.fits), short[0] if short else "")
 
 
-def too_scattered(wish: Wish, flavor: str, fleet: Fleet) -> bool:
+def is_fragmented(wish: TopologyDemand, flavor: str, fleet: Fleet) -> bool:
     """Whether all places are known and none has room for all pods now."""
-    slots = slots_of(wish, flavor, fleet)
+    slots = free_slots(wish, flavor, fleet)
     return bool(slots) and max(each.free for each in slots) < wish.pods
 
 
-def never_together(wish: Wish, flavor: str, fleet: Fleet) -> str:
+def impossible_reason(wish: TopologyDemand, flavor: str, fleet: Fleet) -> str:
     """Why its pods could not be together even on an empty floor; empty if they could."""
-    slots = slots_of(wish, flavor, fleet) if wish.level else ()
+    slots = free_slots(wish, flavor, fleet) if wish.level else ()
     most = max((each.total for each in slots), default=wish.pods)
     return (
         f"never fits in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
     )
 
 
-def _count(number: int, wish: Wish, *, free: bool = True) -> str:
+def _count(number: int, wish: TopologyDemand, *, free: bool = True) -> str:
     unit = wish.unit if free else wish.unit.removeprefix("free ")
     plural = f"places for {wish.gpus} GPUs" if unit.startswith("place") else f"{unit}s"
     return f"{number} {unit if number == 1 else plural}"
 
 
-def _sentence(wish: Wish, slots: tuple[Slots, ...], said: KueueMessage, draft: Why) -> str:
-    free = f"quota is there ({draft.account.words})" if draft.account else "quota is there"
+def _sentence(wish: TopologyDemand, slots: tuple[FreeSlots, ...], said: KueueMessage, draft: Why) -> str:
+    free = f"quota is there ({draft.account.sum_text})" if draft.account else "quota is there"
     if not slots:
         room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
         return f"{free} but the topology has {room}{f' in one {wish.level}' if wish.level else ''}"
@@ -185,7 +185,7 @@ def _sentence(wish: Wish, slots: tuple[Slots, ...], said: KueueMessage, draft: W
     return f"{free} but no {wish.level} has {_count(wish.pods, wish)}: {named}{more}{never}"
 
 
-def emptying(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[Held, ...]:
+def jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end makes room on these hosts; only hosts that a job is on are counted anew."""
     taken = [_Taken(each) for each in hosts if each.node.takes_pods]
     if sum((each.free + sum(each.by.values())) // size for each in taken) < pods:
@@ -197,12 +197,12 @@ def emptying(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple
     held = {_held(holder, fleet): holder for holder in touched}
     missing = pods - sum(each.free // size for each in taken)
 
-    def enough(chosen: Sequence[Held]) -> bool:
+    def enough(chosen: Sequence[QuotaHolder]) -> bool:
         gone = {held[each] for each in chosen}
         emptied = {each for holder in gone for each in touched[holder]}
         return sum(each.without(gone) // size - each.free // size for each in emptied) >= missing
 
-    return fewest(list(held), enough, lambda each: sum(host_.by[held[each]] for host_ in touched[held[each]]))
+    return fewest_holders(list(held), enough, lambda each: sum(host_.by[held[each]] for host_ in touched[held[each]]))
 
 
 class _Taken:
@@ -217,10 +217,10 @@ class _Taken:
         return self.free + sum(count for holder, count in self.by.items() if holder in gone)
 
 
-def _held(holder: Holder, fleet: Fleet) -> Held:
+def _held(holder: Holder, fleet: Fleet) -> QuotaHolder:
     jobset = fleet.jobset_by_uid.get(holder.uid)
     workload = fleet.workload_of(jobset) if jobset else None
-    return Held(
+    return QuotaHolder(
         holder.namespace,
         holder.name,
         holder.owner,
@@ -236,7 +236,7 @@ _SUBBLOCK = "cloud.google.com/gce-topology-subblock"
 _BLOCK = "cloud.google.com/gce-topology-block"
 
 
-class Machines:
+class EligibleNodes:
     """Nodes with room counted in pods of one size, by Kueue's rules."""
 
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
@@ -250,7 +250,7 @@ class Machines:
 
     def _count(self, levels: Sequence[str]) -> None:
         """Count the pods that fit at these levels of the network."""
-        tree = Tree("", levels, Flavor(""), (_node(each, levels) for each in self.nodes), {})
+        tree = TopologyTree("", levels, Flavor(""), (_node(each, levels) for each in self.nodes), {})
         pod = PodSet("", 1, {}, {GPU: self._size})
         named = {
             level: [each for each in places.values() if each.values[-1] != _UNNAMED]
@@ -312,11 +312,11 @@ def _gpus(node: Node) -> int:
     return max(node.gpus, node.gpu_capacity)
 
 
-_kept: WeakKeyDictionary[Fleet, dict[object, Machines]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Fleet, dict[object, EligibleNodes]] = WeakKeyDictionary()
 """A form asks on every key, and the picture changes four times a second at most."""
 
 
-def machines(
+def eligible_nodes(
     fleet: Fleet,
     size: int,
     flavor: str,
@@ -324,7 +324,7 @@ def machines(
     targets: tuple[str, ...] = (),
     avoided: tuple[str, ...] = (),
     tolerations: tuple[Toleration, ...] | None = None,
-) -> Machines:
+) -> EligibleNodes:
     """Nodes of a flavor (all with GPUs, if none is named) that a pod with these wishes may be placed on.
 
     Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`,
@@ -341,18 +341,18 @@ def machines(
             if (not wanted or node.name in wanted)
             and node.name not in unwanted
             and all(label_of(node, key) in (None, value) for key, value in selector)
-            and (tolerations is None or not untolerated(node.taints, tolerations, lasting=True))
+            and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, lasting=True))
         ]
-        known[asked] = Machines(fits, fleet, size)
+        known[asked] = EligibleNodes(fits, fleet, size)
     return known[asked]
 
 
-_blockers: WeakKeyDictionary[Fleet, dict[object, tuple[Held, ...]]] = WeakKeyDictionary()
+_blockers: WeakKeyDictionary[Fleet, dict[object, tuple[QuotaHolder, ...]]] = WeakKeyDictionary()
 
 
-def placed(
-    fleet: Fleet, found: Machines, pods: int, size: int, level: str = "", *, tried: int = _TRIED
-) -> tuple[Held, ...]:
+def jobs_blocking_placement(
+    fleet: Fleet, found: EligibleNodes, pods: int, size: int, level: str = "", *, tried: int = _TRIED
+) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
     asked = (id(found), pods, size, level, tried)
     known = _blockers.setdefault(fleet, {})
@@ -361,7 +361,7 @@ def placed(
         for node in found.nodes:
             nodes[(place_of(node, level) or "") if level else ""].append(node)
         nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
-        answers = [emptying((host(node, fleet) for node in nodes[name]), pods, size, fleet) for name in nearest]
+        answers = [jobs_to_empty((host(node, fleet) for node in nodes[name]), pods, size, fleet) for name in nearest]
         enough = [each for each in answers if each]
         known[asked] = min(enough, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
     return known[asked]

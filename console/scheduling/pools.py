@@ -75,9 +75,9 @@ class Pool:
         return self.floor.free
 
     @property
-    def gpus_out(self) -> int:
+    def gpus_out_of_use(self) -> int:
         """GPUs that nobody has and nobody can have."""
-        return self.floor.out
+        return self.floor.out_of_use
 
     @property
     def slots8(self) -> int:
@@ -112,7 +112,7 @@ def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
         nodes=tuple(nodes),
         nodes_ready=sum(node.ready for node in nodes),
         faults=tuple((node.name, fault) for node in nodes for fault in node.faults(fleet.at)),
-        starting=tuple(node.name for node in nodes if node.starts(fleet.at)),
+        starting=tuple(node.name for node in nodes if node.is_starting(fleet.at)),
         maintenance=tuple(
             Maintenance(node.name, node.maintenance_at, node.maintenance_active)
             for node in nodes

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from console.scheduling.forecast import Verdict, quota_left, shut, unseen
+from console.scheduling.forecast import Verdict, closed_queue_forecast, free_quota_gpus, unknown_reason
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
-    from console.scheduling.forecast import Ask
+    from console.scheduling.forecast import LaunchDemand
 
 KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")  # what the choice stands on
 PAST = "none"  # the word for a launch past Kueue
@@ -35,13 +35,13 @@ class _Candidate:
     free: int | None  # GPUs of quota; None: not known
 
 
-def choose_queue(fleet: Fleet, ask: Ask) -> QueueChoice:
+def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
     """The namespace's only LocalQueue; of several one that fits, with the most free quota; closed ones last."""
     names = [name for where, name in fleet.local_queues if where == ask.namespace]
     if ask.gpus <= 0:
         return QueueChoice("", "It requests no GPU, so it needs no queue.")
     if not names:
-        why = unseen(fleet, "localqueues", "LocalQueues")
+        why = unknown_reason(fleet, "localqueues", "LocalQueues")
         said = (
             f"The LocalQueues of {ask.namespace} are not known: {why}" if why else f"{ask.namespace} has no LocalQueue"
         )
@@ -51,17 +51,17 @@ def choose_queue(fleet: Fleet, ask: Ask) -> QueueChoice:
     return QueueChoice(best.name, _why(found, ask), tuple(each.name for each in found[1:]))
 
 
-def rank_queues(fleet: Fleet, ask: Ask) -> tuple[str, ...]:
+def rank_queues(fleet: Fleet, ask: LaunchDemand) -> tuple[str, ...]:
     """The LocalQueues of the namespace, the one that is chosen first."""
     names = [name for where, name in fleet.local_queues if where == ask.namespace]
     return tuple(each.name for each in sorted((_candidate(fleet, ask, name) for name in names), key=_best_first))
 
 
-def _candidate(fleet: Fleet, ask: Ask, name: str) -> _Candidate:
+def _candidate(fleet: Fleet, ask: LaunchDemand, name: str) -> _Candidate:
     named = replace(ask, queue=name)
-    trouble = shut(fleet, named)
+    trouble = closed_queue_forecast(fleet, named)
     closed = trouble is not None and trouble.verdict is not Verdict.UNKNOWN
-    free = quota_left(fleet, named) if trouble is None else None
+    free = free_quota_gpus(fleet, named) if trouble is None else None
     return _Candidate(name, closed, free is not None and free >= ask.gpus, free)
 
 
@@ -69,7 +69,7 @@ def _best_first(each: _Candidate) -> tuple[bool, bool, int, str]:
     return each.shut, not each.fits, -(each.free or 0), each.name
 
 
-def _why(found: list[_Candidate], ask: Ask) -> str:
+def _why(found: list[_Candidate], ask: LaunchDemand) -> str:
     best, fitting = found[0], sum(each.fits for each in found)
     if len(found) == 1:
         return f"the only LocalQueue of {ask.namespace}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class QuotaAccount:
     """What one ClusterQueue has, uses and could get of one resource; GPUs are counted, others as in `Quota`."""
 
     nominal: int = 0  # its own quota
@@ -48,7 +48,7 @@ class Account:
         return self.borrowed + self.can_borrow
 
     @property
-    def words(self) -> str:
+    def sum_text(self) -> str:
         """How its free quota comes about, such as "112 own + 8 to borrow - 96 used = 24 free"; parts of 0 are left out.
 
         The figures add up.
@@ -60,12 +60,12 @@ class Account:
             f"{self.free:,} free"
         )  # fmt: skip
 
-    def __add__(self, other: Account) -> Account:
-        return Account(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+    def __add__(self, other: QuotaAccount) -> QuotaAccount:
+        return QuotaAccount(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class QuotaHolder:
     """A job that holds quota."""
 
     namespace: str
@@ -77,7 +77,7 @@ class Held:
     priority: int = 0
 
 
-class Ledger:
+class QuotaLedger:
     """One resource of one flavor over all queues and cohorts of a picture, as Kueue's rules take it."""
 
     def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
@@ -132,9 +132,9 @@ class Ledger:
     def _correct(self, queue: QueueNode, used: int) -> None:
         before = queue.used.get(self.at, 0)
         if used > before:
-            queue.add(self.at, used - before)
+            queue.add_usage(self.at, used - before)
         else:
-            queue.take(self.at, before - used)
+            queue.remove_usage(self.at, before - used)
 
     def _of(self, name: str) -> QuotaNode:
         return self.snapshot.queues.get(name) or QuotaNode(name)
@@ -144,53 +144,53 @@ class Ledger:
         gone = [(self._of(queue), amount) for queue, amount in (freed or {}).items()]
         gone = [(node, min(amount, node.used.get(self.at, 0))) for node, amount in gone]
         for node, amount in gone:
-            node.take(self.at, amount)
+            node.remove_usage(self.at, amount)
         try:
             return self._of(name).available(self.at)
         finally:
             for node, amount in gone:
-                node.add(self.at, amount)
+                node.add_usage(self.at, amount)
 
     def shares(self, name: str, other: str) -> bool:
         """Whether two queues have the same topmost cohort, or are the same."""
         return self._of(name).root is self._of(other).root
 
-    def account(self, name: str) -> Account:
+    def account(self, name: str) -> QuotaAccount:
         queue = self._of(name)
         nominal, used = queue.nominal(self.at), queue.used.get(self.at, 0)
         free = max(0, queue.available(self.at))
         own = max(0, nominal - used)
-        return Account(
+        return QuotaAccount(
             nominal=nominal,
             used=used,
             free=free,
-            total=max(0, queue.most(self.at)),
+            total=max(0, queue.potential_available(self.at)),
             borrowed=max(0, used - nominal),
             can_borrow=max(0, free - own),
             lent=own - min(own, free),
         )
 
 
-_ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Ledger]] = WeakKeyDictionary()
+_ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], QuotaLedger]] = WeakKeyDictionary()
 """Kept for as long as the picture lives: every pending row asks for the same few."""
 
 
-def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> Ledger:
+def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> QuotaLedger:
     kept = _ledgers.setdefault(fleet, {})
     if (flavor, resource) not in kept:
-        kept[flavor, resource] = Ledger(fleet, flavor, resource)
+        kept[flavor, resource] = QuotaLedger(fleet, flavor, resource)
     return kept[flavor, resource]
 
 
-def account(fleet: Fleet, cluster_queue: str, flavor: str, resource: str = GPU) -> Account:
+def account(fleet: Fleet, cluster_queue: str, flavor: str, resource: str = GPU) -> QuotaAccount:
     return ledger(fleet, flavor, resource).account(cluster_queue)
 
 
-def queue_account(fleet: Fleet, cluster_queue: str, resource: str = GPU) -> Account:
+def queue_account(fleet: Fleet, cluster_queue: str, resource: str = GPU) -> QuotaAccount:
     """One queue's account over all its flavors; a pod still has to find all it needs in one of them."""
     queue = fleet.cluster_queues.get(("", cluster_queue))
     names = dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == resource) if queue else {}
-    return sum((account(fleet, cluster_queue, each, resource) for each in names), start=Account())
+    return sum((account(fleet, cluster_queue, each, resource) for each in names), start=QuotaAccount())
 
 
 _PAIRED = 10
@@ -202,7 +202,7 @@ def job_name(workload: Workload) -> str:
     return workload.owner_name or workload.name
 
 
-def held_by(workload: Workload, fleet: Fleet, flavor: str = "") -> Held:
+def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> QuotaHolder:
     """The GPUs a workload holds (or asks for), those of one flavor if it is named."""
     jobset = fleet.jobset_by_uid.get(workload.owner_uid)
     gpus = sum(
@@ -210,7 +210,7 @@ def held_by(workload: Workload, fleet: Fleet, flavor: str = "") -> Held:
         for group in workload.pod_sets
         if not flavor or not group.flavors or dict(group.flavors).get(GPU, flavor) == flavor
     )
-    return Held(
+    return QuotaHolder(
         namespace=workload.namespace,
         name=job_name(workload),
         owner=jobset.owner if jobset else "",
@@ -221,11 +221,11 @@ def held_by(workload: Workload, fleet: Fleet, flavor: str = "") -> Held:
     )
 
 
-def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:
+def quota_holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[QuotaHolder, ...]:
     """Jobs that hold GPU quota which that queue could use, in its own and in its cohort's queues, most first."""
     book = ledger(fleet, flavor)
     found = [
-        held_by(workload, fleet, flavor)
+        quota_holder_of(workload, fleet, flavor)
         for _, name in fleet.cluster_queues
         if book.shares(name, cluster_queue)
         for workload in queue_order(fleet, name).running
@@ -233,9 +233,11 @@ def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:
     return tuple(sorted((each for each in found if each.gpus), key=lambda each: (-each.gpus, each.name)))
 
 
-def fewest(
-    candidates: Sequence[Held], enough: Callable[[Sequence[Held]], bool], weight: Callable[[Held], int] | None = None
-) -> tuple[Held, ...]:
+def fewest_holders(
+    candidates: Sequence[QuotaHolder],
+    enough: Callable[[Sequence[QuotaHolder]], bool],
+    weight: Callable[[QuotaHolder], int] | None = None,
+) -> tuple[QuotaHolder, ...]:
     """The fewest of them that are enough together, and of those the ones that hold least; empty if all are not,
     or if nobody has to end.
 
@@ -278,34 +280,34 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
         return replace(draft, sentence=_never(draft, have), category=Category.EXCEEDS, short_by=draft.need - have.total)
     short = draft.need - have.free  # what Kueue said of it may be of some time ago
     queue = cluster_queue_name(workload, fleet)
-    held = holders(fleet, queue, draft.flavor)
+    held = quota_holders(fleet, queue, draft.flavor)
     answer = replace(draft, category=Category.QUOTA, short_by=short, holders=held)
     if short <= 0:
-        words = f"needs {_gpus(draft)}; {have.words}, but Kueue has not assigned them"
+        words = f"needs {_gpus(draft)}; {have.sum_text}, but Kueue has not assigned them"
         return replace(answer, sentence=words, short_by=0)
     answer = replace(answer, unblocks=_unblocking(fleet, queue, answer, held))
     return replace(answer, sentence=_short(answer, have, fleet, queue))
 
 
-def _unblocking(fleet: Fleet, queue: str, answer: Why, held: tuple[Held, ...]) -> tuple[Held, ...]:
+def _unblocking(fleet: Fleet, queue: str, answer: Why, held: tuple[QuotaHolder, ...]) -> tuple[QuotaHolder, ...]:
     book = ledger(fleet, answer.flavor)
     now = book.available(queue)
 
-    def enough(chosen: Sequence[Held]) -> bool:
+    def enough(chosen: Sequence[QuotaHolder]) -> bool:
         freed: Counter[str] = Counter()
         for each in chosen:
             freed[each.cluster_queue] += each.gpus
         return book.available(queue, freed) - now >= answer.short_by
 
-    return fewest(held, enough)
+    return fewest_holders(held, enough)
 
 
 def _gpus(why: Why) -> str:
     return f"{why.need} GPU{'' if why.need == 1 else 's'}{f' of {why.flavor}' if why.flavor else ''}"
 
 
-def _short(why: Why, have: Account, fleet: Fleet, queue: str) -> str:
-    parts = [f"needs {_gpus(why)}; {have.words}, {why.short_by} more needed"]
+def _short(why: Why, have: QuotaAccount, fleet: Fleet, queue: str) -> str:
+    parts = [f"needs {_gpus(why)}; {have.sum_text}, {why.short_by} more needed"]
     if have.lent:
         parts.append(f"; what is lent has {_borrowers(fleet, queue, why)}")
     if why.holders:
@@ -320,7 +322,7 @@ def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:
     return " and ".join(sorted(name for name in names if book.account(name).borrowed)) or "others"
 
 
-def _never(why: Why, have: Account) -> str:
+def _never(why: Why, have: QuotaAccount) -> str:
     borrow = have.total - have.nominal
     own = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
     return f"needs {_gpus(why)}, but its queue can have at most {have.total}{own}"

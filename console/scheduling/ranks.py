@@ -79,7 +79,7 @@ class Rank:
         return self.phase == "Failed" or bool(self.exit_code)
 
     @property
-    def was_told_to_end(self) -> bool:
+    def was_terminated(self) -> bool:
         """Whether its pod is being deleted, and its container ended by the signals for that (SIGTERM, SIGKILL)."""
         return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
 
@@ -106,7 +106,7 @@ def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
     return tuple(found)
 
 
-def places(jobset: JobSet) -> dict[tuple[str, int, int], int]:
+def rank_numbers(jobset: JobSet) -> dict[tuple[str, int, int], int]:
     """Number of each rank by replicated job, Job and completion index."""
     found: dict[tuple[str, int, int], int] = {}
     for group in jobset.groups:
@@ -121,13 +121,13 @@ def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
 
     One whose pod is being deleted did not fail if it ended as it was told to.
     """
-    failed = [rank for rank in ranks(jobset, fleet) if rank.failed and not rank.was_told_to_end]
+    failed = [rank for rank in ranks(jobset, fleet) if rank.failed and not rank.was_terminated]
     return min(
         failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
     )
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """Numbers in order: "0-6, 9"."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -138,21 +138,21 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in spans)
 
 
-def pod_words(*pods: int) -> str:
+def format_pods(*pods: int) -> str:
     """Pods by their index: "pod 7", "pods 0-3, 7"."""
-    return f"pod{'s' if len(set(pods)) > 1 else ''} {ranges(pods)}"
+    return f"pod{'s' if len(set(pods)) > 1 else ''} {format_ranges(pods)}"
 
 
-def process_words(*places: tuple[int, int, int]) -> str:
+def format_processes(*places: tuple[int, int, int]) -> str:
     """Processes by rank, pod and GPU: "rank 9 (pod 1, GPU 1)", "ranks 9, 12 (pod 1)", "ranks 3, 9 (pods 0-1)"."""
-    where = pod_words(*(pod for _, pod, _ in places))
+    where = format_pods(*(pod for _, pod, _ in places))
     if len(places) == 1:
         ((rank, _, gpu),) = places
         return f"rank {rank} ({where}, GPU {gpu})"
-    return f"ranks {ranges(rank for rank, _, _ in places)} ({where})"
+    return f"ranks {format_ranges(rank for rank, _, _ in places)} ({where})"
 
 
-class Fate(StrEnum):
+class PodFate(StrEnum):
     """What became of it."""
 
     HERE = "here"  # it runs as before
@@ -160,13 +160,13 @@ class Fate(StrEnum):
     OVER = "over"  # it has ended, or is gone, and nothing makes another
 
 
-def fate(fleet: Fleet, pod: Pod) -> Fate:
+def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
     """What the picture says of a pod."""
     now = fleet.pods.get(pod.key)
     if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deleting_since:
-        return Fate.HERE
+        return PodFate.HERE
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
-    return Fate.REPLACED if jobset is not None and not jobset.finished else Fate.OVER
+    return PodFate.REPLACED if jobset is not None and not jobset.finished else PodFate.OVER
 
 
 def successor(fleet: Fleet, pod: Pod) -> Pod | None:

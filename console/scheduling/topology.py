@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MACHINE_GPUS = 8  # GPUs of one A4 machine, and what a pod of a training job asks for
 
 
-class PipState(StrEnum):
+class GpuState(StrEnum):
     """What can be done with one GPU."""
 
     HELD = "held"
@@ -48,10 +48,10 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Pip:
+class HostGpu:
     """One GPU of a host."""
 
-    state: PipState
+    state: GpuState
     holder: Holder | None = None
     pod: str = ""  # name of the pod that has it
 
@@ -61,7 +61,7 @@ class Host:
     """One machine with its GPUs: those held first, then free ones, then those out of use."""
 
     node: Node
-    pips: tuple[Pip, ...] = ()
+    pips: tuple[HostGpu, ...] = ()
     faults: tuple[str, ...] = ()  # what is wrong with it
     starting: bool = False  # whether it is on its way
 
@@ -73,20 +73,20 @@ class Host:
     @property
     def used(self) -> int:
         """GPUs that pods hold."""
-        return sum(pip.state is PipState.HELD for pip in self.pips)
+        return sum(pip.state is GpuState.HELD for pip in self.pips)
 
     @property
     def free(self) -> int:
         """GPUs a new pod could have now."""
-        return sum(pip.state is PipState.FREE for pip in self.pips)
+        return sum(pip.state is GpuState.FREE for pip in self.pips)
 
     @property
-    def out(self) -> int:
+    def out_of_use(self) -> int:
         """GPUs that nobody has and nobody can have."""
-        return sum(pip.state is PipState.OUT for pip in self.pips)
+        return sum(pip.state is GpuState.OUT for pip in self.pips)
 
     @property
-    def stretch(self) -> int:
+    def whole_free_gpus(self) -> int:
         """Its GPUs if all are free, else 0: what a job that wants whole machines can count on."""
         return self.total if self.free == self.total else 0
 
@@ -96,7 +96,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Area:
+class HostGroup:
     """Hosts that belong together; not slotted, because what is summed up lives in its `__dict__`."""
 
     name: str  # value of the topology label; empty for hosts that carry none
@@ -118,13 +118,13 @@ class Area:
         return sum(each.free for each in self.hosts)
 
     @cached_property
-    def out(self) -> int:
-        return sum(each.out for each in self.hosts)
+    def out_of_use(self) -> int:
+        return sum(each.out_of_use for each in self.hosts)
 
     @cached_property
-    def stretch(self) -> int:
+    def whole_free_gpus(self) -> int:
         """GPUs of its hosts that are wholly free."""
-        return sum(each.stretch for each in self.hosts)
+        return sum(each.whole_free_gpus for each in self.hosts)
 
     def slots(self, gpus: int = MACHINE_GPUS) -> int:
         """How many pods of that many GPUs would fit here now."""
@@ -132,19 +132,19 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Subblock(Area):
+class Subblock(HostGroup):
     """Hosts of one subblock."""
 
 
 @dataclass(frozen=True)
-class Block(Area):
+class Block(HostGroup):
     """Hosts of one block, by subblock."""
 
     subblocks: tuple[Subblock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Largest:
+class LargestFree:
     """The largest free stretches, in GPUs of wholly free hosts; the names are empty while nothing is free."""
 
     subblock: str = ""
@@ -166,7 +166,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Floor(Area):
+class Floor(HostGroup):
     """All hosts of a pool (or of any set of nodes), by block and subblock, in the order of names."""
 
     blocks: tuple[Block, ...] = ()
@@ -183,13 +183,15 @@ class Floor(Area):
         return tuple(sorted(held.items(), key=lambda each: (-each[1], each[0].key)))
 
     @cached_property
-    def largest(self) -> Largest:
+    def largest(self) -> LargestFree:
         """The largest free stretch within one subblock, one block, and in all."""
-        subblock = max(self.subblocks, key=lambda each: each.stretch, default=None)
-        block = max(self.blocks, key=lambda each: each.stretch, default=None)
-        if subblock is None or block is None or not self.stretch:
-            return Largest()
-        return Largest(subblock.name, subblock.stretch, block.name, block.stretch, self.stretch)
+        subblock = max(self.subblocks, key=lambda each: each.whole_free_gpus, default=None)
+        block = max(self.blocks, key=lambda each: each.whole_free_gpus, default=None)
+        if subblock is None or block is None or not self.whole_free_gpus:
+            return LargestFree()
+        return LargestFree(
+            subblock.name, subblock.whole_free_gpus, block.name, block.whole_free_gpus, self.whole_free_gpus
+        )
 
     def fit(self, pods: int, gpus: int = MACHINE_GPUS) -> Fit:
         """Where that many pods of that many GPUs each would fit together now."""
@@ -226,21 +228,21 @@ def host(node: Node, fleet: Fleet) -> Host:
 
 def _host(node: Node, fleet: Fleet) -> Host:
     pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name))
-    pips: list[Pip] = []
+    pips: list[HostGpu] = []
     for pod in pods:
         if pod.holds_gpus:
-            pips += [Pip(PipState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
-    pips += [Pip(PipState.FREE)] * fleet.gpus_free(node)
-    pips += [Pip(PipState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
-    return Host(node, tuple(pips), node.faults(fleet.at), node.starts(fleet.at))
+            pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
+    pips += [HostGpu(GpuState.FREE)] * fleet.gpus_free(node)
+    pips += [HostGpu(GpuState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
+    return Host(node, tuple(pips), node.faults(fleet.at), node.is_starting(fleet.at))
 
 
-def sum_words(floor: Floor) -> str:
+def format_gpu_sum(floor: Floor) -> str:
     """The GPUs of a floor as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty where there are none."""
     if not floor.total:
         return ""
     used = f" - {floor.used:,} used" if floor.used else ""
-    out = f" - {floor.out:,} out of use" if floor.out else ""
+    out = f" - {floor.out_of_use:,} out of use" if floor.out_of_use else ""
     return f"{floor.total:,} GPUs{used}{out} = {floor.free:,} free"
 
 

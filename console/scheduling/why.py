@@ -6,11 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from console.kube.objects.meta import GPU, condition, holds
+from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import WorkloadState
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
-from console.scheduling.order import cluster_queue_name, queue_order, standing
-from console.scheduling.placement import Wish, explain_topology, never_together, refused_flavor, too_scattered, wish_of
+from console.scheduling.order import cluster_queue_name, queue_order, queue_position
+from console.scheduling.placement import (
+    TopologyDemand,
+    explain_topology,
+    impossible_reason,
+    is_fragmented,
+    refused_flavor,
+    topology_demand_of,
+)
 from console.scheduling.quota import account, best_flavor, explain_quota, job_name
 from console.scheduling.why_answer import Category, Why
 
@@ -54,7 +61,7 @@ def _why(workload: Workload, fleet: Fleet) -> Why:
 
 def _draft(workload: Workload, fleet: Fleet) -> Why:
     """What is known whatever the category: need, flavor, account, position."""
-    queue, place, said = cluster_queue_name(workload, fleet), standing(workload, fleet), read_message(workload)
+    queue, place, said = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
     if not flavor and workload.total(GPU):
@@ -73,7 +80,7 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
 
 def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMessage) -> str:
     """The flavor to reckon with while Kueue has given none."""
-    wish, found = wish_of(workload), fleet.cluster_queues.get(("", queue))
+    wish, found = topology_demand_of(workload), fleet.cluster_queues.get(("", queue))
     if said.category is Category.TOPOLOGY and not said.flavor and wish and found:
         flavors = [quota.flavor for quota in found.quotas if quota.resource == GPU]
         if refused := refused_flavor(wish, flavors, said, fleet):
@@ -90,7 +97,7 @@ def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
         return replace(draft, category=Category.FINISHED, api_text=end.message if end else "")
     if state is WorkloadState.DEACTIVATED:
         return _deactivated(workload, draft)
-    if evicted and evicted.is_true and holds(workload.conditions, "QuotaReserved"):
+    if evicted and evicted.is_true and is_condition_true(workload.conditions, "QuotaReserved"):
         words = f"{_lost(workload, fleet)}; its pods are being deleted"
         return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
     if state is WorkloadState.RESERVED:
@@ -228,7 +235,7 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
 
 def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
     """What Kueue says, put into words; None where only arithmetic can tell."""
-    wish = wish_of(workload)
+    wish = topology_demand_of(workload)
     if said.category in {Category.QUOTA, Category.EXCEEDS} and not _overtaken(draft, said):
         return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
     if said.category is Category.TOPOLOGY and wish:
@@ -260,10 +267,10 @@ def _overtaken(draft: Why, said: KueueMessage) -> bool:
 
 def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """Kueue says nothing known: arithmetic, and its own words last."""
-    have, wish = draft.account, wish_of(workload)
+    have, wish = draft.account, topology_demand_of(workload)
     if have and draft.need > have.free:
         return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
-    if have and wish and wish.label and too_scattered(wish, draft.flavor, fleet):
+    if have and wish and wish.label and is_fragmented(wish, draft.flavor, fleet):
         return explain_topology(wish, fleet, said, draft)
     if draft.ahead:
         return replace(draft, sentence=f"behind {_names(draft.ahead)}", category=Category.BEHIND)
@@ -277,8 +284,8 @@ def _names(jobs: tuple[str, ...]) -> str:
     return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
 
 
-def _never_too(answer: Why, wish: Wish | None, fleet: Fleet) -> Why:
-    never = never_together(wish, answer.flavor, fleet) if wish else ""
+def _never_too(answer: Why, wish: TopologyDemand | None, fleet: Fleet) -> Why:
+    never = impossible_reason(wish, answer.flavor, fleet) if wish else ""
     return replace(answer, sentence=f"{answer.sentence}; and it {never}") if never else answer
 
 

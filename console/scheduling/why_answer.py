@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.scheduling.placement import Slots
-    from console.scheduling.quota import Account, Held
+    from console.scheduling.placement import FreeSlots
+    from console.scheduling.quota import QuotaAccount, QuotaHolder
 
 
 WAIT_KINDS = (
@@ -67,11 +67,11 @@ class Why:
     need: int = 0
     short_by: int = 0  # more GPUs that would have to be free; 0 where quota is not what is missing
     flavor: str = ""
-    account: Account | None = None  # its ClusterQueue's quota of GPUs in that flavor
-    holders: tuple[Held, ...] = ()  # jobs that hold quota it could use, most first
-    unblocks: tuple[Held, ...] = ()
+    account: QuotaAccount | None = None  # its ClusterQueue's quota of GPUs in that flavor
+    holders: tuple[QuotaHolder, ...] = ()  # jobs that hold quota it could use, most first
+    unblocks: tuple[QuotaHolder, ...] = ()
     """The fewest running jobs whose end would make room; empty if no end would."""
     level: str = ""  # the network level that all pods must share: "block", "subblock", …
-    domains: tuple[Slots, ...] = ()  # places of that level, most room first
+    domains: tuple[FreeSlots, ...] = ()  # places of that level, most room first
     position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
     ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 from console.scheduling.why import why
@@ -181,7 +181,7 @@ def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
     link = fleet.links.get("workloads")
     if not jobset.queue:
         return Why("is suspended and has no queue, so no controller starts it", Category.NO_QUEUE, need=jobset.gpus)
-    if link and link.state is LinkState.ABSENT:
+    if link and link.state is WatchState.ABSENT:
         words = f"waits for queue {jobset.queue}, but this cluster has no Kueue to start it"
         return Why(words, Category.NO_QUEUE, api_text=link.why, need=jobset.gpus)
     if fleet.workload_of(jobset):

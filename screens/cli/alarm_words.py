@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.kube.find_job import in_namespace
+from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH, AlarmKind
 from screens.cli.output import warn
 
@@ -24,7 +24,7 @@ ALARM = 5
 def told_of(session: Session, alarm: Alarm) -> dict[str, object]:
     """An alarm for programs, with what to do next."""
     made: dict[str, object] = msgspec.to_builtins(alarm)
-    return made | {"next": in_namespace(alarm.next, session.watch.unusual(alarm.namespace))}
+    return made | {"next": with_namespace_option(alarm.next_step, session.watch.namespace_option(alarm.namespace))}
 
 
 async def tell_alarms(name: str, watched: JobMonitor) -> None:
@@ -34,7 +34,7 @@ async def tell_alarms(name: str, watched: JobMonitor) -> None:
         over = watched.trouble is not None or watched.complete
         for alarm in watched.watch.alarms[told:]:
             if alarm.kind is not AlarmKind.FAILED:
-                warn(f"{name}: {GLYPH} {alarm.kind}: {alarm.full}")
+                warn(f"{name}: {GLYPH} {alarm.kind}: {alarm.full_text}")
         told = len(watched.watch.alarms)
         if over:
             if watched.trouble is not None:

@@ -196,7 +196,7 @@ def steps(operation: GkeOperation) -> str:
 
 async def _look(options: Options) -> PoolsSnapshot:
     async with connected(options, ("nodes",)) as session:
-        await session.listed("nodes")
+        await session.wait_until_listed("nodes")
         return await session.node_pools.look()
 
 
@@ -211,7 +211,7 @@ async def resize(options: ResizeOptions) -> int:
     if (options.nodes is None) == (limits is None):
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
     async with connected(options, ("nodes",)) as session:
-        await session.listed("nodes")
+        await session.wait_until_listed("nodes")
         look = await session.node_pools.look()
         facts = look.pool(options.pool)
         if facts is None:
@@ -263,7 +263,7 @@ def _limits(text: str) -> tuple[int, int] | None:
 async def report(options: ReportOptions) -> int:
     """Report the host of a node as faulty."""
     async with connected(options, ("nodes", "pods")) as session:
-        await session.listed("nodes", "pods")
+        await session.wait_until_listed("nodes", "pods")
         session.node_pools.reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:

@@ -44,7 +44,7 @@ async def connected(options: Options, kinds: Collection[str], *, brief: bool = F
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
         session = await Session.open(options.settings(kubeconfig), kinds=kinds, brief=brief)
-        MessageStyle.namespace = session.watch.unusual(session.namespace)
+        MessageStyle.namespace = session.watch.namespace_option(session.namespace)
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         try:

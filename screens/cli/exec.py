@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from console.attach.container_facts import FactState
 from console.attach.exec_many import OutputGroup, RankOutput, grouped, worst
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.scheduling.ranks import Fate, fate
+from console.scheduling.ranks import PodFate, pod_fate
 from screens.cli.arguments import (
     Command,
     Commands,
@@ -56,7 +56,7 @@ async def execute(options: ExecOptions) -> int:
     if many and options.rank_text:
         raise BadInput(f"Both pod {options.rank_text} and several pods were named.", "Leave one of them out.")
     async with connected(options, KINDS) as session:
-        fleet = await session.listed(*KINDS)
+        fleet = await session.wait_until_listed(*KINDS)
         if many:
             ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
             return await in_many(session, ranks, options)
@@ -186,7 +186,7 @@ PATIENCE = 300.0
 async def shell(options: ShellOptions) -> int:
     """Open it; gives the shell's exit code."""
     async with connected(options, KINDS) as session:
-        fleet = await session.listed(*KINDS)
+        fleet = await session.wait_until_listed(*KINDS)
         rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")
         while True:
@@ -198,7 +198,7 @@ async def shell(options: ShellOptions) -> int:
                 broken: ConsoleError | None = None
             except Unreachable as error:
                 code, broken = error.exit_code, error
-            if broken is None and (code == 0 or fate(session.fleet, pod) is Fate.HERE):
+            if broken is None and (code == 0 or pod_fate(session.fleet, pod) is PodFate.HERE):
                 return code
             warn(broken.message if broken else f"The shell ended with its pod (exit code {code}).")
             found = await replacing(session, pod, options)
@@ -215,14 +215,14 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
             async for fleet in session.watch.snapshots():
                 try:
                     rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
-                    if fate(fleet, pod) is Fate.HERE:
+                    if pod_fate(fleet, pod) is PodFate.HERE:
                         found = pod
                     else:
                         found = running_pod(rank, options.job, "no shell can be opened in it")
                         if found.uid == pod.uid:
                             continue
                 except NotFound as error:
-                    if fate(fleet, pod) is Fate.OVER:
+                    if pod_fate(fleet, pod) is PodFate.OVER:
                         warn(f"No pod replaces it: {error.message}")
                         return None
                     continue
@@ -237,7 +237,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
 async def facts(options: FactsOptions) -> int:
     """Print them; 1 if one of them could not be had (what is simply not there is no failure)."""
     async with connected(options, KINDS) as session:
-        fleet = await session.listed(*KINDS)
+        fleet = await session.wait_until_listed(*KINDS)
         rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")
         found = await session.inside.facts(pod, rank=rank.number, container=container_of(pod, options.container))

@@ -56,7 +56,7 @@ async def copy(options: CpOptions) -> int:
     target = remote_place(options.target)
     check_sides(sources, target)
     async with connected(options, KINDS) as session:
-        fleet = await session.listed(*KINDS)
+        fleet = await session.wait_until_listed(*KINDS)
         copies = [
             each
             for source, place in zip(options.sources, sources, strict=True)
@@ -198,7 +198,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
 async def _there(session: Session, place: RemotePlace, container: str) -> tuple[Rank, ContainerCopies]:
     if place.everywhere:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
-    fleet = await session.listed(*KINDS)
+    fleet = await session.wait_until_listed(*KINDS)
     rank = rank_named(fleet, session.namespace, place.job, place.rank)
     pod = running_pod(rank, place.job, "its files are gone")
     container = container_of(pod, container)
@@ -233,7 +233,7 @@ async def delete(options: RmOptions) -> int:
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
     async with connected(options, KINDS) as session:
-        session.watch.changing(f"delete {place.path}")
+        session.watch.connection_for_change(f"delete {place.path}")
         rank, files = await _there(session, place, options.container)
         lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
                  "On a shared file system it is deleted for every pod."]  # fmt: skip

@@ -27,24 +27,24 @@ async def gpus(options: GpusOptions) -> int:
     """Print one reading, or one after the other with --follow; 1 if a GPU has a fault or none could be read."""
     what = metric(options.metric)
     async with connected(options, KINDS) as session:
-        await session.listed(*KINDS)
+        await session.wait_until_listed(*KINDS)
         if not options.follow:
-            board = await session.gpus.once(session.namespace, options.job, source=options.source)
+            board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
             return _show(board, options)
         async with aclosing(session.gpus.watch(session.namespace, options.job, source=options.source)) as boards:
             async for board in boards:
-                if board.every:
-                    say(f"{board.words}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
+                if board.all_gpus:
+                    say(f"{board.summary}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
     return 0
 
 
 def _show(board: GpuBoard, options: GpusOptions) -> int:
-    faulty = any(gpu.faults for _, gpu in board.every)
+    faulty = any(gpu.faults for _, gpu in board.all_gpus)
     if options.json:
         pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
-        print_json({"words": board.words, "pods": pods, "ranks": pods})
+        print_json({"words": board.summary, "pods": pods, "ranks": pods})
     else:
-        say(board.words)
+        say(board.summary)
         rows = [
             [
                 str(rank.rank), str(gpu.index), *(_number(each) for each in (
@@ -63,12 +63,12 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
                 [(str(rank.rank), link.name, _tenths(link.received), _tenths(link.sent)) for rank, link in links],
                 (True, False, True, True),
             )
-        elif board.every:
+        elif board.all_gpus:
             say("RDMA: not known: no counter of a network card can be read in these pods.")
         for rank in board.ranks:
             if rank.problem:
                 warn(f"pod {rank.rank} ({rank.node}): {rank.problem}")
-    return int(faulty or not board.every)
+    return int(faulty or not board.all_gpus)
 
 
 def _giga(rate: float | None) -> float | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from console.errors import NotFound, NotThere
 from console.hang.words import member_lines, pod_lines
-from console.scheduling.ranks import process_words
+from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, add_json, count, seconds_of_an_hour
 from screens.cli.connect import connected
 from screens.cli.output import print_json, say, warn
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def hang(options: HangOptions) -> int:
     """Print what was found; 0 if no rank stands out, 1 if one does, or if nothing could be looked into."""
     async with connected(options, KINDS) as session:
-        await session.listed(*KINDS)
+        await session.wait_until_listed(*KINDS)
         if options.install:
             await _install(session, options)
         report = await session.xray.job(session.namespace, options.job)
@@ -60,7 +60,7 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
     size = await session.xray.record(session.namespace, options.job, process, tool, options.record, place)
-    say(f"Flame graph of {process_words(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
+    say(f"Flame graph of {format_processes(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
     return 0
 
 

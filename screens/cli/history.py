@@ -102,7 +102,7 @@ async def complete(session: Session) -> None:
     try:
         watching = await Session.open(session.watch.settings, kinds=KINDS)
         try:
-            await watching.watch.listed(*KINDS, timeout=10)
+            await watching.watch.wait_until_listed(*KINDS, timeout=10)
         finally:
             await watching.close()  # which settles what is open
     except ConsoleError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.kube.nested_values import overlay
+from console.kube.nested_values import overlay_values
 from console.kube.objects.jobset import JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import Change, unified
@@ -157,8 +157,8 @@ async def make_plan(
     if profile is None:
         profile = "" if run else await session.launch.profiles.default()
     laid = await session.launch.profiles.values(profile, recipe.id) if profile else {}
-    laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)
-    values = overlay(laid, session.launch.set_values(recipe.id, options.set))
+    laid = take_files(session, recipe.id, overlay_values(laid, run.values if run else {}), texts)
+    values = overlay_values(laid, session.launch.set_values(recipe.id, options.set))
     if options.queue is not None:
         values["queue"] = "" if options.queue == PAST else options.queue
     name = options.name or session.launch.suggest_name(recipe.id)
@@ -172,7 +172,7 @@ async def through_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
         if ask.gpus and not ask.queue:
             warn(f"No queue, as requested: {_PAST}.")
         return plan
-    choice = choose_queue(await session.listed(*queue_choice.KINDS), ask)
+    choice = choose_queue(await session.wait_until_listed(*queue_choice.KINDS), ask)
     if choice.queue:
         others = f" --queue NAME chooses another ({', '.join(choice.others)})," if choice.others else ""
         warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} bypasses Kueue.")
@@ -249,7 +249,7 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
 
 async def expected(session: Session, plan: LaunchPlan) -> Forecast:
     """What would become of the plan, by the cluster as it is now."""
-    return forecast(await session.listed(*FIT_KINDS), session.launch.drafting.ask(plan))
+    return forecast(await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan))
 
 
 def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
@@ -284,7 +284,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
 
     0 when it succeeds, 1 when it fails or goes away, 5 when it succeeds with a result that is of no use.
     """
-    await session.listed(*WAIT_KINDS)
+    await session.wait_until_listed(*WAIT_KINDS)
     async with session.alarms.job(namespace, name) as watched:
         telling = asyncio.create_task(tell_alarms(name, watched))
         try:
@@ -298,7 +298,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
         alarms = [told_of(session, each) for each in watched.watch.alarms]
-        spoilt = any(each.kind in SPOILS for each in watched.watch.now)
+        spoilt = any(each.kind in SPOILS for each in watched.watch.active)
     if as_json:
         print_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
     elif job.failure:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, add_json
 from screens.cli.connect import connected
@@ -54,7 +54,7 @@ async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
     kinds = (layout.kind, *layout.uses)
     async with connected(options, kinds, brief=True) as session:
-        fleet = await session.listed(*kinds)
+        fleet = await session.wait_until_listed(*kinds)
         refuse(layout, fleet)
         rows = await _rows(session, fleet, layout, options)
     missing = unread(kinds, fleet)
@@ -94,16 +94,16 @@ async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Map
     glancing = session.measures.glancing
     with suppress(TimeoutError):
         async with asyncio.timeout(LOOKS):
-            await glancing.look(keys)
+            await glancing.poll(keys)
     return glancing.known
 
 
 def refuse(layout: Layout[Any], fleet: Fleet) -> None:
     """Fail where the list itself could not be read: that is no empty list."""
     link = fleet.links.get(layout.kind)
-    if link is None or link.state in {LinkState.LIVE, LinkState.LISTING}:
+    if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
         return
-    kind: type[ConsoleError] = {LinkState.FORBIDDEN: NotAllowed, LinkState.ABSENT: NotFound}.get(
+    kind: type[ConsoleError] = {WatchState.FORBIDDEN: NotAllowed, WatchState.ABSENT: NotFound}.get(
         link.state, ConsoleError
     )
     raise kind(f"{layout.kind}: {link.why}", link.hint)
@@ -114,7 +114,8 @@ def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
     return {
         kind: fleet.links[kind].why
         for kind in kinds
-        if kind in fleet.links and fleet.links[kind].state in {LinkState.FORBIDDEN, LinkState.ABSENT, LinkState.STALE}
+        if kind in fleet.links
+        and fleet.links[kind].state in {WatchState.FORBIDDEN, WatchState.ABSENT, WatchState.STALE}
     }
 
 

@@ -26,9 +26,9 @@ import msgspec
 
 from console.errors import BadInput, NotFound, NotThere
 from console.kube.find_job import find_job, require_jobs
-from console.logs.consensus import Agreed, Consensus
-from console.logs.line import LEVELS, at_least
-from console.scheduling.ranks import pod_words, ranks
+from console.logs.consensus import AgreedLine, Consensus
+from console.logs.line import LEVELS, has_severity
+from console.scheduling.ranks import format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count
 from screens.cli.connect import connected
 from screens.cli.output import say, warn
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.logs.job_log import JobLog
     from console.logs.line import Gap, RankLine
-    from console.logs.previous import PreviousRuns
+    from console.logs.previous import PreviousLogs
     from console.session import Session
 
 
@@ -138,7 +138,7 @@ SETTLES = 5.0
 """Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
 
 
-def printer_of(log: JobLog | PreviousRuns, options: LogsOptions) -> Printer | AgreedPrinter:
+def printer_of(log: JobLog | PreviousLogs, options: LogsOptions) -> Printer | AgreedPrinter:
     """How lines are written."""
     return AgreedPrinter(log, options) if options.consensus else Printer(log, options)
 
@@ -146,7 +146,7 @@ def printer_of(log: JobLog | PreviousRuns, options: LogsOptions) -> Printer | Ag
 class Printer:
     """Writes each line, with its rank in front if there are several."""
 
-    def __init__(self, log: JobLog | PreviousRuns, options: LogsOptions) -> None:
+    def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
         self._line: Callable[[RankLine], str] = self._json if options.json else self._text
 
@@ -173,10 +173,10 @@ class Printer:
 class AgreedPrinter:
     """Writes lines that many ranks print once, as soon as all of them have, or after a while."""
 
-    def __init__(self, log: JobLog | PreviousRuns, options: LogsOptions) -> None:
+    def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
         self._consensus = Consensus()
-        self._held: list[tuple[float, Agreed]] = []
+        self._held: list[tuple[float, AgreedLine]] = []
         self._taken = 0
         self._began = time.time()
         self._until = time.monotonic() + CATCHES_UP
@@ -215,7 +215,7 @@ class AgreedPrinter:
         self._print(float("inf"))
 
     def _print(self, before: float) -> None:
-        of, gaps, at = self._log.ranks, self._log.unread, 0
+        of, gaps, at = self._log.ranks, self._log.gaps, 0
         for began, line in self._held:
             if began > before and len(line.ranks) < of:
                 break
@@ -225,12 +225,12 @@ class AgreedPrinter:
         sys.stdout.flush()
 
     @staticmethod
-    def _text(line: Agreed, of: int, gaps: Sequence[Gap]) -> str:
-        return f"[{line.words(of, gaps)}] {line.text}\n"
+    def _text(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
+        return f"[{line.ranks_text(of, gaps)}] {line.text}\n"
 
     @staticmethod
-    def _json(line: Agreed, of: int, gaps: Sequence[Gap]) -> str:
-        pods, unread = sorted(line.ranks), sorted(line.unread(gaps))
+    def _json(line: AgreedLine, of: int, gaps: Sequence[Gap]) -> str:
+        pods, unread = sorted(line.ranks), sorted(line.ranks_unread(gaps))
         told = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
         return msgspec.json.encode(told).decode() + "\n"
 
@@ -255,7 +255,7 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
     return 0
 
 
-def _check(runs: PreviousRuns, options: LogsOptions) -> None:
+def _check(runs: PreviousLogs, options: LogsOptions) -> None:
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
         raise NotThere(
             f"{options.job} has no pod {options.rank}.", f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
@@ -267,9 +267,9 @@ def _check(runs: PreviousRuns, options: LogsOptions) -> None:
         raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
 
 
-def _tell(runs: PreviousRuns, options: LogsOptions) -> None:
+def _tell(runs: PreviousLogs, options: LogsOptions) -> None:
     """How much of the job that was."""
-    said = f"previous run: {runs.coverage.words}"
+    said = f"previous run: {runs.coverage.sentence}"
     if options.json:
         fields = {"words": said, **msgspec.to_builtins(runs.coverage)}
         sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
@@ -279,7 +279,7 @@ def _tell(runs: PreviousRuns, options: LogsOptions) -> None:
     for rank, why in runs.without:
         reasons.setdefault(why, []).append(rank)
     for why, numbers in reasons.items():
-        warn(f"{pod_words(*numbers)}: {why}")
+        warn(f"{format_pods(*numbers)}: {why}")
 
 
 CLEAR = "\x1b[K"
@@ -298,7 +298,7 @@ async def logs(options: LogsOptions) -> int:
         pass_raw()
     picks = Picks(options)
     async with connected(options, JOB_KINDS) as session:
-        fleet = await session.listed(*JOB_KINDS)
+        fleet = await session.wait_until_listed(*JOB_KINDS)
         if options.previous:
             return await print_previous(session, options, picks)
         if not options.all and not picks.needed:
@@ -324,7 +324,7 @@ def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
             job = find_job(session.fleet, session.namespace, options.job)
             if not any(each.pod for each in ranks(job, session.fleet)):
                 raise NotFound(f"{options.job} has no pods: the job is {job.state}.", f"Why: a4 why {options.job}")
-    elif not any(len(part) for part in log.parts_of(options.rank or 0)):
+    elif not any(len(part) for part in log.segments_of(options.rank or 0)):
         check_rank(log, session, options)
 
 
@@ -394,7 +394,7 @@ class Picks:
         return (
             line.time >= self._since
             and (self._grep is None or self._grep.search(line.text) is not None)
-            and (not self._level or at_least(line.text.encode(), self._level))
+            and (not self._level or has_severity(line.text.encode(), self._level))
         )
 
 
@@ -422,12 +422,12 @@ async def print_all(log: JobLog, options: LogsOptions, picks: Picks) -> None:
     printer.end()
     coverage = log.coverage
     if options.json:
-        fields = {"words": coverage.words, **msgspec.to_builtins(coverage)}
+        fields = {"words": coverage.sentence, **msgspec.to_builtins(coverage)}
         sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
     elif options.all:
-        warn(coverage.words + (f" ({coverage.why})" if coverage.why else ""))
+        warn(coverage.sentence + (f" ({coverage.why})" if coverage.why else ""))
         for gap in coverage.gaps:
-            warn(gap.words)
+            warn(gap.sentence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

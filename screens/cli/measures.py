@@ -16,10 +16,10 @@ from console.errors import BadInput, NotFound, Unreadable
 from console.kube.find_job import find_job
 from console.metrics.export import curve_svg, nccl_json, rows_csv, track_csv, track_json, track_svg
 from console.metrics.health import job_health
-from console.metrics.job_progress import of_tracks
+from console.metrics.job_progress import progress_of_runs
 from console.metrics.log_results import LogReading
-from console.metrics.nccl.history import comparable, compare, faster, usual
-from console.metrics.nccl.reference import Passing, expected_busbw, is_comparable, judge
+from console.metrics.nccl.history import comparable, compare, mean_speedup, usual_bandwidth
+from console.metrics.nccl.reference import NcclResult, expected_busbw, is_comparable, judge_test
 from screens import wording
 from screens.cli.arguments import (
     STEP_KEYS,
@@ -60,12 +60,12 @@ async def nccl(options: NcclOptions) -> int:
     """Print the tables of a job's tests, and their verdict."""
     async with connected(options, KINDS) as session:
         if options.by_node:
-            await session.measures.kept.read()
-            return _nodes(session.measures.kept.nodes, options)
+            await session.measures.test_history.read()
+            return _nodes(session.measures.test_history.nodes, options)
         if options.history:
-            return _history(await session.measures.kept.read(), options)
+            return _history(await session.measures.test_history.read(), options)
         job = await _measured(session, options.job)
-        kept = await session.measures.kept.read()
+        kept = await session.measures.test_history.read()
         if not job.tests:
             _unreadable(job, "nccl")
             _raise_unread(job)
@@ -74,7 +74,7 @@ async def nccl(options: NcclOptions) -> int:
         other = _other(options.compare, kept, job.tests[-1]) if options.compare else None
         await _print_tests(job.tests, kept, other, line, options)
         _unreadable(job, "nccl")
-        failed = any(_judged(each, line) is Passing.FAILED for each in job.tests)
+        failed = any(_judged(each, line) is NcclResult.FAILED for each in job.tests)
     return int(failed) or _unread(job)
 
 
@@ -105,7 +105,7 @@ async def training(options: TrainingOptions) -> int:
 
 async def _measured(session: Session, name: str) -> JobMeasures:
     """All that there is now; NotFound if the job is neither in the cluster nor kept."""
-    fleet = await session.listed(*KINDS)
+    fleet = await session.wait_until_listed(*KINDS)
     async with session.measures.job(session.namespace, name, once=True) as job:
         async for _ in job.changes():
             pass
@@ -134,14 +134,14 @@ def _unread(job: JobMeasures) -> int:
 def _unreadable(job: JobMeasures, what: str) -> None:
     if what in job.unreadable:
         rank, told = job.unreadable[what]
-        warn(f"pod {rank}: {told.words}: {told.text}")
+        warn(f"pod {rank}: {told.summary}: {told.text}")
 
 
 # tests
 
 
-def _judged(test: MeasuredTest, line: float) -> Passing:
-    return judge(test.test, line, test.accelerator).passing
+def _judged(test: MeasuredTest, line: float) -> NcclResult:
+    return judge_test(test.test, line, test.accelerator).passing
 
 
 def _other(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
@@ -184,7 +184,7 @@ async def _print_tests(
 def _test_json(
     each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> dict[str, object]:
-    told, own = judge(each.test, line, each.accelerator), usual(comparable(kept, each))
+    told, own = judge_test(each.test, line, each.accelerator), usual_bandwidth(comparable(kept, each))
     found: dict[str, object] = nccl_json(each.test) | {
         "attempt": each.attempt,
         "rank": each.rank,
@@ -198,7 +198,7 @@ def _test_json(
     if other is not None:
         found["compared"] = {
             "job": other.job,
-            "faster": faster(other.test, each.test),
+            "faster": mean_speedup(other.test, each.test),
             "sizes": [
                 {"size": size.size, "before": size.before, "after": size.after, "share": size.share}
                 for size in compare(other.test, each.test)
@@ -210,7 +210,7 @@ def _test_json(
 def _say_test(
     job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> None:
-    test, own = each.test, usual(comparable(kept, each))
+    test, own = each.test, usual_bandwidth(comparable(kept, each))
     compared = is_comparable(test, each.accelerator)
     about = [
         f"{test.program or 'nccl-tests'} {test.version or ''}".strip(),
@@ -252,7 +252,7 @@ def _sizes(test: NcclTest) -> str:
 
 
 def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
-    told = judge(test, line, accelerator)
+    told = judge_test(test, line, accelerator)
     average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
     return f"{average}{told.passing}{f', {told.why}' if told.why else ''}"
 
@@ -316,7 +316,7 @@ def _health(session: Session, name: str, track: TrainingRun, now: float) -> Heal
     jobset = session.fleet.jobsets.get((session.namespace, name))
     if jobset is None:
         return None
-    return job_health(jobset, session.fleet, glance=of_tracks([track], now))
+    return job_health(jobset, session.fleet, glance=progress_of_runs([track], now))
 
 
 def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Health | None) -> None:
@@ -340,7 +340,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     for label, value in facts:
         if value:
             say(f"  {label:16} {value}")
-    for mark in track.marks():
+    for mark in track.events():
         say(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
 
 
@@ -356,7 +356,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
     """Measure; 1 if the test failed or had wrong values."""
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
     async with connected(options, NCCL_QUICK_KINDS) as session:
-        fleet = await session.listed(*NCCL_QUICK_KINDS)
+        fleet = await session.wait_until_listed(*NCCL_QUICK_KINDS)
         rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
         reading, told = LogReading(), Told()

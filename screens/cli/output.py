@@ -57,9 +57,9 @@ def _reaching(text: str) -> str:
     """The text, its commands with the namespace that this one was about."""
     if not MessageStyle.namespace:
         return text
-    from console.kube.find_job import in_namespace
+    from console.kube.find_job import with_namespace_option
 
-    return in_namespace(text, MessageStyle.namespace)
+    return with_namespace_option(text, MessageStyle.namespace)
 
 
 def say_hint(text: str) -> None:

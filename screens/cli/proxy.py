@@ -96,15 +96,15 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and carry."""
     from console.attach.tunnel.engine import LIMIT, Reach
     from console.attach.tunnel.relay import carry, login
-    from console.kube.rank_address import SSH_PORT, Address, Ports
+    from console.kube.rank_address import SSH_PORT, PortPair, RankAddress
 
     if not 1 <= len(words) <= 2:
         raise BadInput("Name a job and a pod.", _USE)
-    port = Ports.of(given.get("port", str(SSH_PORT))).remote
+    port = PortPair.parse(given.get("port", str(SSH_PORT))).remote
     limit = _seconds(given["wait"]) if "wait" in given else LIMIT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
     who = login(kubeconfig, given.get("context", ""))
-    address = Address.of(given.get("namespace") or who.target.namespace, *words)
+    address = RankAddress.parse(given.get("namespace") or who.target.namespace, *words)
     found = None
     if name := given.get("entry"):
         from console.attach.ssh.connect import follow

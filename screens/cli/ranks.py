@@ -11,7 +11,7 @@ from console.attach.exec_many import parse_ranks
 from console.errors import NotFound, NotThere
 from console.kube.find_job import find_job
 from console.kube.objects.pod import AFTER_THE_END
-from console.kube.rank_address import Address
+from console.kube.rank_address import RankAddress
 from console.scheduling.ranks import Rank, ranks
 from screens.cli.output import warn
 
@@ -25,7 +25,7 @@ KINDS = ("jobsets", "jobs", "pods")
 
 def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
     """The rank that JOB RANK, JOB REPLICATED/INDEX or pod/NAME means, with or without a pod."""
-    address = Address.of(namespace, job, rank)
+    address = RankAddress.parse(namespace, job, rank)
     if address.pod:
         pod = fleet.pods.get((namespace, address.pod))
         if pod is None:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput
-from console.logs.failure_kinds import in_groups
+from console.logs.failure_kinds import group_sentences
 from console.metrics.export import nccl_json, step_json
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.results import NcclTest, PackedRows
-from console.metrics.training.steps import Packed, Step
+from console.metrics.training.steps import PackedSteps, Step
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options
 from screens.cli.output import complain, say, warn
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from console.logs.failure_kinds import LogFailure
     from console.logs.pyspy import ProcessStacks
-    from console.metrics.evaluation import Score
-    from console.metrics.nccl.parser import Run
+    from console.metrics.evaluation import EvalScore
+    from console.metrics.nccl.parser import GrowingTest
     from console.metrics.nccl.results import Row
     from console.metrics.training.reader import RunReader
 
@@ -311,7 +311,7 @@ class Told:
             self._run(at, run, ended=ended)
         sys.stdout.flush()
 
-    def _test(self, at: int, test: Run) -> None:
+    def _test(self, at: int, test: GrowingTest) -> None:
         told = self._rows.get(at, 0)
         over = (test.finished or test.error) and at not in self._done
         begins = at not in self._rows and (test.rows or over)
@@ -321,7 +321,7 @@ class Told:
         if len(test.rows) > told:
             if not told:
                 say(_ROW_TITLES)
-            for piece in test.rows.pieces(told):
+            for piece in test.rows.chunks(told):
                 say("\n".join(_rows(piece)))
         if test.rows or over:
             self._rows[at] = len(test.rows)
@@ -336,7 +336,7 @@ class Told:
         self._again(at, run)
         told = len(run.steps) - (run.unsettled and not ended)
         if self._steps[at] < told:
-            for piece in run.steps.pieces(self._steps[at], told):
+            for piece in run.steps.chunks(self._steps[at], told):
                 say("\n".join(_steps(piece)))
         self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
 
@@ -360,7 +360,7 @@ class Told:
                 say(_test_end(test.test(with_rows=False), len(test.rows)))
         said = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
         said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
-        said += [f"{what}: {unread.words}: {unread.text}" for what, unread in reading.unreadable.items()]
+        said += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
         for each in said:
             say(each)
         if not reading.found:
@@ -373,7 +373,7 @@ class Told:
 
 
 def _failures(reading: LogReading) -> list[str]:
-    said = [f"failure: {each}" for each in in_groups(reading.failures)]
+    said = [f"failure: {each}" for each in group_sentences(reading.failures)]
     rest = max(0, len(said) - SAID) + reading.more_failures
     more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
     return [*said[:SAID], *([more] if rest else ())]
@@ -383,7 +383,7 @@ _MIXED = 16
 """Tests that may print into each other."""
 
 
-def _score(score: Score) -> str:
+def _score(score: EvalScore) -> str:
     value = "not known" if score.value is None else f"{score.value:g}"
     error = "" if score.error is None else f" ± {score.error:g}"
     more = ", ".join(each for each in (f"{score.shots} shots" if score.shots is not None else "", score.filter) if each)
@@ -426,8 +426,8 @@ def _test_end(test: NcclTest, rows: int) -> str:
 _SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
 
 
-def _steps(steps: Packed | list[Step]) -> Iterable[str]:
-    columns = steps.columns if isinstance(steps, Packed) and steps.whole else {}
+def _steps(steps: PackedSteps | list[Step]) -> Iterable[str]:
+    columns = steps.columns if isinstance(steps, PackedSteps) and steps.whole else {}
     said = tuple([name in columns for name in Step._fields[:_LAST]])
     if not any(said) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
         return map(_step, steps)

@@ -109,7 +109,7 @@ async def forget_hosts(options: SshOptions) -> int:
 async def write_hosts(options: SshOptions) -> int:
     """Write the hosts of these jobs, of all that run if none is named."""
     async with connected(options, KINDS) as session:
-        fleet = await session.listed(*KINDS)
+        fleet = await session.wait_until_listed(*KINDS)
         running = [name for (where, name), job in fleet.jobsets.items()
                    if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
         gone_by = await session.attach.tidy()
@@ -130,7 +130,7 @@ async def write_hosts(options: SshOptions) -> int:
 
 async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
     """Make the host of a rank, after asking where that is due; says what was done on standard error."""
-    fleet = await session.listed(*KINDS)
+    fleet = await session.wait_until_listed(*KINDS)
     find_job(fleet, session.namespace, job)
     number = rank_named(fleet, session.namespace, job, rank).number
     if number < 0:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
-from console.kube.find_job import elsewhere, known_words
+from console.kube.find_job import known_jobs_hint, other_namespaces_hint
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.ask import agreed, asks
@@ -30,7 +30,7 @@ async def stop(options: StopOptions) -> int:
     if not options.jobs:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
     async with connected(options, KINDS) as session:
-        await session.listed(*KINDS)
+        await session.wait_until_listed(*KINDS)
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         if options.dry_run:
             return tell_plans(plans, as_json=options.json)
@@ -47,7 +47,7 @@ async def plan_of(session: Session, name: str) -> StopPlan:
         return await session.launch.stopping.plan(session.namespace, name)
     except NotFound as error:
         known = sorted(other for where, other in session.fleet.jobsets if where == session.namespace)
-        hint = elsewhere(session.fleet, session.namespace, name) or known_words(name, known)
+        hint = other_namespaces_hint(session.fleet, session.namespace, name) or known_jobs_hint(name, known)
         raise NotFound(f"There is no job {name} in namespace {session.namespace}.", hint) from error
 
 

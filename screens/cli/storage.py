@@ -103,7 +103,7 @@ async def store_logs(options: StoreLogsOptions) -> int:
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
     async with connected(options, KINDS) as session:
-        await session.listed(*KINDS)
+        await session.wait_until_listed(*KINDS)
         report = await session.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
     if options.json:
         print_json(report)

@@ -44,7 +44,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> Order:
     from console.attach.tunnel.background import Order
     from console.attach.tunnel.published import Profile
     from console.attach.tunnel.relay import login
-    from console.kube.rank_address import Address, Ports
+    from console.kube.rank_address import PortPair, RankAddress
 
     if options.profile:
         if options.words:
@@ -58,8 +58,8 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> Order:
     job, rank, ports = split(words)
     context = "" if options.demo else options.context
     target = (await asyncio.to_thread(login, kubeconfig, context)).target
-    address = Address.of(options.namespace or target.namespace, job, rank)
-    remote = [Ports.of(each).remote for each in ports]
+    address = RankAddress.parse(options.namespace or target.namespace, job, rank)
+    remote = [PortPair.parse(each).remote for each in ports]
     twice = next((each for each in remote if remote.count(each) > 1), None)
     if twice is not None:
         raise BadInput(f"Port {twice} of the pod is named twice.", "One local port serves any number of programs.")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import BadInput
-from console.kube.find_job import find_job, in_namespace, require_jobs
+from console.kube.find_job import find_job, require_jobs, with_namespace_option
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from console.metrics.health import job_health
-from console.metrics.job_progress import of_measures
+from console.metrics.job_progress import progress_of_measures
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, told_of
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
@@ -95,7 +95,7 @@ async def wait(options: WaitOptions) -> int:
     """Wait; the exit code says what came of it, see `a4 wait --help`."""
     wanted = conditions(options.until)
     async with connected(options, KINDS) as session:
-        await session.listed(*KINDS)
+        await session.wait_until_listed(*KINDS)
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
         thresholds = _thresholds(session, options)
@@ -146,7 +146,7 @@ async def _until(
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
-            return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.full.rstrip('.')}"
+            return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.full_text.rstrip('.')}"
         over = _over(options.job, jobset, last is not None, watched, wanted)
         if over is not None:
             return over
@@ -188,14 +188,14 @@ def _state(session: Session, watched: JobMonitor) -> str:
     jobset = session.fleet.jobsets.get(watched.key)
     if jobset is None:
         return f"there is no job {watched.key[1]} in namespace {watched.key[0]}"
-    progress = of_measures(watched.measures, time.time(), session.measures.pass_line)
-    alarms = watched.watch.now
+    progress = progress_of_measures(watched.measures, time.time(), session.measures.pass_line)
+    alarms = watched.watch.active
     health = job_health(jobset, session.fleet, alarms=alarms, late=watched.watch.late, glance=progress)
     return f"it is {health.state}{f': {health.words}' if health.words else ''}"
 
 
 def _first_alarm(watched: JobMonitor) -> Alarm | None:
-    return next(iter(watched.watch.now), None)
+    return next(iter(watched.watch.active), None)
 
 
 def _over(
@@ -237,16 +237,16 @@ def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> d
 async def alarms(options: AlarmsOptions) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
     async with connected(options, (*ALARMS_KINDS, "nodes")) as session:
-        fleet = await session.listed(*ALARMS_KINDS)
+        fleet = await session.wait_until_listed(*ALARMS_KINDS)
         require_jobs(fleet, "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
             await session.watch.require_namespace(session.namespace)
         watching = session.alarms
-        watching.patrol("" if options.all_namespaces else session.namespace, always=True)
+        watching.watch_namespace("" if options.all_namespaces else session.namespace, always=True)
         if options.follow:
             return await _follow(session, options)
         await asyncio.sleep(options.listen)
-        found = [alarm for alarm in watching.latest if alarm.now]
+        found = [alarm for alarm in watching.latest if alarm.is_active]
         if options.json:
             coverage = watching.coverage
             told = [told_of(session, each) for each in found]
@@ -268,11 +268,11 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
     """Each alarm as it begins, and what is watched whenever that changes, until Ctrl-C."""
     watching, words = session.alarms, ""
     while True:
-        for alarm in watching.news():
+        for alarm in watching.take_new():
             if options.json:
                 say(msgspec.json.encode(told_of(session, alarm)).decode())
             else:
-                full = in_namespace(alarm.full, session.watch.unusual(alarm.namespace))
+                full = with_namespace_option(alarm.full_text, session.watch.namespace_option(alarm.namespace))
                 say(f"{time.strftime('%H:%M:%S', time.localtime(alarm.since))} {alarm.job}: {alarm.kind}: {full}")
         if not options.json and (said := watching.coverage.words) != words:
             words = said

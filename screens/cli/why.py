@@ -35,8 +35,8 @@ LISTENS = 3.0
 async def why(options: WhyOptions) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
     async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
-        fleet = await session.listed()
-        card = await session.logs.why(session.namespace, options.job)
+        fleet = await session.wait_until_listed()
+        card = await session.logs.first_failure(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
         if job is None and card is None:
             await _require_unknown(session, options.job)
@@ -57,7 +57,7 @@ async def why(options: WhyOptions) -> int:
                     "alarms": [told_of(session, each) for each in alarms]}  # fmt: skip
             print_json(told)
             return 0
-        for line in card.told() if card else ():
+        for line in card.text_lines() if card else ():
             say_hint(line)
         if card is None or (job and job.state is not JobState.FAILED):
             say_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
@@ -65,7 +65,7 @@ async def why(options: WhyOptions) -> int:
                 say_hint(f"{reason.next}.")
             for alarm in alarms[-1:]:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-                say_hint(f"{more}{alarm.next}.")
+                say_hint(f"{more}{alarm.next_step}.")
     return 0
 
 
@@ -97,11 +97,11 @@ async def _looked_at(session: Session, job: JobSet) -> tuple[tuple[Alarm, ...], 
     alarms: tuple[Alarm, ...] = ()
     refused = late = ""
     if not job.finished:
-        session.watch.go_on()
-        heard = await session.alarms.hear(*job.key, LISTENS)
+        session.watch.keep_watching()
+        heard = await session.alarms.check_job(*job.key, LISTENS)
         alarms, refused, late = heard.alarms, heard.refused, heard.late
     else:
-        await session.measures.glancing.look([job.key])
+        await session.measures.glancing.poll([job.key])
     glance = session.measures.glancing.of(job.uid)
     return alarms, refused, job_health(job, session.fleet, alarms=alarms, late=late, glance=glance)
 

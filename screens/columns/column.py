@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from screens.wording import Run, age, plain_text
+from screens.wording import Span, age, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,7 +82,7 @@ def since(
 
     def cell(row: RowT) -> Cell:
         start = moment(row)
-        return Run(age(time.time() - start), "dim") if start else ""
+        return Span(age(time.time() - start), "dim") if start else ""
 
     return Column(
         title, cell, key, meaning, lambda row: moment(row) or None, width=6, right=True, sort=moment, down=True,

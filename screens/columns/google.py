@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.errors import ApiDisabled
 from screens import wording
 from screens.columns.column import COMMAND, PAGE, Column, since
-from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run, sentence
+from screens.wording import BAD, IDLE, OK, WAITS, Cell, Span, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +37,9 @@ class ClusterRow:
 
 def _cluster_status(row: ClusterRow) -> Cell:
     if row.cluster is None:
-        return [BAD, Run(" not read", "bad")]
+        return [BAD, Span(" not read", "bad")]
     glyph = _CLUSTER_GLYPHS.get(row.cluster.status, WAITS)
-    return [glyph, Run(f" {row.cluster.status.lower().replace('_', ' ')}")]
+    return [glyph, Span(f" {row.cluster.status.lower().replace('_', ' ')}")]
 
 
 def _entrance(row: ClusterRow) -> Cell:
@@ -50,21 +50,21 @@ def _entrance(row: ClusterRow) -> Cell:
     if cluster.dns_endpoint:
         return "DNS endpoint"
     if not cluster.endpoint:
-        return Run("none", "dim")
-    return Run("private", "waits") if cluster.private else "public"
+        return Span("none", "dim")
+    return Span("private", "waits") if cluster.private else "public"
 
 
 def _cluster_why(row: ClusterRow) -> Cell:
     """Where one is, or what is wrong."""
     if row.error is not None:
-        return Run(sentence(row.error.message), "dim")
+        return Span(sentence(row.error.message), "dim")
     if row.here:
-        return Run("you are here", "accent")
-    return Run(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
+        return Span("you are here", "accent")
+    return Span(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
 
 
 CLUSTERS: tuple[Column[ClusterRow], ...] = (
-    Column("CLUSTER", lambda row: Run(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
+    Column("CLUSTER", lambda row: Span(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
            sort=lambda row: row.cluster.name if row.cluster else ""),
     Column("PROJECT", lambda row: row.project, least=8, most=30, sort=lambda row: row.project),
     Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
@@ -86,11 +86,11 @@ def _pool_state(facts: PoolFacts) -> Cell:
     """What is wrong or under way."""
     said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
     ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
-    return [POOL_GLYPHS[facts.state], Run(f" {sentence(said)}", ink)]
+    return [POOL_GLYPHS[facts.state], Span(f" {sentence(said)}", ink)]
 
 
 NODE_POOLS: tuple[Column[PoolFacts], ...] = (
-    Column("POOL", lambda row: Run(row.pool.name, "strong"), least=8, most=40, sort=lambda row: row.pool.name),
+    Column("POOL", lambda row: Span(row.pool.name, "strong"), least=8, most=40, sort=lambda row: row.pool.name),
     Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5,
            sort=lambda row: row.pool.machine_type),
     Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
@@ -98,8 +98,8 @@ NODE_POOLS: tuple[Column[PoolFacts], ...] = (
     Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most,
            down=True),
     Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
-    Column("PLACEMENT", lambda row: Run(row.pool.placement.lower(), "dim"), width=9, drop=7),
-    Column("VERSION", lambda row: Run(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
+    Column("PLACEMENT", lambda row: Span(row.pool.placement.lower(), "dim"), width=9, drop=7),
+    Column("VERSION", lambda row: Span(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
     Column("STATE", _pool_state, fill=True, least=20, sort=lambda row: row.state),
 )  # fmt: skip
 
@@ -110,12 +110,12 @@ BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT":
 
 def _build_status(build: Build) -> Cell:
     mark = BUILD_GLYPHS.get(build.status, WAITS)
-    return [mark, Run(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
+    return [mark, Span(f" {build.status.lower().replace('_', ' ')}", "bad" if mark.ink == "bad" else "")]
 
 
 def _build_image(build: Build) -> Cell:
     """What it makes, without the registry that all have."""
-    return Run(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
+    return Span(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
 
 
 def _took(build: Build) -> float:
@@ -129,21 +129,21 @@ BUILDS: tuple[Column[Build], ...] = (
     Column("TOOK", lambda build: wording.age(_took(build)) if _took(build) else "", width=7, right=True, sort=_took,
            down=True, ages=True),
     since("BEGAN", lambda build: build.created),
-    Column("MACHINE", lambda build: Run(build.machine, "dim"), least=8, most=16, drop=5),
-    Column("BUILD", lambda build: Run(build.id[:8], "dim"), only=PAGE, width=8, drop=6),
-    Column("WHY", lambda build: Run(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
+    Column("MACHINE", lambda build: Span(build.machine, "dim"), least=8, most=16, drop=5),
+    Column("BUILD", lambda build: Span(build.id[:8], "dim"), only=PAGE, width=8, drop=6),
+    Column("WHY", lambda build: Span(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
 )  # fmt: skip
 
 
 IMAGES: tuple[Column[Image], ...] = (
-    Column("IMAGE", lambda image: Run(image.name, "strong"), least=10, most=40, sort=lambda image: image.name),
-    Column("TAGS", lambda image: ", ".join(image.tags) or Run("untagged", "dim"), least=8, most=40,
+    Column("IMAGE", lambda image: Span(image.name, "strong"), least=10, most=40, sort=lambda image: image.name),
+    Column("TAGS", lambda image: ", ".join(image.tags) or Span("untagged", "dim"), least=8, most=40,
            sort=lambda image: image.tags),
     Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
            sort=lambda image: image.bytes),
     since("AGE", lambda image: image.uploaded),
-    Column("DIGEST", lambda image: Run(image.digest.removeprefix("sha256:")[:12], "dim"), width=12, drop=5),
-    Column("REPOSITORY", lambda image: Run(image.repository, "dim"), least=10, fill=True, drop=3,
+    Column("DIGEST", lambda image: Span(image.digest.removeprefix("sha256:")[:12], "dim"), width=12, drop=5),
+    Column("REPOSITORY", lambda image: Span(image.repository, "dim"), least=10, fill=True, drop=3,
            sort=lambda image: image.repository),
 )  # fmt: skip
 
@@ -199,28 +199,28 @@ def _match_cell(place: Place) -> Cell:
     """In words, with a mark."""
     if not place.match:
         return ""
-    return [OK if place.near else WAITS, Run(f" {place.match}", "" if place.near else "waits")]
+    return [OK if place.near else WAITS, Span(f" {place.match}", "" if place.near else "waits")]
 
 
 def _place_state(place: Place) -> Cell:
     if place.error is not None:
-        return [BAD, Run(" not read", "bad")]
+        return [BAD, Span(" not read", "bad")]
     if not place.state:
         return ""
     mark = OK if place.values else BAD if place.state == "ERROR" else WAITS
-    return [mark, Run(f" {place.state.lower()}")]
+    return [mark, Span(f" {place.state.lower()}")]
 
 
 def _address_cell(place: Place) -> Cell:
     """Where it is mounted from; why it could not be read."""
     if isinstance(place.error, ApiDisabled):
-        return Run(f"{place.error.service} is not enabled", "bad")
-    return Run(sentence(place.error.message), "bad") if place.error else Run(place.address, "dim")
+        return Span(f"{place.error.service} is not enabled", "bad")
+    return Span(sentence(place.error.message), "bad") if place.error else Span(place.address, "dim")
 
 
 PLACES: tuple[Column[Place], ...] = (
     Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=lambda place: place.kind),
-    Column("NAME", lambda place: Run(place.name, "strong"), least=18, most=50, sort=lambda place: place.name),
+    Column("NAME", lambda place: Span(place.name, "strong"), least=18, most=50, sort=lambda place: place.name),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=lambda place: place.location),
     Column("STATE", _place_state, least=8, most=14, drop=2),
     Column("FROM THE CLUSTER", _match_cell, least=16, most=70),

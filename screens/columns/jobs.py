@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.kube.find_job import in_namespace
+from console.kube.find_job import with_namespace_option
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import GLYPH, AlarmKind
 from console.metrics.health import NO_STEPS, Level, job_health
-from console.metrics.nccl.reference import Passing
+from console.metrics.nccl.reference import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why_answer import WAIT_KINDS
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import Run, runs_of
+from screens.wording import Span, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,29 +82,29 @@ def state_cell(line: JobLine) -> Cell:
     return health_runs(line.health, line.ink)
 
 
-def health_runs(health: Health, ink: str = "") -> list[Run]:
+def health_runs(health: Health, ink: str = "") -> list[Span]:
     """How a job is, as a glyph and a word: ▲ while an alarm rings, ◐ while a step is late."""
     if health.level is Level.BAD:
-        glyph = wording.BAD if health.state == JobState.FAILED else Run(GLYPH, "bad")
-        return [glyph, Run(f" {health.state}", "bad")]
+        glyph = wording.BAD if health.state == JobState.FAILED else Span(GLYPH, "bad")
+        return [glyph, Span(f" {health.state}", "bad")]
     if health.level is Level.LATE:
-        return [wording.WAITS, Run(f" {health.state}", "waits")]
-    return [wording.job_glyph(health.state), Run(f" {health.state}", ink)]
+        return [wording.WAITS, Span(f" {health.state}", "waits")]
+    return [wording.job_glyph(health.state), Span(f" {health.state}", ink)]
 
 
 def ranks_cell(line: JobLine) -> Cell:
     total = line.jobset.ranks
     if line.jobset.finished or line.jobset.state is JobState.PENDING:
-        return Run(f"{total}", "dim")
-    return Run(f"{line.up}/{total}", "ok" if line.up == total else "waits")
+        return Span(f"{total}", "dim")
+    return Span(f"{line.up}/{total}", "ok" if line.up == total else "waits")
 
 
 def attempt_cell(line: JobLine) -> Cell:
     """Which attempt this is, of how many."""
     jobset = line.jobset
     if not jobset.restarts and not jobset.max_restarts:
-        return Run("1", "dim")
-    return Run(f"{jobset.restarts + 1}/{jobset.max_restarts + 1}", "waits" if jobset.restarts else line.ink)
+        return Span("1", "dim")
+    return Span(f"{jobset.restarts + 1}/{jobset.max_restarts + 1}", "waits" if jobset.restarts else line.ink)
 
 
 def failure_words(rank: Rank) -> str:
@@ -140,36 +140,36 @@ def reasons(line: JobLine) -> tuple[str, str]:
 def last_cell(line: JobLine) -> Cell:
     """What matters most about it now: why it waits, what failed first, what came of it, or where it runs."""
     state, health = line.jobset.state, line.health
-    sick = Run(wording.sentence(health.words), "bad" if health.level is Level.BAD else "waits")
+    sick = Span(wording.sentence(health.words), "bad" if health.level is Level.BAD else "waits")
     if state is JobState.SUCCEEDED:
         took = line.jobset.finished_at - line.jobset.created
-        done = Run(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
+        done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
         if health.level is Level.BAD:
-            return [sick, Run("  "), done]
-        return [*glance_words(line.glance), Run("  "), done] if line.glance else done
+            return [sick, Span("  "), done]
+        return [*glance_words(line.glance), Span("  "), done] if line.glance else done
     if state in {JobState.FAILED, JobState.RESTARTING}:
         first = first_failure(line.jobset, line.fleet)
         if first:
-            return Run(failure_words(first), "bad" if state is JobState.FAILED else "waits")
+            return Span(failure_words(first), "bad" if state is JobState.FAILED else "waits")
     if health.level in {Level.BAD, Level.LATE}:
         return sick
     told = wording.sentence(line.why.sentence)
     if told:
-        return Run(told, line.ink)
-    return glance_words(line.glance) if line.glance else Run(place_words(line), "dim")
+        return Span(told, line.ink)
+    return glance_words(line.glance) if line.glance else Span(place_words(line), "dim")
 
 
-def glance_words(glance: JobProgress) -> list[Run]:
+def glance_words(glance: JobProgress) -> list[Span]:
     """The latest figures: "loss 2.104  1,180 TFLOP/s", "busbw 594 GB/s ✓"."""
     if glance.busbw is not None:
         average = f", average {glance.average:,.0f}" if glance.average is not None else ""
-        mark = {Passing.PASSED: wording.DONE, Passing.FAILED: wording.BAD}.get(glance.passing)
-        return [Run(f"busbw {glance.busbw:,.0f} GB/s{average}"), *([Run(" "), mark] if mark else [])]
+        mark = {NcclResult.PASSED: wording.DONE, NcclResult.FAILED: wording.BAD}.get(glance.passing)
+        return [Span(f"busbw {glance.busbw:,.0f} GB/s{average}"), *([Span(" "), mark] if mark else [])]
     if glance.nan:
-        return [Run(f"{GLYPH} {glance.nan_words}", "bad")]
+        return [Span(f"{GLYPH} {glance.nan_words}", "bad")]
     loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""
     speed = f"{glance.tflops:,.0f} TFLOP/s" if glance.tflops is not None else ""
-    return [Run("  ".join(words for words in (loss, speed) if words))]
+    return [Span("  ".join(words for words in (loss, speed) if words))]
 
 
 def progress_cell(line: JobLine) -> Cell:
@@ -178,30 +178,32 @@ def progress_cell(line: JobLine) -> Cell:
     if glance is None or line.jobset.finished:
         return ""
     if glance.size is not None and glance.busbw is not None:
-        return Run(f"at {wording.size(glance.size)}", "dim")
+        return Span(f"at {wording.size(glance.size)}", "dim")
     if glance.step is None:
         return ""
     if not glance.total:
-        return Run(f"step {glance.step:,}", "dim")
+        return Span(f"step {glance.step:,}", "dim")
     state, runs = line.health.state, line.jobset.state in {JobState.STARTING, JobState.RUNNING}
     stands = state in NO_STEPS
     left = f" {state}" if stands else f" {wording.age(glance.eta)} left" if glance.eta and runs else ""
-    share = Run(f" {wording.percent(glance.step, glance.total)}")
-    return [*wording.bar(glance.step, glance.total, 6), share, Run(left, "dim")]
+    share = Span(f" {wording.percent(glance.step, glance.total)}")
+    return [*wording.bar(glance.step, glance.total, 6), share, Span(left, "dim")]
 
 
-def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0) -> list[Run]:
+def head(
+    line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
+) -> list[Span]:
     """State and numbers of a job in one line; `short` leaves out who and where. Its age is that at `now`, or in the
     picture if that is later; a job that is gone ages no more.
     """
     if line is None:
-        glyph = Run("○ ", "dim") if gone else Run("◐ ", "waits")
-        return [glyph, Run(f"{key[1]} ", "strong"), Run(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
+        glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
+        return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
     jobset = line.jobset
-    runs = [Run("○ ", "dim"), Run("gone", "dim")] if gone else runs_of(state_cell(line))
+    runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
     at = line.fleet.at if gone else max(now, line.fleet.at)
     parts: list[tuple[str, Cell]] = [
-        ("", Run(jobset.name, "strong")),
+        ("", Span(jobset.name, "strong")),
         ("", jobset.recipe or "JobSet"),
         ("pods", ranks_cell(line)),
         ("GPUs", str(jobset.gpus)),
@@ -219,7 +221,7 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool 
         values = runs_of(cell)
         if any(run.text for run in values):
             # The spaces inside a part do not break, so a label stays with its value.
-            runs += [Run("  "), Run(f"{label}\u00a0" if label else "", "dim"), *values]
+            runs += [Span("  "), Span(f"{label}\u00a0" if label else "", "dim"), *values]
     return runs
 
 
@@ -237,30 +239,30 @@ def first_tab(jobset: JobSet | None) -> str:
     return "pods" if waits or jobset is None else tab_of(jobset.recipe)
 
 
-def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Run]:
+def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     """Why it is as it is, in sentences; `ended`: how, of one that is gone."""
     if line is None:
-        return [Run(ended) if ended else Run("Waiting for the JobSet to appear in the cluster.", "dim")]
+        return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:
         after = f" {ended}" if ended else ""
-        return [Run(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
-    runs: list[Run] = []
+        return [Span(f"The JobSet has been deleted; this is its last known state.{after}", "waits")]
+    runs: list[Span] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
-        runs.append(Run(f"{GLYPH} {in_namespace(alarm.full, line.outside)} ", "bad"))
+        runs.append(Span(f"{GLYPH} {with_namespace_option(alarm.full_text, line.outside)} ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
         where = f" on {first.node}" if first.node else ""
-        runs.append(Run(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
+        runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
     if sentence and first is None and not line.health.alarmed:
         ink = {Level.BAD: "bad", Level.LATE: "waits"}.get(line.health.level, "")
-        runs.append(Run(f"{sentence} ", ink))
+        runs.append(Span(f"{sentence} ", ink))
     if own:
-        runs.append(Run(own, "dim"))
+        runs.append(Span(own, "dim"))
     if not runs:
-        runs.append(Run(_well(line), "dim"))
+        runs.append(Span(_well(line), "dim"))
     return runs
 
 
@@ -367,14 +369,14 @@ JOBS: Layout[JobLine] = Layout(
     WAIT_KINDS[1:],
     job_lines,
     (
-        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
+        Column("JOB", lambda line: Span(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
                lambda line: line.jobset.name, least=12, most=44, sort=True),
-        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), "namespace", "its namespace",
+        Column("NAMESPACE", lambda line: Span(line.jobset.namespace, "dim"), "namespace", "its namespace",
                lambda line: line.jobset.namespace, least=9, most=16, drop=7, sort=lambda line: line.jobset.key),
         Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
                lambda line: line.jobset.owner, least=5, most=12, drop=2, sort=lambda line: line.owner),
         fact("mine", "whether that was the account that asks", lambda line: line.owner == YOU),
-        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), "recipe",
+        Column("RECIPE", lambda line: Span(line.jobset.recipe or "─", line.ink or "text"), "recipe",
                "the recipe it was launched from", lambda line: line.jobset.recipe, least=6, most=20, drop=4, sort=True),
         fact("state", "how it is, by the end of its log too: its phase, or diverged, stalled, late or refused",
              lambda line: line.health.state),
@@ -387,12 +389,12 @@ JOBS: Layout[JobLine] = Layout(
                _pods_json, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
         fact("ranks", "the same by an older name, with rank for pod_index",
              lambda line: [{"rank": each["pod_index"], **each} for each in _pods_json(line)]),
-        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), "gpus", "GPUs of all its pods",
+        Column("GPUS", lambda line: Span(f"{line.jobset.gpus or ''}", line.ink), "gpus", "GPUs of all its pods",
                lambda line: line.jobset.gpus, width=4, right=True, sort=True, down=True),
         Column("ATTEMPT", attempt_cell, "restarts", "restarts of the whole JobSet", lambda line: line.jobset.restarts,
                width=7, right=True, drop=5, sort=True, down=True),
         fact("max_restarts", "restarts allowed", lambda line: line.jobset.max_restarts),
-        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), "queue", "its LocalQueue",
+        Column("QUEUE", lambda line: Span(line.jobset.queue or "─", "dim"), "queue", "its LocalQueue",
                lambda line: line.jobset.queue, least=5, most=14, drop=6, sort=True),
         Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
         Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
@@ -409,11 +411,11 @@ JOBS: Layout[JobLine] = Layout(
 
 ALARMS: tuple[Column[Alarm], ...] = (
     since("AGO", lambda alarm: alarm.since),
-    Column("", lambda alarm: Run(GLYPH, "bad") if alarm.now else Run("○", "dim"), only=PAGE, width=1),
-    Column("JOB", lambda alarm: Run(alarm.job, "strong" if alarm.now else "dim"), least=8, most=32,
+    Column("", lambda alarm: Span(GLYPH, "bad") if alarm.is_active else Span("○", "dim"), only=PAGE, width=1),
+    Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32,
            sort=lambda alarm: alarm.job),
     Column("ALARM", lambda alarm: alarm.kind, width=8, sort=lambda alarm: alarm.kind),
-    Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.over_words})" if alarm.over else ""),
+    Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.ended_text})" if alarm.over else ""),
            fill=True, least=20),
-    Column("NAMESPACE", lambda alarm: Run(alarm.namespace, "dim"), least=9, most=16, drop=2),
+    Column("NAMESPACE", lambda alarm: Span(alarm.namespace, "dim"), least=9, most=16, drop=2),
 )  # fmt: skip

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from console.scheduling.topology import PipState, host
+from console.scheduling.topology import GpuState, host
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run, count, duration, sentence
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span, count, duration, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,47 +28,47 @@ def maintenance_words(at: float, now: float, *, active: bool) -> str:
     return f"maintenance in {duration(at - now)}" if at > now else "maintenance due"
 
 
-def node_state(node: Node, now: float) -> list[Run]:
+def node_state(node: Node, now: float) -> list[Span]:
     """What a node is good for now, worst first."""
-    runs: list[Run] = []
-    if node.starts(now):
+    runs: list[Span] = []
+    if node.is_starting(now):
         why = f": {sentence(node.not_ready_reason)}" if node.not_ready_reason else ""
-        runs += [WAITS, Run(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
+        runs += [WAITS, Span(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
     faults = [fault for fault in node.faults(now) if not (node.maintenance_active and "maintenance" in fault)]
     if faults:
-        runs += [BAD, Run(f" {sentence('; '.join(faults))}  ", "bad")]
+        runs += [BAD, Span(f" {sentence('; '.join(faults))}  ", "bad")]
     if node.maintenance_active or node.maintenance_at:
         words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active)
-        runs += [CARE, Run(f" {words}  ", "waits")]
+        runs += [CARE, Span(f" {words}  ", "waits")]
     if node.cordoned:
-        runs += [Run("‖ cordoned  ", "waits")]
-    return runs or [OK, Run(" ready", "dim")]
+        runs += [Span("‖ cordoned  ", "waits")]
+    return runs or [OK, Span(" ready", "dim")]
 
 
-def pool_state(pool: Pool, now: float) -> list[Run]:
+def pool_state(pool: Pool, now: float) -> list[Span]:
     """What is wrong in a pool, or that nothing is."""
-    runs: list[Run] = []
+    runs: list[Span] = []
     away = [node for node in pool.nodes if not node.ready]
     starting = len(pool.starting)
     if len(away) > starting:
-        runs += [BAD, Run(f" {len(away) - starting} not ready  ", "bad")]
+        runs += [BAD, Span(f" {len(away) - starting} not ready  ", "bad")]
     if starting:
-        runs += [WAITS, Run(f" {starting} starting  ", "waits")]
+        runs += [WAITS, Span(f" {starting} starting  ", "waits")]
     faulty = {node for node, _ in pool.faults} - {node.name for node in away} - _in_maintenance(pool, now)
     if faulty:
-        runs += [BAD, Run(f" {len(faulty)} faulty  ", "bad")]
+        runs += [BAD, Span(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
         first = min(pool.maintenance, key=lambda each: (not each.active, each.at))
         words = maintenance_words(first.at, now, active=first.active)
-        runs += [CARE, Run(f" {count(len(pool.maintenance), 'node')}: {words}  ", "waits")]
+        runs += [CARE, Span(f" {count(len(pool.maintenance), 'node')}: {words}  ", "waits")]
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:
-        runs += [Run(f"‖ {cordoned} cordoned  ", "waits")]
+        runs += [Span(f"‖ {cordoned} cordoned  ", "waits")]
     runs += _google(pool)
-    return runs or [OK, Run(" ready", "dim")]
+    return runs or [OK, Span(" ready", "dim")]
 
 
-def _google(pool: Pool) -> list[Run]:
+def _google(pool: Pool) -> list[Span]:
     """What Google says of a pool, where it was asked: all of it where there is no node to tell more."""
     facts = pool.facts
     if facts is None or (pool.nodes and facts.state == "ok"):
@@ -78,7 +78,7 @@ def _google(pool: Pool) -> list[Run]:
     said = [sentence(text).rstrip(".") for text in facts.sentences]
     if not pool.nodes and not said:
         said = [_empty(pool)]
-    return [glyph, Run(f" {'; '.join(said)}  ", ink)] if said else []
+    return [glyph, Span(f" {'; '.join(said)}  ", ink)] if said else []
 
 
 def _empty(pool: Pool) -> str:
@@ -98,7 +98,7 @@ def _in_maintenance(pool: Pool, now: float) -> set[str]:
     return {node.name for node in pool.nodes if node.maintenance_active and len(node.faults(now)) == 1}
 
 
-def gpu_bar(pool: Pool, width: int) -> list[Run]:
+def gpu_bar(pool: Pool, width: int) -> list[Span]:
     """Used, out of use and free GPUs as one bar, with the figures behind it."""
     total = pool.gpus_total
     if not total:
@@ -106,10 +106,10 @@ def gpu_bar(pool: Pool, width: int) -> list[Run]:
     figures = f" {pool.gpus_used}/{total}"
     room = width - len(figures)
     if room < 4:
-        return [Run(figures.strip())]
+        return [Span(figures.strip())]
     used = _columns(pool.gpus_used, total, room)
-    out = min(room - used, _columns(pool.gpus_out, total, room))
-    return [Run("█" * used, "accent"), Run("▒" * out, "bad"), Run("░" * (room - used - out), "faint"), Run(figures)]
+    out = min(room - used, _columns(pool.gpus_out_of_use, total, room))
+    return [Span("█" * used, "accent"), Span("▒" * out, "bad"), Span("░" * (room - used - out), "faint"), Span(figures)]
 
 
 def _columns(part: int, whole: int, width: int) -> int:
@@ -118,16 +118,16 @@ def _columns(part: int, whole: int, width: int) -> int:
     return max(1, min(width if part >= whole else width - 1, round(width * part / whole)))
 
 
-def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Run]:
+def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:
     """GB/s of the last test that this node took part in, with its trend; else of the last health scan."""
     if measured is not None:
         trend = measured.trend
         ink = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
-        return [Run(f"{measured.last:,.0f}"), Run(f" {measured.arrow or ' '}", ink)]
-    return [Run(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
+        return [Span(f"{measured.last:,.0f}"), Span(f" {measured.arrow or ' '}", ink)]
+    return [Span(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
 
 
-def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Run]:
+def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
     """The same as a sentence: "367 GB/s ↘ 8 % under its median of 4 tests, in nccl-0412, 2 h ago"."""
     if measured is None:
         return []
@@ -139,13 +139,13 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Run]:
     when = f", {duration(now - measured.at)} ago" if measured.at else ""
     ink = "bad" if trend is not None and trend < -FALLEN else ""
     where = f" in {measured.job}{when}" if measured.job else when
-    return [Run(f"{measured.last:,.0f} GB/s{words}", ink), Run(where, "dim")]
+    return [Span(f"{measured.last:,.0f} GB/s{words}", ink), Span(where, "dim")]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     node: Node
-    pips: tuple[Run, ...]
+    pips: tuple[Span, ...]
     free: int
     used: int
     jobs: str
@@ -160,11 +160,11 @@ class NodeRow:
 def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
     holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
     pips = tuple(
-        Run("■", ink_of(pip.holder.uid)) if pip.holder
-        else Run("·", "text") if pip.state is PipState.FREE
-        else Run("✗", "bad") if each.faults
-        else Run("◐", "waits") if each.starting
-        else Run("‖", "dim")
+        Span("■", ink_of(pip.holder.uid)) if pip.holder
+        else Span("·", "text") if pip.state is GpuState.FREE
+        else Span("✗", "bad") if each.faults
+        else Span("◐", "waits") if each.starting
+        else Span("‖", "dim")
         for pip in each.pips
     )  # fmt: skip
     pods = fleet.pods_by_node.get(each.node.name, ())
@@ -193,12 +193,12 @@ POOLS: Layout[Pool] = Layout(
     ("pods",),
     _pools,
     (
-        Column("POOL", lambda pool: Run(pool.name, "strong" if pool.labelled else "dim"), "name",
+        Column("POOL", lambda pool: Span(pool.name, "strong" if pool.labelled else "dim"), "name",
                "the pool; a machine type in brackets where nodes belong to no pool", lambda pool: pool.name, least=8,
                most=40, sort=True),
         Column("MACHINE", lambda pool: pool.machine_type, "machine_type", "GCE machine type", least=8, most=24, drop=8,
                sort=True),
-        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), "zones", "zones of its nodes",
+        Column("ZONE", lambda pool: Span(", ".join(pool.zones), "dim"), "zones", "zones of its nodes",
                lambda pool: pool.zones, most=24, drop=9),
         fact("accelerator", "GPU type as the nodes' label has it", lambda pool: pool.accelerator),
         Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", "nodes", "number of nodes",
@@ -207,9 +207,9 @@ POOLS: Layout[Pool] = Layout(
         fact("gpus", "allocatable GPUs", lambda pool: pool.gpus_total),
         Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", "used", "GPUs requested by its pods",
                lambda pool: pool.gpus_used, least=14, most=32, drawn=gpu_bar, sort=True, down=True),
-        Column("OUT", lambda pool: str(pool.gpus_out), "out",
+        Column("OUT", lambda pool: str(pool.gpus_out_of_use), "out",
                "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
-               lambda pool: pool.gpus_out, COMMAND, right=True),
+               lambda pool: pool.gpus_out_of_use, COMMAND, right=True),
         Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", "free",
                "GPUs a new pod could have now", lambda pool: pool.gpus_free, width=5, right=True, ink="strong",
                sort=True, down=True),
@@ -219,7 +219,7 @@ POOLS: Layout[Pool] = Layout(
         Column("FIT64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", "free_large_slots",
                "times 64 GPUs on whole hosts of one block are free", lambda pool: pool.slots64, width=5, right=True,
                drop=6, sort=True, down=True),
-        Column("PROVISIONING", lambda pool: Run(str(pool.provisioning), "dim"), "provisioning",
+        Column("PROVISIONING", lambda pool: Span(str(pool.provisioning), "dim"), "provisioning",
                "reservation, spot, flex-start, queued or on demand", lambda pool: pool.provisioning, least=4, most=11,
                drop=7, sort=True),
         fact("reservation", "name of the reservation", lambda pool: pool.reservation),
@@ -237,7 +237,7 @@ NODES: Layout[NodeRow] = Layout(
     ("pods",),
     _nodes,
     (
-        Column("NODE", lambda row: Run(row.node.name, "strong"), "name", "its name", lambda row: row.node.name,
+        Column("NODE", lambda row: Span(row.node.name, "strong"), "name", "its name", lambda row: row.node.name,
                least=12, most=60, sort=True),
         Column("POOL", lambda row: row.node.pool, "pool", "node pool", only=COMMAND),
         fact("machine_type", "GCE machine type", lambda row: row.node.machine_type),
@@ -270,7 +270,7 @@ NODES: Layout[NodeRow] = Layout(
         fact("faults", "what is wrong with it", lambda row: row.faults),
         fact("fault_reports", "the same: fault, by (who reported it), since (seconds since the epoch, or null)",
              lambda row: [{"fault": each.words, "by": each.by, "since": each.since or None}
-                          for each in row.node.reports(row.at)]),
+                          for each in row.node.fault_reports(row.at)]),
         fact("maintenance_at", "when maintenance is scheduled, seconds since the epoch",
              lambda row: row.node.maintenance_at or None),
         fact("version", "kubelet version", lambda row: row.node.version),

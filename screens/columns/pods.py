@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from screens.columns.column import COMMAND, CREATED, Column, Layout, fact, since
-from screens.wording import Cell, Run, pod_glyph
+from screens.wording import Cell, Span, pod_glyph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def status_cell(pod: Pod) -> Cell:
     status = pod.status
     mark = pod_glyph(status, ready=pod.ready)
-    return [mark, Run(f" {status}", "bad" if mark.ink == "bad" else "")]
+    return [mark, Span(f" {status}", "bad" if mark.ink == "bad" else "")]
 
 
 def ready_cell(pod: Pod) -> Cell:
@@ -29,7 +29,7 @@ def ready_cell(pod: Pod) -> Cell:
 def restarts_cell(pod: Pod) -> Cell:
     """Restarts, marked when there were any."""
     restarts = pod.restarts
-    return Run(str(restarts), "waits") if restarts else Run("0", "faint")
+    return Span(str(restarts), "waits") if restarts else Span("0", "faint")
 
 
 def _pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pod]:
@@ -65,7 +65,7 @@ PODS: Layout[Pod] = Layout(
         fact("attempt", "restart attempt of the JobSet", lambda pod: pod.attempt),
         Column("NODE", lambda pod: pod.node, "node", "the node it is on", least=12, most=50, tail=True, drop=2,
                sort=True),
-        Column("IP", lambda pod: Run(pod.ip, "dim"), "ip", "its address", lambda pod: pod.ip, width=15, drop=9,
+        Column("IP", lambda pod: Span(pod.ip, "dim"), "ip", "its address", lambda pod: pod.ip, width=15, drop=9,
                sort=True),
         fact("message", "what the API says of it", lambda pod: pod.message or pod.unschedulable),
         since("AGE", lambda pod: pod.created, *CREATED),

@@ -16,7 +16,7 @@ from console.scheduling.why import why
 from screens import wording
 from screens.columns.column import COMMAND, Column, Layout, as_json, fact
 from screens.columns.jobs import health_runs
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
     from console.metrics.health import Health
-    from console.scheduling.quota import Account, Held
+    from console.scheduling.quota import QuotaAccount, QuotaHolder
     from console.scheduling.why_answer import Why
     from screens.wording import Cell
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 OWN, BORROWED, FREE = "█", "▓", "░"
 
 
-def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Run]:
+def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
     """A bar of that many columns over the larger of quota and use: own use full, borrowed shaded, free light."""
     whole = max(nominal, used)
     if whole <= 0 or width <= 0:
-        return [Run(" " * max(0, width))]
+        return [Span(" " * max(0, width))]
     own = max(0, used - borrowed)
     ends = [_columns(own, whole, width), _columns(used, whole, width)]
     if own and not ends[0]:
@@ -49,9 +49,9 @@ def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Run]:
     if used < whole:
         ends = [min(end, width - 1) for end in ends]
     runs = [
-        Run(OWN * ends[0], "accent"),
-        Run(BORROWED * (ends[1] - ends[0]), "waits"),
-        Run(FREE * (width - ends[1]), "faint"),
+        Span(OWN * ends[0], "accent"),
+        Span(BORROWED * (ends[1] - ends[0]), "waits"),
+        Span(FREE * (width - ends[1]), "faint"),
     ]
     return [run for run in runs if run.text]
 
@@ -70,7 +70,7 @@ class QueueLine:
     """A ClusterQueue and its account in one picture."""
 
     queue: ClusterQueue
-    account: Account
+    account: QuotaAccount
     local_queues: tuple[LocalQueue, ...] = ()  # as JSON lists them; the page has a table of them
 
 
@@ -107,25 +107,25 @@ class WorkloadLine:
 def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
     """Whether a queue hands out anything, and if not, why."""
     if stop_policy == "HoldAndDrain":
-        return [Run("✗ ", "bad"), Run("stopped, drained", "bad")]
+        return [Span("✗ ", "bad"), Span("stopped, drained", "bad")]
     if stop_policy not in {"", "None"}:
-        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits no new workloads", "dim")]
+        return [Span("‖ ", "waits"), Span("stopped", "waits"), Span(": admits no new workloads", "dim")]
     if inactive_reason:
-        return [Run("✗ ", "bad"), Run(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
-    return [Run("● ", "ok"), Run("active", "dim")]
+        return [Span("✗ ", "bad"), Span(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
+    return [Span("● ", "ok"), Span("active", "dim")]
 
 
 def _number(amount: int, ink: str = "") -> Cell:
-    return Run(f"{amount:,}", ink) if amount else Run("0", "faint")
+    return Span(f"{amount:,}", ink) if amount else Span("0", "faint")
 
 
 def _place(line: WorkloadLine) -> Cell:
-    return Run(str(line.position), "strong") if line.position else Run("─", "faint")
+    return Span(str(line.position), "strong") if line.position else Span("─", "faint")
 
 
 def _wait(line: WorkloadLine) -> Cell:
     since = wording.age(time.time() - line.since) if line.since else ""
-    return Run(since, "waits" if line.position else "dim")
+    return Span(since, "waits" if line.position else "dim")
 
 
 def _reason(line: WorkloadLine) -> Cell:
@@ -133,11 +133,11 @@ def _reason(line: WorkloadLine) -> Cell:
     if not line.position and state is WorkloadState.ADMITTED:
         if line.health is not None and line.health.level in {Level.BAD, Level.LATE}:
             glyph, word = health_runs(line.health)
-            return [glyph, Run(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
-        return [Run("● ", "ok"), Run(f"runs {_where(line.workload)}".rstrip(), "dim")]
+            return [glyph, Span(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
+        return [Span("● ", "ok"), Span(f"runs {_where(line.workload)}".rstrip(), "dim")]
     told = wording.sentence(line.why.sentence)
     glyph = wording.job_glyph(state)
-    return [Run(f"{glyph.text} ", glyph.ink), Run(told or str(state))]
+    return [Span(f"{glyph.text} ", glyph.ink), Span(told or str(state))]
 
 
 def _where(workload: Workload) -> str:
@@ -151,14 +151,14 @@ def name_of(workload: Workload) -> str:
 
 
 def _priority(workload: Workload) -> Cell:
-    return Run(workload.priority_class or str(workload.priority or "─"), "dim")
+    return Span(workload.priority_class or str(workload.priority or "─"), "dim")
 
 
 def _used_bar(line: QueueLine, width: int) -> Cell:
     """Quota + to borrow - lent - used = free."""
     account = line.account
     bar = quota_bar(account.used, account.nominal, account.borrowed, width - 12)
-    return [*bar, Run(f" {share_of(account.used, account.nominal)}")]
+    return [*bar, Span(f" {share_of(account.used, account.nominal)}")]
 
 
 def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
@@ -169,7 +169,7 @@ def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
 
 LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
     Column("LOCALQUEUE", lambda queue: queue.name, "name", least=8, sort=True),
-    Column("NAMESPACE", lambda queue: Run(queue.namespace, "dim"), "namespace", "", lambda queue: queue.namespace,
+    Column("NAMESPACE", lambda queue: Span(queue.namespace, "dim"), "namespace", "", lambda queue: queue.namespace,
            least=9, sort=True),
     Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
     Column("GPUS", lambda queue: _number(queue.in_use()), "used", "", lambda queue: queue.in_use(), width=5,
@@ -205,7 +205,7 @@ def _workloads(fleet: Fleet, namespace: str | None, whose: Callable[[str], str])
             yield WorkloadLine(workload, position, name, owner, fleet, whose=whose(owner))
 
 
-def _held(jobs: Sequence[Held]) -> list[dict[str, Any]]:
+def _held(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
     return [{"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner} for job in jobs]
 
 
@@ -214,9 +214,9 @@ QUEUES: Layout[QueueLine] = Layout(
     ("localqueues", "workloads", "cohorts"),
     _queues,
     (
-        Column("CLUSTERQUEUE", lambda line: Run(line.queue.name, "strong"), "name", "the ClusterQueue",
+        Column("CLUSTERQUEUE", lambda line: Span(line.queue.name, "strong"), "name", "the ClusterQueue",
                lambda line: line.queue.name, least=8, sort=True),
-        Column("COHORT", lambda line: Run(line.queue.cohort or "─", "dim"), "cohort",
+        Column("COHORT", lambda line: Span(line.queue.cohort or "─", "dim"), "cohort",
                "queues it lends to and borrows from", lambda line: line.queue.cohort, most=16, drop=4),
         fact("nominal", "GPUs of its own", lambda line: line.account.nominal),
         Column("GPUS USED / QUOTA", lambda line: f"{line.account.used} / {line.account.nominal}", "used",
@@ -227,7 +227,7 @@ QUEUES: Layout[QueueLine] = Layout(
                lambda line: line.account.borrows, width=9, right=True, drop=2),
         Column("LENT", lambda line: _number(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
-        fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.words),
+        fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
         Column("FREE", lambda line: _number(line.account.free, "ok"), "free",
                "GPUs a new workload could have now, borrowing included", lambda line: line.account.free, width=4,
                right=True),
@@ -236,7 +236,7 @@ QUEUES: Layout[QueueLine] = Layout(
                lambda line: line.queue.admitted, width=4, right=True),
         Column("WAIT", lambda line: _number(line.queue.pending, "waits"), "pending", "waiting workloads",
                lambda line: line.queue.pending, width=4, right=True),
-        Column("ORDER", lambda line: Run(line.queue.strategy, "dim"), "strategy", "BestEffortFIFO or StrictFIFO",
+        Column("ORDER", lambda line: Span(line.queue.strategy, "dim"), "strategy", "BestEffortFIFO or StrictFIFO",
                lambda line: line.queue.strategy, width=14, drop=5),
         Column("LOCALQUEUES", lambda line: ", ".join(f"{each.namespace}/{each.name}" for each in line.local_queues),
                "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
@@ -258,10 +258,10 @@ WORKLOADS: Layout[WorkloadLine] = Layout(
         fact("name", "its own name", lambda line: line.workload.name),
         Column("OWNER", lambda line: wording.owner(line.whose or line.owner), "owner", "who launched its job",
                lambda line: line.owner, least=5, most=12, drop=2),
-        Column("QUEUE", lambda line: Run(line.queue or "no queue", "dim"), "cluster_queue", "its ClusterQueue",
+        Column("QUEUE", lambda line: Span(line.queue or "no queue", "dim"), "cluster_queue", "its ClusterQueue",
                lambda line: line.queue, least=5, most=20, drop=3),
         fact("queue", "its LocalQueue", lambda line: line.workload.queue),
-        Column("STATE", lambda line: "pending" if line.workload.waits else line.workload.state, "state",
+        Column("STATE", lambda line: "pending" if line.workload.is_waiting else line.workload.state, "state",
                "pending (after an eviction too: see evictions), reserved, admitted, deactivated or finished",
                only=COMMAND),
         Column("GPUS", lambda line: f"{line.gpus or ''}", "gpus", "GPUs it asks for", lambda line: line.gpus, width=4,

@@ -12,7 +12,7 @@ from console.metrics.training.steps import nan_since
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
-from screens.wording import Run, alarm_words, loss_words
+from screens.wording import Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from screens.widgets.facts import Fact
     from screens.wording import Cell
 
-_ALARM = Run(GLYPH, "bad")
+_ALARM = Span(GLYPH, "bad")
 _GLYPHS = {
     Outcome.WAITING: wording.IDLE,
     Outcome.RUNNING: wording.OK,
     Outcome.SUCCEEDED: wording.DONE,
     Outcome.FAILED: wording.BAD,
     Outcome.DIVERGED: _ALARM,
-    Outcome.STOPPED: Run("■", "dim"),
-    Outcome.UNKNOWN: Run("?", "waits"),
+    Outcome.STOPPED: Span("■", "dim"),
+    Outcome.UNKNOWN: Span("?", "waits"),
 }
 _INKS: dict[str, str] = {
     Outcome.FAILED: "bad",
@@ -39,49 +39,49 @@ _INKS: dict[str, str] = {
 }
 
 
-def outcome_cell(run: RunRecord) -> list[Run]:
+def outcome_cell(run: RunRecord) -> list[Span]:
     """Glyph and word, as in the list of jobs; ▲ where an alarm rings, or rang in the end."""
     if run.now is not None and run.open:
         return health_runs(run.now)
     glyph = _ALARM if run.sick else _GLYPHS[run.outcome]
-    return [glyph, Run(f" {run.state}", _INKS.get(run.state, ""))]
+    return [glyph, Span(f" {run.state}", _INKS.get(run.state, ""))]
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
     """How long it ran; bright while it does."""
     seconds = run.seconds(now)
-    return "" if seconds is None else Run(wording.age(seconds), "" if run.open else "dim")
+    return "" if seconds is None else Span(wording.age(seconds), "" if run.open else "dim")
 
 
 def measure_cell(run: RunRecord) -> Cell:
     """The figure that a run of its kind is known by: peak bus bandwidth, or the last loss and its step."""
     if run.peak_busbw is not None:
-        return [Run(f"{run.peak_busbw:,.0f}", "strong"), Run(" GB/s", "dim")]
+        return [Span(f"{run.peak_busbw:,.0f}", "strong"), Span(" GB/s", "dim")]
     if run.nan:
         since, bracket, good = run.nan_words.partition(" (")
-        return [Run(since, "bad"), Run(f"{bracket}{good}", "dim")]
+        return [Span(since, "bad"), Span(f"{bracket}{good}", "dim")]
     if run.loss is not None:
         step = f" at {run.loss_step:,}" if run.loss_step is not None else ""
-        return [Run("loss ", "dim"), Run(f"{run.loss:.3f}", "strong"), Run(step, "dim")]
+        return [Span("loss ", "dim"), Span(f"{run.loss:.3f}", "strong"), Span(step, "dim")]
     return ""
 
 
-def run_sentence(run: RunRecord) -> list[Run]:
+def run_sentence(run: RunRecord) -> list[Span]:
     """One run in a sentence: what became of it, and why."""
     glyph, state = outcome_cell(run)
     ringing = run.ringing(run.ended)
-    why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].said if ringing else "")
-    runs = [glyph, Run(f" {run.name}", "strong"), Run(f"{state.text}{':' if why else ''}", state.ink)]
+    why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].text if ringing else "")
+    runs = [glyph, Span(f" {run.name}", "strong"), Span(f"{state.text}{':' if why else ''}", state.ink)]
     if run.outcome is Outcome.STOPPED and why.startswith(Outcome.STOPPED):
-        runs[-1] = Run(state.text, state.ink)
-        runs.append(Run(wording.sentence(why)[len(Outcome.STOPPED) :]))
+        runs[-1] = Span(state.text, state.ink)
+        runs.append(Span(wording.sentence(why)[len(Outcome.STOPPED) :]))
     elif why:
-        runs.append(Run(f" {wording.sentence(why)}"))
+        runs.append(Span(f" {wording.sentence(why)}"))
     elif run.average_busbw is not None and run.peak_busbw is not None:
-        runs.append(Run(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f}"))
+        runs.append(Span(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f}"))
     if run.left_out:
         names = ", ".join(run.left_out)
-        runs.append(Run(f"  Not kept, because secret: {wording.one_line(names)}.", "waits"))
+        runs.append(Span(f"  Not kept, because secret: {wording.one_line(names)}.", "waits"))
     return runs
 
 
@@ -115,10 +115,10 @@ def spoken(run: RunRecord, now: float) -> str:
 
 
 RUNS: tuple[Column[RunRecord], ...] = (
-    Column("RUN", lambda run: Run(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
+    Column("RUN", lambda run: Span(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
            down=True, drop=5),
     Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=lambda run: run.recipe, drop=2),
-    Column("NAME", lambda run: Run(run.name, "strong"), least=10, most=43, sort=lambda run: run.name),
+    Column("NAME", lambda run: Span(run.name, "strong"), least=10, most=43, sort=lambda run: run.name),
     since("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
     Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
@@ -127,19 +127,19 @@ RUNS: tuple[Column[RunRecord], ...] = (
            down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True,
            drop=4),
-    Column("QUEUE", lambda run: Run(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
-    Column("CLUSTER", lambda run: Run(run.context, "dim"), least=7, most=24, sort=lambda run: run.context, drop=7,
+    Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
+    Column("CLUSTER", lambda run: Span(run.context, "dim"), least=7, most=24, sort=lambda run: run.context, drop=7,
            tail=True),
-    Column("WHY", lambda run: Run(wording.sentence(run.why), "dim"), fill=True, least=0, drop=8),
+    Column("WHY", lambda run: Span(wording.sentence(run.why), "dim"), fill=True, least=0, drop=8),
 )  # fmt: skip
 
 
-_STATUS_GLYPHS = {"deployed": Run("● ", "ok"), "failed": Run("✗ ", "bad"), "superseded": Run("○ ", "dim")}
+_STATUS_GLYPHS = {"deployed": Span("● ", "ok"), "failed": Span("✗ ", "bad"), "superseded": Span("○ ", "dim")}
 
 
-def _status_cell(release: Release) -> list[Run]:
-    glyph = _STATUS_GLYPHS.get(release.status, Run("◐ ", "waits"))
-    return [glyph, Run(release.status, glyph.ink)]
+def _status_cell(release: Release) -> list[Span]:
+    glyph = _STATUS_GLYPHS.get(release.status, Span("◐ ", "waits"))
+    return [glyph, Span(release.status, glyph.ink)]
 
 
 def _updated(release: Release) -> float:
@@ -153,10 +153,10 @@ def _updated(release: Release) -> float:
 REVISIONS: tuple[Column[Release], ...] = (
     Column("NAMESPACE", lambda each: each.namespace, only=COMMAND),
     Column("NAME", lambda each: each.name, only=COMMAND),
-    Column("REVISION", lambda each: Run(f"{each.revision}", "strong"), right=True, sort=lambda each: each.revision,
+    Column("REVISION", lambda each: Span(f"{each.revision}", "strong"), right=True, sort=lambda each: each.revision,
            down=True),
     Column("STATUS", _status_cell, least=12, most=20),
     since("AGE", _updated),
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
-    Column("CHART", lambda each: Run(each.chart, "dim"), least=6, fill=True),
+    Column("CHART", lambda each: Span(each.chart, "dim"), least=6, fill=True),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
-from screens.wording import BAD, IDLE, OK, WAITS, Cell, Run
+from screens.wording import BAD, IDLE, OK, WAITS, Cell, Span
 
 if TYPE_CHECKING:
     from console.attach.tunnel.published import Tunnel
@@ -16,7 +16,7 @@ GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
 
 def _state_cell(tunnel: Tunnel) -> Cell:
     mark = GLYPHS.get(tunnel.state, WAITS)
-    return [mark, Run(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
+    return [mark, Span(f" {tunnel.state}", "bad" if mark.ink == "bad" else "")]
 
 
 def ports_cell(tunnel: Tunnel) -> Cell:
@@ -43,29 +43,29 @@ def open_now(tunnel: Tunnel) -> int:
 
 def _bytes_cell(amount: int) -> Cell:
     """An amount, faint where there is none."""
-    return wording.size(amount) if amount else Run("0", "faint")
+    return wording.size(amount) if amount else Span("0", "faint")
 
 
 def _connections_cell(tunnel: Tunnel) -> Cell:
     so_far = sum(each.connections for each in tunnel.listeners)
-    return [Run(f"{open_now(tunnel)}"), Run(f" of {so_far}", "dim")]
+    return [Span(f"{open_now(tunnel)}"), Span(f" of {so_far}", "dim")]
 
 
 TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("NAME", lambda tunnel: tunnel.name, only=COMMAND),
     Column("STATE", _state_cell, width=9, sort=lambda tunnel: tunnel.state),
-    Column("TARGET", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
+    Column("TARGET", lambda tunnel: Span(str(tunnel.address), "strong"), least=12, most=48,
            sort=lambda tunnel: str(tunnel.address)),
     Column("PORTS", ports_cell, least=5, most=36),
     Column("OPEN", _connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
     Column("SENT", lambda tunnel: _bytes_cell(_sent(tunnel)), width=9, right=True, sort=_sent, down=True, drop=5),
     Column("RECEIVED", lambda tunnel: _bytes_cell(_received(tunnel)), width=9, right=True, sort=_received, down=True,
            drop=4),
-    Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Run("with its program", "dim"),
+    Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Span("with its program", "dim"),
            least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
-    Column("POD", lambda tunnel: Run(tunnel.pod, "dim"), least=10, most=50, tail=True, drop=7),
-    Column("NAMESPACE", lambda tunnel: Run(tunnel.namespace, "dim"), most=20, drop=8),
-    Column("CLUSTER", lambda tunnel: Run(tunnel.context, "dim"), most=24, drop=9, tail=True),
+    Column("POD", lambda tunnel: Span(tunnel.pod, "dim"), least=10, most=50, tail=True, drop=7),
+    Column("NAMESPACE", lambda tunnel: Span(tunnel.namespace, "dim"), most=20, drop=8),
+    Column("CLUSTER", lambda tunnel: Span(tunnel.context, "dim"), most=24, drop=9, tail=True),
     since("AGE", lambda tunnel: tunnel.since),
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from console.errors import ConsoleError
 from screens.dialogs.question import Question
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import Run, bar, count, duration, percent, size
+from screens.wording import Span, bar, count, duration, percent, size
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -116,23 +116,23 @@ class CopyDialog(Question[None]):
         files = f"  {far.files} of {count(far.all_files, 'file')}" if far.all_files > 1 else ""
         self.status.runs = (
             *bar(far.done, far.total, 24),
-            Run(f" {percent(far.done, far.total)}", "strong"),
-            Run(f"  {size(far.done)} of {size(far.total)}, {size(int(rate))}/s{left}{files}"),
+            Span(f" {percent(far.done, far.total)}", "strong"),
+            Span(f"  {size(far.done)} of {size(far.total)}, {size(int(rate))}/s{left}{files}"),
         )
-        self.details.runs = (Run(far.now[-200:], "dim"),)
+        self.details.runs = (Span(far.now[-200:], "dim"),)
 
     def _tell(self, report: CopyReport) -> None:
         before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
         words = f"{count(report.files, 'file')}, {size(report.bytes)}{before}, by {report.way}, {report.proof} equal: "
         left_out = len(report.problems)
         self._say("waits" if left_out else "ok", words + report.target)
-        told = [Run(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
-        told += [Run(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
-        self.details.runs = (*told, Run(report.note, "dim"))
+        told = [Span(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
+        told += [Span(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
+        self.details.runs = (*told, Span(report.note, "dim"))
 
     def _say(self, ink: str, words: str) -> None:
         glyph = {"bad": "✗ ", "ok": "✓ ", "waits": "⚠ "}.get(ink, "◐ ")
-        self.status.runs = (Run(glyph, ink), Run(words, "" if ink in ("ok", "dim") else ink))
+        self.status.runs = (Span(glyph, ink), Span(words, "" if ink in ("ok", "dim") else ink))
 
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from screens.columns.column import Column
 from screens.dialogs.question import Confirm, Question
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import IDLE, OK, Run
+from screens.wording import IDLE, OK, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class EditorTable(ResourceTable[Editor]):
     COLUMNS: ClassVar = (
         Column("", lambda each: OK if each.command else IDLE, width=1),
         Column("EDITOR", lambda each: each.title, least=18),
-        Column("", lambda each: Run(how(each), "dim"), fill=True, least=0),
+        Column("", lambda each: Span(how(each), "dim"), fill=True, least=0),
     )
 
     def row_text(self, row: Editor) -> str:

@@ -11,7 +11,7 @@ from textual.widgets import Input, Static
 
 from console.attach.tunnel.published import USUAL_PORTS
 from console.errors import BadInput
-from console.kube.rank_address import Address, Ports
+from console.kube.rank_address import PortPair, RankAddress
 from screens.dialogs.question import Question
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class AskPorts(Question["Answer | None"]):
         ports = tuple(event.value.replace(",", " ").split())
         try:
             for each in ports:
-                Ports.of(each)
+                PortPair.parse(each)
         except BadInput as error:
             self.query_one("#wrong", Static).update(str(error))
             return
@@ -94,7 +94,7 @@ OFFERED = "8888"
 
 async def forward_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """Ask for ports and open them to a rank of a job."""
-    await ask_and_open(screen, Address(line.jobset.namespace, line.jobset.name, rank.number))
+    await ask_and_open(screen, RankAddress(line.jobset.namespace, line.jobset.name, rank.number))
 
 
 async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
@@ -102,7 +102,7 @@ async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
     await ask_and_open(screen, place_of(screen, pod))
 
 
-def place_of(screen: LiveScreen, pod: Pod) -> Address:
+def place_of(screen: LiveScreen, pod: Pod) -> RankAddress:
     """Where a tunnel to that pod should lead."""
     from console.scheduling.ranks import ranks
 
@@ -110,18 +110,18 @@ def place_of(screen: LiveScreen, pod: Pod) -> Address:
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     here = next((rank for rank in ranks(jobset, fleet) if rank.name == pod.name), None) if jobset else None
     if jobset and here:
-        return Address(pod.namespace, jobset.name, here.number)
-    return Address(pod.namespace, "", pod=pod.name)
+        return RankAddress(pod.namespace, jobset.name, here.number)
+    return RankAddress(pod.namespace, "", pod=pod.name)
 
 
-async def ask_and_open(screen: LiveScreen, address: Address) -> None:
+async def ask_and_open(screen: LiveScreen, address: RankAddress) -> None:
     """Ask for ports, open them and say which; to be run in a worker."""
     answer = await screen.app.push_screen_wait(AskPorts(f"Which ports of {address}?", OFFERED))
     if answer is not None:
         await open_ports(screen, address, *answer)
 
 
-async def open_ports(screen: LiveScreen, address: Address, ports: Sequence[str], keep: bool) -> None:
+async def open_ports(screen: LiveScreen, address: RankAddress, ports: Sequence[str], keep: bool) -> None:
     """Open a tunnel and say where its ports are."""
     with screen.report_errors(f"No tunnel to {address}"):
         tunnel, notes = await screen.session.tunnels.open(address, ports, keep=keep)

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
-from console.kube.nested_values import overlay
+from console.kube.nested_values import overlay_values
 from console.launch.choices import GOOGLE_KINDS, Offer, OfferState
 from console.launch.run_record import flat
 from console.preflight.check import tally, unseen
@@ -24,7 +24,7 @@ from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
 from screens.widgets.form.model import NAME, LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlText
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class LaunchLook(Question[bool]):
     ]
 
     def __init__(
-        self, title: str, words: Sequence[Run], manifests: Sequence[Manifest], checks: Sequence[Check] = ()
+        self, title: str, words: Sequence[Span], manifests: Sequence[Manifest], checks: Sequence[Check] = ()
     ) -> None:
         self._failing, self._unseen = tally(checks).failing, unseen(checks)
         super().__init__(classes="-fails" if self._failing else "")
@@ -142,7 +142,7 @@ class PasteReport(Question[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss(None)", "Close", id="report.close")]
 
-    def __init__(self, title: str, lines: Sequence[Sequence[Run]]) -> None:
+    def __init__(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
         super().__init__()
         self._head, self._lines = title, lines
 
@@ -160,14 +160,14 @@ class PasteReport(Question[None]):
 async def launch_it(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
     """The server checks, a person looks once, and it is launched; else it is said why not, and the form stays."""
     session = screen.app.session
-    screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"The API server checks {plan.name} …"))
+    screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"The API server checks {plan.name} …"))
     try:
         manifests = await session.launch.render(plan)
         _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
         if not await _agreed(screen, draft, plan, manifests, checks):
             screen.judge()
             return
-        screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"Launching {plan.name} …"))
+        screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"Launching {plan.name} …"))
         job = await session.launch.install(plan)
     except ConsoleError as error:
         await _refused(screen, draft, plan, error)
@@ -196,14 +196,14 @@ async def _agreed(
     checks: tuple[Check, ...],
 ) -> bool:
     words = [
-        Run("✓ ", "ok"),
-        Run("The API server accepts it. "),
+        Span("✓ ", "ok"),
+        Span("The API server accepts it. "),
         *plan_words(plan, draft),
-        Run("  "),
+        Span("  "),
         *fit_words(screen.app.fleet, screen.app.session.launch.drafting.ask(plan)),
     ]
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
-    words += [Run("  Creates: ", "dim"), Run(kinds)]
+    words += [Span("  Creates: ", "dim"), Span(kinds)]
     title = f"Launch {plan.name}?"
     if failing := tally(checks).failing:
         title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
@@ -278,7 +278,7 @@ def _fill(screen: LaunchScreen, draft: LaunchDraft, read: Draft) -> int:
     queue = {"queue": plan.values["queue"]} if "queue" in plan.values else {}
     below = queue if read.name or read.recipe else plan.values
     name = screen.suggest(draft.recipe.id, read.name) if read.name else ""
-    screen.form.put_texts(draft.texts_for(overlay(below, read.values), name))
+    screen.form.put_texts(draft.texts_for(overlay_values(below, read.values), name))
     return sum(draft.model.texts[path] != text for path, text in before.items())
 
 
@@ -294,7 +294,7 @@ def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
         return
     values = wish.values
     if wish.over:
-        values = overlay(draft.plan(screen.app.session.namespace)[0].values, values)
+        values = overlay_values(draft.plan(screen.app.session.namespace)[0].values, values)
     else:
         draft.against, draft.against_name = wish.against, wish.against_name
     name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
@@ -406,7 +406,7 @@ def _typed(draft: LaunchDraft, texts: Mapping[str, str]) -> dict[str, str]:
 
 def _lay(screen: LaunchScreen, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
     plan, _ = draft.plan(screen.app.session.namespace)
-    texts = draft.texts_for(overlay(plan.values, values))
+    texts = draft.texts_for(overlay_values(plan.values, values))
     if screen.draft is draft:
         screen.form.put_texts(texts)
     else:

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError, Unreachable
 from console.kube.objects.pod import AFTER_THE_END
-from console.scheduling.ranks import Fate, fate, ranks, successor
+from console.scheduling.ranks import PodFate, pod_fate, ranks, successor
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.copy import fetch_from_pod, send_to_pod
@@ -111,7 +111,7 @@ class PodActions(LiveScreen):
     def living_pods(self) -> list[Pod]:
         """The pods an action is about, but for one whose container has ended: what is left to do with it is said."""
         pods = self.pods()
-        if pods and (ended := pods[0].ended_words(self.container)):
+        if pods and (ended := pods[0].ended_text(self.container)):
             self.notify(f"{ended}. {AFTER_THE_END}", severity="warning", timeout=8, markup=False)
             return []
         return pods
@@ -209,7 +209,7 @@ class RankAction:
         """Why it cannot be done with that rank now; empty if it can."""
         if not (self.running or self.alive):
             return ""
-        if rank.pod is not None and rank.pod.ended_words():
+        if rank.pod is not None and rank.pod.ended_text():
             code = f" ({rank.exit_code})" if rank.exit_code else ""
             return f"Pod {rank.number} has ended: {rank.status}{code}. {AFTER_THE_END}"
         if not self.running or rank.phase == "Running":
@@ -315,7 +315,7 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
         if chosen is None:
             return
         code, failure = await _lend_terminal(screen, namespace, pod, chosen, title)
-        if failure is None and (code == 0 or found is None or fate(screen.app.fleet, found) is Fate.HERE):
+        if failure is None and (code == 0 or found is None or pod_fate(screen.app.fleet, found) is PodFate.HERE):
             ended = "The shell ended." if code == 0 else f"The shell ended with exit code {code}."
             screen.notify(ended, title=pod, severity="warning" if code else "information", timeout=4, markup=False)
             return
@@ -369,20 +369,20 @@ async def _lend_terminal(
 
 async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
     """The pod to go on in, if the person wants to: the same one if it still runs, else the one that replaces it."""
-    became = fate(screen.app.fleet, pod)
-    if became is Fate.OVER:
+    became = pod_fate(screen.app.fleet, pod)
+    if became is PodFate.OVER:
         screen.notify(f"{pod.name} has ended, and no pod replaces it.", severity="warning", markup=False)
         return None
-    here = became is Fate.HERE
+    here = became is PodFate.HERE
     words = f"{pod.name} is still there." if here else f"{pod.name} is being replaced."
     offer = "Open the shell again?" if here else "Open a shell in the pod that replaces it as soon as it runs?"
     again = Confirm(words, [offer], verb="Open", keep="Cancel")
     if not await screen.app.push_screen_wait(again):
         return None
     async for fleet in screen.session.watch.snapshots():
-        if here and fate(fleet, pod) is Fate.HERE:
+        if here and pod_fate(fleet, pod) is PodFate.HERE:
             return pod
-        if fate(fleet, pod) is Fate.OVER:
+        if pod_fate(fleet, pod) is PodFate.OVER:
             screen.notify(f"{pod.name} has ended, and no pod replaces it.", severity="warning", markup=False)
             return None
         heir = successor(fleet, pod)

@@ -16,7 +16,7 @@ from textual.widgets import Button, Input, Static
 from screens.columns.column import Column
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,9 +125,9 @@ class ChoiceTable(ResourceTable[Choice]):
     NOUN = "entry"
     EMPTY = Notice("No choices.")
     COLUMNS: ClassVar = (
-        Column("", lambda each: Run("●" if each.present else "", "ok"), width=1),
+        Column("", lambda each: Span("●" if each.present else "", "ok"), width=1),
         Column("NAME", lambda each: each.value, least=20),
-        Column("", lambda each: Run(each.note, "dim"), fill=True, least=0),
+        Column("", lambda each: Span(each.note, "dim"), fill=True, least=0),
     )
 
     def row_text(self, row: Choice) -> str:

@@ -14,12 +14,12 @@ from textual.widgets import Input, Static
 from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, grouped, parse_ranks, worst
 from console.errors import ConsoleError
 from console.metrics.nccl.history import MeasuredTest
-from console.scheduling.ranks import ranges, ranks
+from console.scheduling.ranks import format_ranges, ranks
 from screens.dialogs.question import Question
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import RULE, OutputText
-from screens.wording import Run, count, one_line
+from screens.wording import Span, count, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -85,7 +85,7 @@ class ExecAll(Question[None]):
                 )
             with Horizontal():
                 yield Static("Pods")
-                yield Input(ranges(self._known), compact=True, id="ranks")
+                yield Input(format_ranges(self._known), compact=True, id="ranks")
             yield SentenceLine()
             yield OutputText()
             yield Static(
@@ -150,7 +150,7 @@ class ExecAll(Question[None]):
 
     def _say(self, ink: str, words: str) -> None:
         glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
-        self.status.runs = (Run(glyph, ink), Run(words, "" if ink in ("ok", "dim") else ink))
+        self.status.runs = (Span(glyph, ink), Span(words, "" if ink in ("ok", "dim") else ink))
 
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class QuickNccl(Question[None]):
 
     def _say(self, ink: str, words: str) -> None:
         glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
-        self.status.runs = (Run(glyph, ink), Run(words, "" if ink in ("ok", "dim") else ink))
+        self.status.runs = (Span(glyph, ink), Span(words, "" if ink in ("ok", "dim") else ink))
 
 
 async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.metrics.gpu import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard, added
+from console.metrics.gpu import DCGM, METRICS, SMI, STALE, GpuBoard, OutlierOrder, sum_rates
 from console.metrics.job_monitor import faults
 from screens.columns.column import Column
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.metrics.gpu import Gpu, Metric, RankGpus, Source
+    from console.metrics.gpu import Gpu, GpuMetric, RankGpus, Source
     from screens.columns.jobs import JobLine
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell
@@ -42,7 +42,7 @@ class GpuRow:
     """The GPUs of one pod, beside the median over all pods of the metric that is shown."""
 
     gpus: RankGpus
-    metric: Metric
+    metric: GpuMetric
     middle: float | None
     odd: float  # how far from it a GPU stands out
 
@@ -65,14 +65,14 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
     value, share = row.metric.value(gpu), row.metric.share(gpu)
     number = "─" if value is None else f"{value:.0f}"
     if gpu.faults:
-        return [Run("✗", "bad"), Run(f"{number:>{_CELL - 2}}", "bad")]
+        return [Span("✗", "bad"), Span(f"{number:>{_CELL - 2}}", "bad")]
     if share is None:
-        return Run(f"{number:>{_CELL - 1}}", "dim")
+        return Span(f"{number:>{_CELL - 1}}", "dim")
     bar = BARS[min(len(BARS) - 1, int(share * len(BARS)))]
     if row.stands_out(gpu):
-        return [Run("▼" if row.metric.low_is_bad else "▲", "waits"), Run(f"{number:>{_CELL - 2}}", "waits")]
+        return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL - 2}}", "waits")]
     ink = _ink(share, low_is_bad=row.metric.low_is_bad)
-    return [Run(bar, ink), Run(f"{number:>{_CELL - 2}}", ink if ink == "bad" else "")]
+    return [Span(bar, ink), Span(f"{number:>{_CELL - 2}}", ink if ink == "bad" else "")]
 
 
 def _ink(share: float, *, low_is_bad: bool) -> str:
@@ -89,9 +89,9 @@ def _column(index: int) -> Column[GpuRow]:
 def _rdma(row: GpuRow) -> Cell:
     """What goes over all network cards of a pod."""
     links = row.gpus.rdma
-    received, sent = added([each.received for each in links]), added([each.sent for each in links])
+    received, sent = sum_rates([each.received for each in links]), sum_rates([each.sent for each in links])
     if received is None or sent is None:
-        return Run("not known" if row.gpus.gpus else "", "faint")
+        return Span("not known" if row.gpus.gpus else "", "faint")
     return f"{received / 1e9:.1f} {sent / 1e9:6.1f}"
 
 
@@ -100,8 +100,10 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(_column(index) for index in range(gpus)),
         Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
-        Column("NODE", lambda row: Run(row.gpus.node, "dim"), least=8, most=48, drop=2, sort=lambda row: row.gpus.node),
-        Column("", lambda row: Run(row.gpus.problem, "waits") if row.gpus.problem else "", fill=True, least=0, drop=1),
+        Column(
+            "NODE", lambda row: Span(row.gpus.node, "dim"), least=8, most=48, drop=2, sort=lambda row: row.gpus.node
+        ),
+        Column("", lambda row: Span(row.gpus.problem, "waits") if row.gpus.problem else "", fill=True, least=0, drop=1),
     )
 
 
@@ -155,7 +157,7 @@ class GpusTab(JobTab):
 
     def __init__(self, key: tuple[str, str]) -> None:
         super().__init__(key)
-        self._foremost = Foremost()
+        self._foremost = OutlierOrder()
 
     def compose(self) -> ComposeResult:
         """What all of it comes to, the heat map, the rank under the cursor."""
@@ -226,17 +228,17 @@ class GpusTab(JobTab):
         middle = board.median(what)
         ranks = {rank.rank: rank for rank in board.ranks}
         rows: dict[RowKey, GpuRow] = {
-            (str(number),): GpuRow(ranks[number], what, middle, board.odd(what))
+            (str(number),): GpuRow(ranks[number], what, middle, board.outlier_distance(what))
             for number in self._foremost.order(board, what)
         }
-        self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.every), default=USUAL))
+        self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.all_gpus), default=USUAL))
         self.table.show_rows(rows)
-        faulty = sum(bool(gpu.faults) for _, gpu in board.every)
+        faulty = sum(bool(gpu.faults) for _, gpu in board.all_gpus)
         self.note = f"✗ {faulty}" if faulty else ""
         unit = f" in {what.unit}" if what.unit else ""
         scale = f"▁ {what.least:.0f} … █ {what.most:.0f}, ▼ ▲ far from the others, ✗ a fault"
         self.about.runs = (
-            Run(f"{what.title}{unit}", "strong"), Run(f"  {board.words}"), Run(f"  {scale}", "dim"),
+            Span(f"{what.title}{unit}", "strong"), Span(f"  {board.summary}"), Span(f"  {scale}", "dim"),
         )  # fmt: skip
         self._tell_row()
 
@@ -259,20 +261,20 @@ class GpusTab(JobTab):
         self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, time.time())) if row else ()
 
 
-def row_words(rank: RankGpus, now: float) -> list[Run]:
+def row_words(rank: RankGpus, now: float) -> list[Span]:
     """One rank in words: what its worst GPU shows in everything that is measured."""
-    runs = [Run(f"pod {rank.rank}", "strong"), Run(f"  {rank.node}", "dim")]
+    runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {rank.node}", "dim")]
     if rank.problem:
-        return [*runs, Run(f"  {rank.problem}", "waits")]
+        return [*runs, Span(f"  {rank.problem}", "waits")]
     for gpu in rank.gpus:
         if gpu.faults:
-            runs.append(Run(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
+            runs.append(Span(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
     for what in METRICS:
         values = [value for gpu in rank.gpus if (value := what.value(gpu)) is not None]
         if values:
             low, high = f"{min(values):.0f}", f"{max(values):.0f}"
             span = low if low == high else f"{low}–{high}"
-            runs.append(Run(f"  {what.title.lower()} {span} {what.unit}"))
+            runs.append(Span(f"  {what.title.lower()} {span} {what.unit}"))
     if rank.at and now - rank.at > STALE:
-        runs.append(Run(f"  read {now - rank.at:.0f} s ago", "waits"))
-    return [*runs, Run(f"  {rank.source}", "dim")]
+        runs.append(Span(f"  read {now - rank.at:.0f} s ago", "waits"))
+    return [*runs, Span(f"  {rank.source}", "dim")]

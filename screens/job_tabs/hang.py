@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.hang.words import STACKS, member_lines, pod_lines
-from console.scheduling.ranks import process_words, ranges
+from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
@@ -20,7 +20,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import EXTRA, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -40,11 +40,11 @@ class GroupTable(ResourceTable["HangGroup"]):
     NOUN = "group"
     EMPTY = Notice("No X-ray has been taken yet.", "H takes one: the stacks of every process of the job.")
     COLUMNS: ClassVar = (
-        Column("", lambda group: Run("✗", "bad") if group.suspect else Run("●", "ok"), width=1),
+        Column("", lambda group: Span("✗", "bad") if group.suspect else Span("●", "ok"), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
-        Column("WHERE", lambda group: Run(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
-        Column("RANKS", lambda group: ranges(group.ranks), least=8, most=40),
-        Column("PODS", lambda group: ranges({each.pod_rank for each in group.members}), least=4, most=16),
+        Column("WHERE", lambda group: Span(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
+        Column("RANKS", lambda group: format_ranges(group.ranks), least=8, most=40),
+        Column("PODS", lambda group: format_ranges({each.pod_rank for each in group.members}), least=4, most=16),
         Column("NODE", lambda group: group.place, least=10, most=40, tail=True),
         Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
     )
@@ -60,11 +60,11 @@ class GroupTable(ResourceTable["HangGroup"]):
         return f"{row.doing} {row.label} {row.who} {' '.join(calls)}"
 
 
-def _call(group: HangGroup) -> Run:
+def _call(group: HangGroup) -> Span:
     if group.members[0].program:
-        return Run(group.members[0].command, "dim")
+        return Span(group.members[0].command, "dim")
     frame = group.members[0].where.frame
-    return Run(f"{frame.function} {frame.file}{f':{frame.line}' if frame.line else ''}" if frame else "─", "dim")
+    return Span(f"{frame.function} {frame.file}{f':{frame.line}' if frame.line else ''}" if frame else "─", "dim")
 
 
 class HangTab(JobTab):
@@ -172,15 +172,15 @@ class HangTab(JobTab):
         )
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
-        self.verdict.runs = (Run(glyph, ink), Run(words, ink if ink == "bad" else ""))
+        self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))
         self.advice.runs = self.more.runs = ()
 
     def _show(self, report: HangReport) -> None:
         _, *rest = report.verdict
         glyph, ink = ("✗ ", "bad") if report.alarming else ("● ", "ok") if report.groups else ("○ ", "dim")
-        self.verdict.runs = (Run(glyph, ink), Run(report.short, ink if ink == "bad" else "strong"))
-        self.advice.runs = tuple(Run(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
-        self.more.runs = (*(Run(f"{each} ") for each in rest), Run(f"{report.summary}.", "dim"))
+        self.verdict.runs = (Span(glyph, ink), Span(report.short, ink if ink == "bad" else "strong"))
+        self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
+        self.more.runs = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
         rows: dict[RowKey, HangGroup] = {(f"{group.doing}", group.label): group for group in report.groups}
         self.table.show_rows(rows)
@@ -225,13 +225,13 @@ class HangTab(JobTab):
         app = self.live.app
         name = f"{self.key[1]}-rank-{process.rank}.svg"
         place = await app.push_screen_wait(
-            Prompt(f"Record {process_words(process.place)} for {FLAME:g} s and save it to", name)
+            Prompt(f"Record {format_processes(process.place)} for {FLAME:g} s and save it to", name)
         )
         if not place:
             return
         tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
-        with self.live.report_errors(f"No flame graph of {process_words(process.place)}"):
-            self.notify(f"Records {process_words(process.place)} for {FLAME:g} s…", markup=False)
+        with self.live.report_errors(f"No flame graph of {format_processes(process.place)}"):
+            self.notify(f"Records {format_processes(process.place)} for {FLAME:g} s…", markup=False)
             file = await asyncio.to_thread(Path(place).expanduser)
             size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
             self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved", markup=False)
@@ -244,13 +244,13 @@ class HangTab(JobTab):
             return
         choices = [Choice(name, note) for name, note in FACT_NOTES.items()]
         what = await self.live.app.push_screen_wait(
-            Pick(f"Of {process_words(process.place)}, pid {process.pid}", choices)
+            Pick(f"Of {format_processes(process.place)}, pid {process.pid}", choices)
         )
         if what is None:
             return
         with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
             said = await self.live.session.xray.facts(*self.key, process, what)
-            self.text.show(f"{RULE}● {what} of {process_words(process.place)}, pid {process.pid}\n{said}")
+            self.text.show(f"{RULE}● {what} of {format_processes(process.place)}, pid {process.pid}\n{said}")
 
     @work(group="hang-install", exclusive=True)
     async def action_install(self) -> None:

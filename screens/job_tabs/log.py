@@ -13,8 +13,8 @@ from textual.binding import Binding, BindingType
 from console.logs.consensus import Consensus
 from console.logs.line import FIRST_ERROR
 from console.logs.text import AgreedText
-from console.metrics.log_search import firsts, place_of
-from console.scheduling.ranks import first_failure, pod_words
+from console.metrics.log_search import first_matches, location_of
+from console.scheduling.ranks import first_failure, format_pods
 from screens.columns.jobs import rank_waits
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.logs.job_log import JobLog
-    from console.logs.segment import Part
+    from console.logs.segment import LogSegment
     from console.metrics.alarm_rules import Alarm
-    from console.metrics.log_search import Line, Place
+    from console.metrics.log_search import LogLocation, PodLine
     from screens.columns.jobs import JobLine
 
 LOOKS = 40
@@ -59,7 +59,7 @@ class LogTab(JobTab):
     given = False
     """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
     _led_to: Alarm | None = None  # the alarm whose place was shown last
-    _offer: Line | None = None  # the first error of another pod, while Enter goes there
+    _offer: PodLine | None = None  # the first error of another pod, while Enter goes there
 
     @property
     def turns_ranks(self) -> bool:
@@ -93,7 +93,7 @@ class LogTab(JobTab):
         """Choose the pod that somebody who opens the log wants to see, as soon as its lines have come."""
         pod: int | None = None
         alarm: Alarm | None = None
-        place: Place | None = None
+        place: LogLocation | None = None
         for _ in range(LOOKS):
             await asyncio.sleep(RENEW)
             line, alarm = self.line, self._alarm()
@@ -103,7 +103,7 @@ class LogTab(JobTab):
             failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
             if not self.is_open or self.mode != "one" or self.rank != pod or len(line.ranks) < 2 or failed:
                 return
-            place = await asyncio.to_thread(place_of, self._parts(), alarm)
+            place = await asyncio.to_thread(location_of, self._parts(), alarm)
             if place is not None:
                 break
         self._led_to = alarm
@@ -123,7 +123,7 @@ class LogTab(JobTab):
         """Whether another pod tells of an error."""
         if self.mode != "one" or self._log is None:
             return
-        found = await asyncio.to_thread(firsts, self._parts(), FIRST_ERROR)
+        found = await asyncio.to_thread(first_matches, self._parts(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
             self.view.tell_answer("No line of any pod contains an error.", OFFERS)
@@ -131,7 +131,7 @@ class LogTab(JobTab):
         first = min(found.values(), key=lambda each: each.time)
         where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
         several = len(found) > 1
-        others = f"{pod_words(*found)} {'have' if several else 'has'} some, first"
+        others = f"{format_pods(*found)} {'have' if several else 'has'} some, first"
         others += f" pod {first.pod}" if several else ""
         self._offer = first
         self.refresh_bindings()
@@ -182,10 +182,10 @@ class LogTab(JobTab):
 
     async def _renew_while_open(self, log: JobLog) -> None:
         """Draw what came, a few times a second, while anything comes and somebody looks."""
-        with log.listening() as news:
+        with log.subscribe() as news:
             while not log.closed:
-                await news.come()
-                if news.take() and self.is_open:
+                await news.wait()
+                if news.take_changed() and self.is_open:
                     self._renew()
                 elif self.is_open:
                     self._tell()
@@ -228,13 +228,13 @@ class LogTab(JobTab):
             self.view.lines.show_text(MergedText(lambda: self._parts(rank), lambda part: self._which(part)))
         self._tell()
 
-    def _parts(self, rank: int | None = None) -> list[Part]:
+    def _parts(self, rank: int | None = None) -> list[LogSegment]:
         """Those of the log that is followed now, of one rank or all."""
         if self._log is None:
             return []
-        return self._log.parts if rank is None else self._log.parts_of(rank)
+        return self._log.parts if rank is None else self._log.segments_of(rank)
 
-    def _which(self, part: Part) -> str:
+    def _which(self, part: LogSegment) -> str:
         """Which attempt and container a line of a rank is from, where there are several."""
         every = self._parts(part.rank)
         said = [f"try {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
@@ -245,7 +245,7 @@ class LogTab(JobTab):
     async def _agree(self, log: JobLog, *, again: bool = False) -> None:
         """Count who prints what; `again`: as before, which is shown until all of that has been counted."""
         consensus = Consensus()
-        text, read = AgreedText(consensus, log.ranks, lambda: log.unread), 0
+        text, read = AgreedText(consensus, log.ranks, lambda: log.gaps), 0
         if not again:
             self.view.lines.show_text(text)
         async with aclosing(log.lines()) as batches:
@@ -281,7 +281,7 @@ class LogTab(JobTab):
         said = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
         if log is not None and not log.closed:
             coverage = log.coverage
-            said += [coverage.words, coverage.why]
+            said += [coverage.sentence, coverage.why]
             if log.gone and log.parts:
                 said.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in said if each)
@@ -289,7 +289,7 @@ class LogTab(JobTab):
 
     def _drawn(self) -> str:
         """The progress bar that is being drawn, of the first rank that draws one."""
-        bars = self._log.drawn({self.rank} if self.mode == "one" else None) if self._log is not None else {}
+        bars = self._log.progress_bars({self.rank} if self.mode == "one" else None) if self._log is not None else {}
         if not bars:
             return ""
         rank, bar = min(bars.items())
@@ -301,7 +301,7 @@ class LogTab(JobTab):
         if rank is None:
             return f"pod {self.rank}"
         waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
-        kept = self._log is not None and any(map(len, self._log.parts_of(rank.number)))
+        kept = self._log is not None and any(map(len, self._log.segments_of(rank.number)))
         if waits and not (kept and rank.pod is None):
             return waits
         where = f" on {rank.node}" if rank.node else ""

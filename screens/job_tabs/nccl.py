@@ -81,7 +81,7 @@ class NcclTab(JobTab):
 
     def _show(self, job: JobMeasures) -> None:
         panel = self.panel
-        panel.kept = self.live.session.measures.kept.tests
+        panel.kept = self.live.session.measures.test_history.tests
         panel.measured = job.tests
         panel.unreadable = job.unreadable.get("nccl")
         peak = panel.test.peak_busbw if panel.test else None

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Static
 
-from console.scheduling.failure import endings
+from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import Rank
 from screens import wording
 from screens.columns.column import Column, since
@@ -29,7 +29,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from screens.wording import Cell
 
 
-def rank_glyph(rank: Rank) -> Run:
+def rank_glyph(rank: Rank) -> Span:
     if rank.pod is None:
         return wording.IDLE
     if rank.failed:
@@ -58,7 +58,7 @@ def rank_glyph(rank: Rank) -> Run:
 def _status(rank: Rank) -> Cell:
     glyph = rank_glyph(rank)
     word = rank.status if rank.pod else "no pod"
-    return [glyph, Run(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
+    return [glyph, Span(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
 
 
 def _node(width: int) -> Callable[[Rank], Cell]:
@@ -66,7 +66,7 @@ def _node(width: int) -> Callable[[Rank], Cell]:
 
     def cell(rank: Rank) -> Cell:
         if not rank.node:
-            return Run("─", "faint")
+            return Span("─", "faint")
         return rank.node if len(rank.node) <= width else "…" + rank.node[1 - width :]
 
     return cell
@@ -75,7 +75,7 @@ def _node(width: int) -> Callable[[Rank], Cell]:
 def _ended(rank: Rank) -> Cell:
     if rank.exit_code is None:
         return ""
-    return Run(str(rank.exit_code), "bad" if rank.exit_code else "dim")
+    return Span(str(rank.exit_code), "bad" if rank.exit_code else "dim")
 
 
 def rank_columns(width: int) -> Sequence[Column[Rank]]:
@@ -83,10 +83,10 @@ def rank_columns(width: int) -> Sequence[Column[Rank]]:
     return (
         Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
-        Column("NAME", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
+        Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, sort=lambda rank: rank.name),
         Column("NODE", _node(max(16, width // 5)), least=8, sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
-        Column("RESTARTS", lambda rank: Run(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
+        Column("RESTARTS", lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
                right=True, drop=2),
         Column("EXIT", _ended, width=4, right=True),
         since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
@@ -117,18 +117,18 @@ class RankCell:
     """One rank: its number and the glyph of its state."""
 
     number: int
-    glyph: Run
+    glyph: Span
     heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
     behind: int = 0  # steps behind the leading pod rank
 
-    def run(self, now: float) -> Run:
+    def run(self, now: float) -> Span:
         """Its mark: the fresher its last line, the brighter; behind the others, whatever its state."""
         if self.behind and self.glyph.ink != "bad":
-            return Run("▼", "bad")
+            return Span("▼", "bad")
         if self.glyph.ink != "ok" or not self.heard:
             return self.glyph
         quiet = now - self.heard
-        return Run(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
+        return Span(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
 
 
 class RankMatrix(Inked, can_focus=True):
@@ -217,7 +217,7 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     What is cut is the end of the head and the older of the lines; the head's first line and the newest line never are.
     """
     room = max(2, room)
-    said, printed = card.told(), len(card.lines)
+    said, printed = card.text_lines(), len(card.lines)
     head = [line for part in said[: len(said) - printed] for line in wrap(printable(part), max(1, width))]
     high = max(1, room - min(TAIL, printed, room - 1))
     if len(head) > high:
@@ -293,7 +293,7 @@ class RanksTab(JobTab):
         yield EventTable()
 
     def on_mount(self) -> None:
-        self.query_one("#caption", SentenceLine).runs = (Run("── ", "faint"), Run("latest events", "head"))
+        self.query_one("#caption", SentenceLine).runs = (Span("── ", "faint"), Span("latest events", "head"))
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         if line is None:
@@ -341,7 +341,7 @@ class RanksTab(JobTab):
 
     def _keep_card(self, line: JobLine) -> None:
         """The card of what failed first, anew whenever more has ended badly."""
-        found = len(endings(line.jobset, line.fleet))
+        found = len(rank_failures(line.jobset, line.fleet))
         about = (line.jobset.restarts, found)
         if any(about) and about != self._told:
             self._told = about
@@ -350,7 +350,7 @@ class RanksTab(JobTab):
     @work(group="card", exclusive=True)
     async def _read_card(self) -> None:
         with self.live.report_errors("What failed first is not known"):
-            self.card.card = await self.live.session.logs.why(*self.key)
+            self.card.card = await self.live.session.logs.first_failure(*self.key)
             self.set_class(self.card.card is not None, "-failed")
 
     def on_resize(self) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on
 
 from console.errors import ConsoleError
-from console.kube.find_job import in_namespace
+from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH, Alarm
 from screens.base import LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -68,22 +68,22 @@ class AlarmsScreen(LiveScreen):
         self.query_one("#coverage", SentenceLine).runs = self._coverage()
         self._tell()
 
-    def _coverage(self) -> tuple[Run, ...]:
+    def _coverage(self) -> tuple[Span, ...]:
         """Of which jobs alarms come, or why of none."""
         if not self.app.connected:
             return ()
         try:
             thresholds = self.session.alarms.thresholds
         except ConsoleError as error:
-            return (Run("✗ ", "bad"), Run(str(error)))
+            return (Span("✗ ", "bad"), Span(str(error)))
         if not thresholds.running:
-            return (Run("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
+            return (Span("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
         coverage = self.session.alarms.coverage
         part = coverage.heard < coverage.running
         speed = self.app.settings.speed
         real = f" Their times are real seconds; the speed-up of the practice cluster is {speed:g}."
-        fast = [Run(real, "dim")] if speed > 1 else []
-        return (Run("◐ " if part else "● ", "waits" if part else "ok"), Run(coverage.words), *fast)
+        fast = [Span(real, "dim")] if speed > 1 else []
+        return (Span("◐ " if part else "● ", "waits" if part else "ok"), Span(coverage.words), *fast)
 
     def tick(self) -> None:
         """Alarms begin and end between pictures too."""
@@ -94,9 +94,11 @@ class AlarmsScreen(LiveScreen):
     def _tell(self) -> None:
         alarm = self.table.row
         whole = self.query_one("#whole", SentenceLine)
+        option = self.session.watch.namespace_option(alarm.namespace) if alarm else ""
         whole.runs = () if alarm is None else (
-            Run(f"{GLYPH if alarm.now else '○'} ", "bad" if alarm.now else "dim"), Run(f"{alarm.job} ", "strong"),
-            Run(f"{alarm.kind}: {in_namespace(alarm.full, self.session.watch.unusual(alarm.namespace))}"),
+            Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
+            Span(f"{alarm.job} ", "strong"),
+            Span(f"{alarm.kind}: {with_namespace_option(alarm.full_text, option)}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)

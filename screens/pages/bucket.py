@@ -17,7 +17,7 @@ from screens.google_base import InGoogleScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Run, sentence
+from screens.wording import Cell, Span, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 def name_cell(stored: StoredObject) -> Cell:
     """Its name; the checkpoint to go on from is marked."""
-    name = Run(wording.one_line(stored.title), "accent" if stored.is_folder else "")
-    return [name, Run("  ← the last complete checkpoint", "ok")] if stored.latest else name
+    name = Span(wording.one_line(stored.title), "accent" if stored.is_folder else "")
+    return [name, Span("  ← the last complete checkpoint", "ok")] if stored.latest else name
 
 
 def folder_named(text: str) -> Path:
@@ -104,13 +104,13 @@ class BucketScreen(InGoogleScreen):
     async def read(self, back_to: str = "") -> None:
         """What is in the folder; the cursor on `back_to`."""
         place = self.place
-        self.summary.runs = (Run(str(place), "strong"), Run("   looking …", "dim"))
+        self.summary.runs = (Span(str(place), "strong"), Span("   looking …", "dim"))
         try:
             found = await self.app.google.storage.folder(place)
         except ConsoleError as error:
             self.table.show_rows({})
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
-            self.summary.runs = (Run(str(place), "strong"), Run(f"   ✗ {sentence(error.message)}", "bad"))
+            self.summary.runs = (Span(str(place), "strong"), Span(f"   ✗ {sentence(error.message)}", "bad"))
             return
         self._show(found)
         if back_to:
@@ -123,10 +123,10 @@ class BucketScreen(InGoogleScreen):
         folders = len(found.objects) - len(files)
         amount = sum(each.bytes for each in files)
         words = f"   {wording.count(folders, 'folder')}, {wording.count(len(files), 'object')}, {wording.size(amount)}"
-        more = [Run("   and more, which are not shown", "waits")] if found.more else []
+        more = [Span("   and more, which are not shown", "waits")] if found.more else []
         room = max(20, self.size.width - len(words) - 4)
-        self.summary.runs = (Run(ended(str(found.place), room), "strong"), Run(words, "dim"), *more)
-        self.told.runs = (Run(found.note),) if found.note else ()
+        self.summary.runs = (Span(ended(str(found.place), room), "strong"), Span(words, "dim"), *more)
+        self.told.runs = (Span(found.note),) if found.note else ()
 
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
@@ -216,7 +216,7 @@ class BucketScreen(InGoogleScreen):
         share = f"{far.done / far.total:.0%}" if far.total else ""
         files = f"{far.files} of {wording.count(far.all_files, 'file')}"
         self.told.runs = (
-            Run("◐ ", "waits"),
-            Run(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
-            Run(wording.one_line(far.now), "dim"),
+            Span("◐ ", "waits"),
+            Span(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
+            Span(wording.one_line(far.now), "dim"),
         )

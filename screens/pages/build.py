@@ -18,7 +18,7 @@ from screens.dialogs.save import save_log
 from screens.google_base import InGoogleScreen
 from screens.widgets.log.view import WAITING, LogView
 from screens.widgets.sentence_line import SummaryLine
-from screens.wording import WAITS, Run, sentence
+from screens.wording import WAITS, Span, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -89,7 +89,7 @@ class BuildScreen(InGoogleScreen):
             try:
                 self.build = await self.app.google.images.look(*self._about)
             except ConsoleError as error:
-                self.head.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+                self.head.runs = (Span("✗ ", "bad"), Span(sentence(error.message), "bad"))
                 return
             self._tell()
             self.refresh_bindings()
@@ -99,11 +99,11 @@ class BuildScreen(InGoogleScreen):
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
         mark = BUILD_GLYPHS.get(build.status, WAITS)
-        runs = [mark, Run(f" {build.status.lower().replace('_', ' ')}  "), Run(", ".join(build.images), "strong")]
+        runs = [mark, Span(f" {build.status.lower().replace('_', ' ')}  "), Span(", ".join(build.images), "strong")]
         if took := build.seconds(time.time()):
-            runs.append(Run(f"  {wording.age(took)} of at most {wording.age(build.time_out)}", "dim"))
+            runs.append(Span(f"  {wording.age(took)} of at most {wording.age(build.time_out)}", "dim"))
         if build.why:
-            runs.append(Run(f"  {sentence(build.why)}", "bad"))
+            runs.append(Span(f"  {sentence(build.why)}", "bad"))
         self.head.runs = tuple(runs)
 
     @work(group="log", exclusive=True)

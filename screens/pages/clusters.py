@@ -17,7 +17,7 @@ from screens.google_base import AskingScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, count, sentence
+from screens.wording import Span, count, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -38,24 +38,24 @@ class ClusterTable(ResourceTable[ClusterRow]):
         return f"{row.project} {place}"
 
 
-def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Run]:
+def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Span]:
     """What there is to know of a row; `may_enable`: a key enables what the project lacks."""
     if row.error is not None:
         hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
-        return [Run(f"{row.project}: ", "strong"), Run(row.error.message), Run(f" {hint}", "dim")]
+        return [Span(f"{row.project}: ", "strong"), Span(row.error.message), Span(f" {hint}", "dim")]
     cluster = row.cluster
     assert cluster is not None
     pools = ", ".join(f"{each.name} ({each.machine_type})" for each in cluster.pools) or "no pools"
     ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
-    said = [Run(f"{cluster.path}  ", "strong")]
-    said += [Run("you are here, Enter shows its node pools  ", "accent")] if row.here else []
-    said += [Run(f"{sentence(cluster.message)}  ", "bad")] if cluster.message else []
-    said.append(Run(pools, "text"))
-    said += [Run(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim")]
+    said = [Span(f"{cluster.path}  ", "strong")]
+    said += [Span("you are here, Enter shows its node pools  ", "accent")] if row.here else []
+    said += [Span(f"{sentence(cluster.message)}  ", "bad")] if cluster.message else []
+    said.append(Span(pools, "text"))
+    said += [Span(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim")]
     if cluster.private and not cluster.dns_endpoint:
-        said.append(Run("   only from inside its network", "waits"))
+        said.append(Span("   only from inside its network", "waits"))
     if cluster.maintenance:
-        said.append(Run(f"   maintenance: {cluster.maintenance}", "dim"))
+        said.append(Span(f"   maintenance: {cluster.maintenance}", "dim"))
     return said
 
 
@@ -134,7 +134,7 @@ class ClustersScreen(AskingScreen):
             self._found = picture
         except ConsoleError as error:
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
-            self.summary.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+            self.summary.runs = (Span("✗ ", "bad"), Span(sentence(error.message), "bad"))
             return False
         self.table.show_trouble(None)
         self._show()
@@ -154,13 +154,13 @@ class ClustersScreen(AskingScreen):
             rows[project, "", ""] = ClusterRow(project, error=error)
         self.table.show_rows(dict(sorted(rows.items(), key=lambda pair: not pair[1].here)))
         words = f"{count(len(found.clusters), 'cluster')} in {count(len({k[0] for k in rows}), 'project')}"
-        runs = [Run(words, "strong")]
+        runs = [Span(words, "strong")]
         if found.unread:
-            runs.append(Run(f"   {count(len(found.unread), 'project')} not read", "bad"))
+            runs.append(Span(f"   {count(len(found.unread), 'project')} not read", "bad"))
         if found.missing_zones:
-            runs.append(Run(f"   no answer from {', '.join(found.missing_zones)}: clusters may be missing", "waits"))
+            runs.append(Span(f"   no answer from {', '.join(found.missing_zones)}: clusters may be missing", "waits"))
         if growing:
-            runs.append(Run("   asking on …", "dim"))
+            runs.append(Span("   asking on …", "dim"))
         self.summary.runs = tuple(runs)
         self._tell()
 
@@ -170,7 +170,7 @@ class ClustersScreen(AskingScreen):
         self.told.runs = tuple(self._about(row)) if row is not None else ()
         self.refresh_bindings()
 
-    def _about(self, row: ClusterRow) -> list[Run]:
+    def _about(self, row: ClusterRow) -> list[Span]:
         return sentence_of(row, may_enable=not self.session.watch.read_only if self.app.connected else True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

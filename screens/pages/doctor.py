@@ -13,7 +13,7 @@ from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -24,7 +24,7 @@ GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, Step
 Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it has not
 
 
-def glyph(row: Row) -> Run:
+def glyph(row: Row) -> Span:
     """Of a step that ended, or waits for its turn."""
     return GLYPHS[row[1].state] if row[1] else WAITS
 
@@ -35,13 +35,13 @@ def took(row: Row) -> str:
     return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
 
 
-def said(row: Row) -> Run:
+def said(row: Row) -> Span:
     """What was found; of a step that needs mending in its ink."""
     step = row[1]
     if step is None:
-        return Run("…", "faint")
+        return Span("…", "faint")
     inks = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "faint"}
-    return Run(step.found, inks.get(step.state, ""))
+    return Span(step.found, inks.get(step.state, ""))
 
 
 class StepTable(ResourceTable[Row]):
@@ -120,9 +120,9 @@ class DoctorScreen(LiveScreen):
     def _draw(self) -> None:
         rows: dict[tuple[str, ...], Row] = {(name,): (name, self._steps.get(name)) for name in STEPS}
         self.table.show_rows(rows, None)
-        self.who.runs = (Run(f"{self.key[1]} pod {self._rank}", "strong"), Run(f"  {self._verdict()}"))
+        self.who.runs = (Span(f"{self.key[1]} pod {self._rank}", "strong"), Span(f"  {self._verdict()}"))
         wrong = [step for step in self._steps.values() if step.fix]
-        runs = [part for step in wrong for part in (Run("→ ", "head"), Run(f"{step.title}: {step.fix}  "))]
+        runs = [part for step in wrong for part in (Span("→ ", "head"), Span(f"{step.title}: {step.fix}  "))]
         self.fix.runs = tuple(runs)
 
     def _verdict(self) -> str:

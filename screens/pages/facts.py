@@ -12,7 +12,7 @@ from screens.base import LiveScreen
 from screens.dialogs.question import Prompt
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import RULE, OutputText
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -64,14 +64,14 @@ class FactsScreen(LiveScreen):
     def show_fleet(self, fleet: Fleet) -> None:
         """The pod may have gone since."""
         pod = fleet.pods.get(self.key)
-        words = [Run(self.key[1], "strong")]
+        words = [Span(self.key[1], "strong")]
         if pod is None:
-            words.append(Run("  was deleted: these are its last answers", "waits"))
+            words.append(Span("  was deleted: these are its last answers", "waits"))
         else:
             container = self._container or (pod.main.name if pod.main else "")
-            words.append(Run(f"  container {container} on {pod.node}", "dim"))
+            words.append(Span(f"  container {container} on {pod.node}", "dim"))
         if self._gpus:
-            words.append(Run(f"  {self._gpus}"))
+            words.append(Span(f"  {self._gpus}"))
         self.who.runs = tuple(words)
 
     def action_ask(self) -> None:

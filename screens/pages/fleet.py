@@ -17,7 +17,7 @@ from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,9 @@ class PoolTable(ResourceTable[Pool]):
         return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"
 
 
-def heading(pool: Pool) -> tuple[Run, ...]:
+def heading(pool: Pool) -> tuple[Span, ...]:
     """What stands over the floor of a pool."""
-    return (Run(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
+    return (Span(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
 
 
 class FleetScreen(LiveScreen):
@@ -140,7 +140,7 @@ class FleetScreen(LiveScreen):
         jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph, self.app.whose)
         self.key.lines = (tuple(jobs), tuple(self._about()))
 
-    def _about(self) -> list[Run]:
+    def _about(self) -> list[Span]:
         host = self.map.host
         if host is not None and self.map.has_focus:
             return self._about_host(host)
@@ -150,32 +150,35 @@ class FleetScreen(LiveScreen):
             ("‖", "waits", "cordoned"),
             ("◐", "waits", "starting"),
         )
-        runs = [Run("◐ asking Google for all pools …   ", "waits")] if self._asking else []
+        runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
         if self._can_ask():
-            runs = [Run("a: also pools without machines   ", "dim")]
-        runs.append(Run("colour = job   · free   ", "dim"))
+            runs = [Span("a: also pools without machines   ", "dim")]
+        runs.append(Span("colour = job   · free   ", "dim"))
         for glyph, ink, word in marks:
-            runs += [Run(glyph, ink), Run(f" {word}   ", "dim")]
-        return [*runs, Run("tab: to the floor", "dim")]
+            runs += [Span(glyph, ink), Span(f" {word}   ", "dim")]
+        return [*runs, Span("tab: to the floor", "dim")]
 
-    def _about_host(self, host: Host) -> list[Run]:
+    def _about_host(self, host: Host) -> list[Span]:
         node, fleet = host.node, self.app.fleet
-        runs = [Run(f"{node.name}  ", "strong"), *node_state(node, time.time()), Run("  ")]
+        runs = [Span(f"{node.name}  ", "strong"), *node_state(node, time.time()), Span("  ")]
         for pod in fleet.pods_by_node.get(node.name, ()):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
                 number = next((each.number for each in ranks(jobset, fleet) if each.pod is pod), None)
                 rank = f" pod {number}" if number is not None else ""
-                runs += [Run(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)), Run(f" {jobset.name}{rank}  ")]
+                runs += [
+                    Span(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)),
+                    Span(f" {jobset.name}{rank}  "),
+                ]
             elif pod.holds_gpus:
-                runs += [Run(f"{pod.name}  ")]
+                runs += [Span(f"{pod.name}  ")]
         measured = busbw_words(self.bandwidth_of_nodes().get(node.name), time.time())
         if measured:
-            runs += [*measured, Run("  ")]
+            runs += [*measured, Span("  ")]
         elif node.last_busbw is not None:
-            runs.append(Run(f"health scan {node.last_busbw:.0f} GB/s  ", "dim"))
+            runs.append(Span(f"health scan {node.last_busbw:.0f} GB/s  ", "dim"))
         taints = [taint for taint in node.taints if not taint.startswith("nvidia.com/gpu")]
-        return [*runs, Run(f"taints {', '.join(taints)}" if taints else "", "dim")]
+        return [*runs, Span(f"taints {', '.join(taints)}" if taints else "", "dim")]
 
     @on(ResourceTable.Opened)
     def _open_pool(self, event: ResourceTable.Opened) -> None:

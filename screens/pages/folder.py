@@ -17,7 +17,7 @@ from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Run, bar, sentence
+from screens.wording import Cell, Span, bar, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -37,10 +37,10 @@ def name_cell(entry: Entry) -> Cell:
     """Its name; of a link where it leads, of a folder a slash."""
     name = wording.one_line(entry.path)
     if entry.kind is EntryKind.FOLDER:
-        return Run(f"{name}/", "accent")
+        return Span(f"{name}/", "accent")
     if entry.kind is EntryKind.LINK:
-        return [Run(name), Run(f" → {wording.one_line(entry.target)}", "dim")]
-    return Run(name)
+        return [Span(name), Span(f" → {wording.one_line(entry.target)}", "dim")]
+    return Span(name)
 
 
 class EntryTable(ResourceTable[Entry]):
@@ -51,7 +51,7 @@ class EntryTable(ResourceTable[Entry]):
         Column("SIZE", lambda entry: wording.size(entry.size) if entry.kind is EntryKind.FILE else "", width=10,
                right=True, sort=lambda entry: entry.size, down=True),
         since("CHANGED", lambda entry: float(entry.modified)),
-        Column("MODE", lambda entry: Run(f"{entry.mode:04o}", "dim"), width=5, drop=5),
+        Column("MODE", lambda entry: Span(f"{entry.mode:04o}", "dim"), width=5, drop=5),
     )  # fmt: skip
 
     def row_text(self, row: Entry) -> str:
@@ -100,13 +100,13 @@ class FolderScreen(LiveScreen):
     @work(group="folder", exclusive=True)
     async def read(self, back_to: str = "") -> None:
         """What is in the folder; the cursor on `back_to`."""
-        self.summary.runs = (Run(self.path, "strong"), Run("   looking …", "dim"))
+        self.summary.runs = (Span(self.path, "strong"), Span("   looking …", "dim"))
         try:
             found = await self._files().listed(self.path)
         except ConsoleError as error:
             self.table.show_rows({})
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
-            self.summary.runs = (Run(self.path, "strong"), Run(f"   ✗ {sentence(error.message)}", "bad"))
+            self.summary.runs = (Span(self.path, "strong"), Span(f"   ✗ {sentence(error.message)}", "bad"))
             return
         self.path = found.path
         self._show(found)
@@ -116,13 +116,13 @@ class FolderScreen(LiveScreen):
     def _show(self, found: PodFolder) -> None:
         self.table.show_trouble(EntryTable.EMPTY)
         self.table.show_rows({(each.path,): each for each in found.entries})
-        runs = [Run(f"{wording.one_line(found.path)}  ", "strong")]
+        runs = [Span(f"{wording.one_line(found.path)}  ", "strong")]
         if found.total and found.used is not None and found.free is not None:
             held = found.used + found.free  # not all of a disk is anybody's: some is kept back
             full = found.used >= FULL * held
             words = f" {wording.size(found.free)} free of {wording.size(found.total)}"
-            runs += [*bar(found.used, held, 12), Run(f"{' ⚠' if full else ''}{words}", "waits" if full else "")]
-        runs += [Run(f"   ✗ {sentence(each)}", "bad") for each in found.complaints[:1]]
+            runs += [*bar(found.used, held, 12), Span(f"{' ⚠' if full else ''}{words}", "waits" if full else "")]
+        runs += [Span(f"   ✗ {sentence(each)}", "bad") for each in found.complaints[:1]]
         self.summary.runs = tuple(runs)
 
     @on(ResourceTable.Opened)

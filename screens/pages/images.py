@@ -17,7 +17,7 @@ from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, sentence
+from screens.wording import Span, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -129,9 +129,9 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         self.builds.show_trouble(BuildTable.EMPTY)
         self.builds.show_rows({(each.id,): each for each in found})
         running = sum(not each.over for each in found)
-        runs = [Run(f"Builds of {project} in {location}", "strong")]
+        runs = [Span(f"Builds of {project} in {location}", "strong")]
         if running:
-            runs += [Run("   ◐ ", "waits"), Run(f"{running} under way")]
+            runs += [Span("   ◐ ", "waits"), Span(f"{running} under way")]
         runs += self.place_words()
         self.heard("builds")
         self.summary.runs = tuple(runs)
@@ -148,14 +148,14 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         self.images.show_trouble(ImageTable.EMPTY)
         self.images.show_rows({(each.repository, each.name, each.digest): each for each in found.images})
         words = f"{wording.count(len(found.images), 'image')} in {len(found.repositories)} repositories"
-        runs = [Run(words, "strong")]
-        runs += [Run(f"   {address}: {sentence(why)}", "waits") for address, why in found.unread]
+        runs = [Span(words, "strong")]
+        runs += [Span(f"   {address}: {sentence(why)}", "waits") for address, why in found.unread]
         self.held.runs = tuple(runs)
 
     def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
         self.heard("builds" if table is self.builds else "images", error)
         table.show_trouble(Notice(error.message, self.hint_of(error), "✗", "bad"))
-        line.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+        line.runs = (Span("✗ ", "bad"), Span(sentence(error.message), "bad"))
 
     # the row under the cursor
 
@@ -163,7 +163,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     def _tell(self) -> None:
         build = self.builds.row
         if self.focused is self.images and self.images.row is not None:
-            self.told.runs = (Run(self.images.row.references[0], "dim"),)
+            self.told.runs = (Span(self.images.row.references[0], "dim"),)
         elif build is not None:
             self.told.runs = tuple(_sentence(build))
         self.refresh_bindings()
@@ -240,8 +240,8 @@ class ImagesScreen(PlacedScreen, AskingScreen):
                 self.read()
 
 
-def _sentence(build: Build) -> list[Run]:
+def _sentence(build: Build) -> list[Span]:
     """All of what it makes, with what, and what became of it."""
     values = "  ".join(f"{name}={value}" for name, value in sorted(build.substitutions.items()))
-    runs = [Run(f"{sentence(build.why)} ", "bad")] if build.why else []
-    return [*runs, Run(f"{build.id}  ", ""), Run(values, "dim")]
+    runs = [Span(f"{sentence(build.why)} ", "bad")] if build.why else []
+    return [*runs, Span(f"{build.id}  ", ""), Span(values, "dim")]

@@ -10,7 +10,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.scheduling.ranks import first_failure
 from screens.alarm_notices import has_changed, line_of, watch
 from screens.base import LiveScreen
@@ -138,7 +138,7 @@ class JobScreen(LiveScreen):
                 self._choose(first.number if first else 0)
         if jobset is not None:
             self._ended = ""
-        elif fleet.links["jobsets"].state is LinkState.LIVE:
+        elif fleet.links["jobsets"].state is WatchState.LIVE:
             self._find_end()
         self._show_header()
         self._tell_reason()
@@ -154,7 +154,7 @@ class JobScreen(LiveScreen):
         if self.key in self.app.fleet.jobsets:
             return
         run = next((run for run in runs if run.server == self.session.watch.server), None)
-        alarms = self.session.alarms.told_of(*self.key) if self.session.alarms_enabled else ()
+        alarms = self.session.alarms.history_of(*self.key) if self.session.alarms_enabled else ()
         if run is not None and not run.open:
             self._ended = f"Run {run.number} is over, {run.how}."
         elif alarms and self._line is None:

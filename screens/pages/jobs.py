@@ -20,7 +20,7 @@ from screens.dialogs.stop import stop_jobs
 from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, runs_of
+from screens.wording import Span, runs_of
 
 if TYPE_CHECKING:
     from textual import events
@@ -113,7 +113,7 @@ class JobsScreen(LiveScreen):
         while True:
             if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]
-                if await self.session.measures.glancing.look(keys):
+                if await self.session.measures.glancing.poll(keys):
                     self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 
@@ -133,11 +133,11 @@ class JobsScreen(LiveScreen):
             self.reason.runs = ()
             return
         glyph, state = runs_of(state_cell(line))
-        runs = [glyph, Run(f" {line.jobset.name}", "strong"), state]
+        runs = [glyph, Span(f" {line.jobset.name}", "strong"), state]
         sentence, own = reasons(line)
-        runs += [Run(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
+        runs += [Span(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
         if own:
-            runs.append(Run(f"  {own}", "dim"))
+            runs.append(Span(f"  {own}", "dim"))
         self.reason.runs = tuple(runs)
 
     @on(ResourceTable.Opened)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.launch.choices import Offer
     from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
-    from console.scheduling.forecast import Ask
+    from console.scheduling.forecast import LaunchDemand
     from screens.widgets.table.table import RowKey
 
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
@@ -85,7 +85,7 @@ class LaunchScreen(LiveScreen):
         self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
         self._judging = False
         self._views_due: Timer | None = None
-        self._asked: Ask | None = None  # what the queues' words are about
+        self._asked: LaunchDemand | None = None  # what the queues' words are about
         self._listed: Mapping[str, Offer] = {}
         self._listed_in = ""
         self._google = GoogleOffers()

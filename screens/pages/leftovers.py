@@ -15,7 +15,7 @@ from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -31,13 +31,13 @@ class LeftoverTable(ResourceTable["Leftover"]):
     EMPTY = Notice("No orphaned resources.", "Every object of the chart belongs to a release.", "✓", "ok")
     COLUMNS: ClassVar = (
         Column("KIND", lambda each: each.kind, least=7, most=24, sort=lambda each: each.kind),
-        Column("NAMESPACE", lambda each: Run(each.namespace or "─", "dim"), least=9, most=20, drop=3,
+        Column("NAMESPACE", lambda each: Span(each.namespace or "─", "dim"), least=9, most=20, drop=3,
                sort=lambda each: each.namespace),
-        Column("NAME", lambda each: Run(each.name, "strong"), least=12, most=50, sort=lambda each: each.name),
-        Column("DATA", lambda each: Run("⚠ holds data", "waits") if each.holds_data
-               else Run("⚠ runs", "waits") if each.runs else "", width=12,
+        Column("NAME", lambda each: Span(each.name, "strong"), least=12, most=50, sort=lambda each: each.name),
+        Column("DATA", lambda each: Span("⚠ holds data", "waits") if each.holds_data
+               else Span("⚠ runs", "waits") if each.runs else "", width=12,
                sort=lambda each: (each.holds_data, each.runs), down=True),
-        Column("WHY", lambda each: Run(each.why, "dim"), least=10, fill=True),
+        Column("WHY", lambda each: Span(each.why, "dim"), least=10, fill=True),
     )  # fmt: skip
 
 
@@ -67,17 +67,17 @@ class LeftoversScreen(LiveScreen):
 
     @work(group="read", exclusive=True)
     async def action_read(self) -> None:
-        self.told.runs = (Run("◐ ", "waits"), Run("Reading the releases and the objects with their labels …"))
+        self.told.runs = (Span("◐ ", "waits"), Span("Reading the releases and the objects with their labels …"))
         try:
             found, hidden = await self.session.launch.stopping.leftovers(self.app.only_namespace)
         except ConsoleError as error:
-            self.told.runs = (Run("✗ ", "bad"), Run(str(error)))
+            self.told.runs = (Span("✗ ", "bad"), Span(str(error)))
             return
         rows: dict[RowKey, Leftover] = {(each.kind, each.namespace, each.name): each for each in found}
         self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
         self.table.show_rows(rows)
         unseen = f" No permission to list: {', '.join(hidden)}." if hidden else ""
-        self.told.runs = (Run(wording.count(len(found), "orphaned resource")), Run(f".{unseen}", "dim"))
+        self.told.runs = (Span(wording.count(len(found), "orphaned resource")), Span(f".{unseen}", "dim"))
 
     @on(ResourceTable.Opened)
     def open_object(self, event: ResourceTable.Opened) -> None:

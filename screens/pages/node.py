@@ -17,7 +17,7 @@ from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.pods import PodTable
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, clock, duration, moment, sentence
+from screens.wording import Span, clock, duration, moment, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -38,7 +38,7 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
     return (
         ("State", node_state(node, now)),
         ("GPUs", gpus),
-        ("Lost GPUs", Run(f"{lost} of {node.gpu_capacity} not allocatable" if lost > 0 else "", "bad")),
+        ("Lost GPUs", Span(f"{lost} of {node.gpu_capacity} not allocatable" if lost > 0 else "", "bad")),
         ("Pool", node.pool),
         ("Machine", node.machine_type),
         ("Accelerator", node.accelerator),
@@ -52,18 +52,18 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
         ("Age", duration(now - node.created) if node.created else ""),
         ("Health scan", _scan(node, now)),
         ("NCCL test", busbw_words(measured, now)),
-        ("Maintenance", Run(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
-        ("Repair", Run(node.repair, "waits")),
+        ("Maintenance", Span(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
+        ("Repair", Span(node.repair, "waits")),
         ("Taints", ", ".join(node.taints)),
-        *((f"Fault {index}", _fault(fault, now)) for index, fault in enumerate(node.reports(now), start=1)),
+        *((f"Fault {index}", _fault(fault, now)) for index, fault in enumerate(node.fault_reports(now), start=1)),
     )
 
 
-def _fault(fault: NodeFault, now: float) -> list[Run]:
+def _fault(fault: NodeFault, now: float) -> list[Span]:
     """What is wrong, who says so, and since when."""
     since = f", since {clock(fault.since)} ({moment(fault.since, now)})" if fault.since else ""
     by = f"says {fault.by}" if fault.by else ""
-    return [Run(sentence(fault.words), "bad"), Run(f"  {by}{since}", "dim")]
+    return [Span(sentence(fault.words), "bad"), Span(f"  {by}{since}", "dim")]
 
 
 def _scan(node: Node, now: float) -> str:
@@ -112,7 +112,7 @@ class NodeScreen(NodeActions, PodActions):
     def show_fleet(self, fleet: Fleet) -> None:
         node = fleet.nodes.get(("", self._node_name))
         now = time.time()
-        gone = (("State", Run("gone: the node was removed", "waits")),)
+        gone = (("State", Span("gone: the node was removed", "waits")),)
         self.facts.facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
         self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))

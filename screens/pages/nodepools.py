@@ -17,7 +17,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, sentence
+from screens.wording import Span, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -95,7 +95,7 @@ class NodepoolsScreen(PoolSizes):
         async for told in session.node_pools.follow():
             if isinstance(told, ConsoleError):
                 self.table.show_trouble(Notice(told.message, told.hint, "✗", "bad"))
-                self.about.runs = (Run("✗ ", "bad"), Run(sentence(told.message), "bad"))
+                self.about.runs = (Span("✗ ", "bad"), Span(sentence(told.message), "bad"))
                 continue
             self.table.show_trouble(None)
             self._picture = told
@@ -107,9 +107,9 @@ class NodepoolsScreen(PoolSizes):
         picture = self._picture = self.session.node_pools.again(self._picture)
         cluster, now = picture.cluster, time.time()
         self.table.show_rows({(each.pool.name,): each for each in picture.pools})
-        runs = [Run(f"{cluster.path}  ", "strong"), Run(f"{cluster.status.lower()} · {cluster.version}", "text")]
-        runs.append(Run(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
-        runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+        runs = [Span(f"{cluster.path}  ", "strong"), Span(f"{cluster.status.lower()} · {cluster.version}", "text")]
+        runs.append(Span(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
+        runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
         self.about.runs = tuple(runs)
         rows = [
             operation_row(each, operation_sentence(each, each.pool or cluster.name), now)

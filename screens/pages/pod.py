@@ -16,7 +16,7 @@ from screens.widgets.facts import Fact, Facts
 from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, DONE, OK, WAITS, Cell, Run, clock, duration, moment, sentence
+from screens.wording import BAD, DONE, OK, WAITS, Cell, Span, clock, duration, moment, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -33,15 +33,15 @@ def container_cell(container: Container) -> Cell:
         mark = BAD if container.exit_code else DONE
     else:
         mark = WAITS
-    return [mark, Run(f" {container.state} {container.reason}".rstrip())]
+    return [mark, Span(f" {container.state} {container.reason}".rstrip())]
 
 
 def exit_cell(container: Container) -> Cell:
     """How it ended, or how the run before ended."""
     if container.exit_code is not None:
-        return Run(str(container.exit_code), "bad" if container.exit_code else "dim")
+        return Span(str(container.exit_code), "bad" if container.exit_code else "dim")
     if container.last_exit_code is not None:
-        return Run(f"before: {container.last_exit_code} {container.last_reason}".rstrip(), "waits")
+        return Span(f"before: {container.last_exit_code} {container.last_reason}".rstrip(), "waits")
     return ""
 
 
@@ -51,8 +51,8 @@ class ContainerTable(ResourceTable[Container]):
     NOUN = "container"
     EMPTY = Notice("No container has been reported yet.")
     COLUMNS: ClassVar = (
-        Column("CONTAINER", lambda each: Run(each.name, "strong"), least=9, most=40),
-        Column("", lambda each: Run("init" if each.init else "", "dim"), width=4, drop=3),
+        Column("CONTAINER", lambda each: Span(each.name, "strong"), least=9, most=40),
+        Column("", lambda each: Span("init" if each.init else "", "dim"), width=4, drop=3),
         Column("STATE", container_cell, least=12, most=40),
         Column("EXIT", exit_cell, least=4, most=30),
         Column("RESTARTS", lambda each: str(each.restarts), width=8, right=True, drop=2),
@@ -76,10 +76,10 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("Created", _created(pod.created, now)),
         ("Started", moment(pod.started, now)),
         ("Ready", "yes" if pod.ready else "no"),
-        ("Gates", Run(", ".join(pod.gated), "waits")),
-        ("Going since", Run(moment(pod.deleting_since, now), "waits")),
-        ("Not placed", Run(sentence(pod.unschedulable), "waits")),
-        ("Message", Run(sentence(pod.message), "waits")),
+        ("Gates", Span(", ".join(pod.gated), "waits")),
+        ("Going since", Span(moment(pod.deleting_since, now), "waits")),
+        ("Not placed", Span(sentence(pod.unschedulable), "waits")),
+        ("Message", Span(sentence(pod.message), "waits")),
     )
 
 
@@ -118,7 +118,7 @@ class PodScreen(PodActions):
     def show_fleet(self, fleet: Fleet) -> None:
         pod = fleet.pods.get(self.key)
         if pod is None:
-            self.facts.facts = (("Status", Run("gone: the pod was deleted, or never was", "waits")),)
+            self.facts.facts = (("Status", Span("gone: the pod was deleted, or never was", "waits")),)
             self.containers.show_rows({}, fleet.links.get("pods"))
         else:
             self.facts.facts = pod_facts(pod, time.time())

@@ -11,7 +11,7 @@ from screens.dialogs.pod_actions import PodActions
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.pods import PodTable
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, count, pod_glyph
+from screens.wording import Span, count, pod_glyph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,14 +42,14 @@ class Tally:
                 self._ready[new.status] = new.ready
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[Span, ...]:
         """All of them, then by status, most frequent first."""
         total = self._numbers.total()
         if not total:
             return ()
-        runs = [Run(f"{count(total, 'pod')}   ", "strong")]
+        runs = [Span(f"{count(total, 'pod')}   ", "strong")]
         for status, number in sorted((+self._numbers).items(), key=lambda each: (-each[1], each[0])):
-            runs += [pod_glyph(status, ready=self._ready[status]), Run(f" {number:,} {status}   ", "dim")]
+            runs += [pod_glyph(status, ready=self._ready[status]), Span(f" {number:,} {status}   ", "dim")]
         return tuple(runs)
 
 

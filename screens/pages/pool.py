@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError, NotFound
 from console.scheduling.pools import pools
-from console.scheduling.topology import host, sum_words
+from console.scheduling.topology import format_gpu_sum, host
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.dialogs.pool_actions import NodeActions, PoolSizes
 from screens.dialogs.question import Choice, Pick, Prompt
@@ -19,7 +19,7 @@ from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run, count
+from screens.wording import Span, count
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -100,7 +100,7 @@ class PoolScreen(PoolSizes, NodeActions):
                 self._show_google()
                 self.refresh_bindings()
             elif not isinstance(told, NotFound):  # a cluster that is none of GKE's has no such side
-                self.google.runs = (Run("Google: ", "dim"), Run(f"{told.message} ", "waits"), Run(told.hint, "dim"))
+                self.google.runs = (Span("Google: ", "dim"), Span(f"{told.message} ", "waits"), Span(told.hint, "dim"))
 
     def on_screen_suspend(self) -> None:
         self.workers.cancel_group(self, "google")
@@ -118,7 +118,7 @@ class PoolScreen(PoolSizes, NodeActions):
         facts = self._picture.pool(self._pool)
         now = time.time()
         if facts is None:
-            self.google.runs = (Run("Google has no pool of this name in the cluster.", "dim"),)
+            self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
             self.progress.show([])
             return
         self.google.runs = facts_runs(facts, self._picture)
@@ -140,15 +140,15 @@ class PoolScreen(PoolSizes, NodeActions):
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
         self.summary.runs = self._about(pool) if pool else ()
 
-    def _about(self, pool: Pool) -> tuple[Run, ...]:
+    def _about(self, pool: Pool) -> tuple[Span, ...]:
         parts = (
-            sum_words(pool.floor),
+            format_gpu_sum(pool.floor),
             pool.machine_type, " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
             ", ".join(pool.zones),
         )  # fmt: skip
         return (
-            Run(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),
-            Run("   ".join(part for part in parts if part), "dim"),
+            Span(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),
+            Span("   ".join(part for part in parts if part), "dim"),
         )
 
     @property

@@ -16,7 +16,7 @@ from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,36 +32,36 @@ GLYPHS = {
     Result.OK: OK,
     Result.WARN: CARE,
     Result.FAIL: BAD,
-    Result.NOT_ALLOWED: Run("⊘", "waits"),
-    Result.COULD_NOT: Run("?", "waits"),
+    Result.NOT_ALLOWED: Span("⊘", "waits"),
+    Result.COULD_NOT: Span("?", "waits"),
     Result.NOT_APPLICABLE: IDLE,
 }
 WORDS = {Result.NOT_APPLICABLE: "n/a", Result.NOT_ALLOWED: "no right", Result.COULD_NOT: "not seen"}
 INKS = {Result.FAIL: "bad", Result.WARN: "waits", Result.OK: "", Result.NOT_APPLICABLE: "faint"}
 
 
-def glyph(check: Check) -> Run:
+def glyph(check: Check) -> Span:
     """Mark of a result; of a check under way the one that waits."""
     return GLYPHS[check.result] if check.over else WAITS
 
 
-def result_cell(check: Check) -> Run:
+def result_cell(check: Check) -> Span:
     """Its word, short: what is found has the room."""
     return (
-        Run(WORDS.get(check.result, check.result), INKS.get(check.result, "waits"))
+        Span(WORDS.get(check.result, check.result), INKS.get(check.result, "waits"))
         if check.over
-        else Run("looking", "dim")
+        else Span("looking", "dim")
     )
 
 
-def found_cell(check: Check) -> Run:
+def found_cell(check: Check) -> Span:
     """What was seen; of what does not apply why."""
     if not check.over:
-        return Run("…", "faint")
+        return Span("…", "faint")
     if check.result is Result.NOT_APPLICABLE:
-        return Run(check.reason, "faint")
+        return Span(check.reason, "faint")
     blind = check.result in {Result.NOT_ALLOWED, Result.COULD_NOT}
-    return Run(check.reason if blind or (check.reason and check.result is Result.FAIL) else check.evidence)
+    return Span(check.reason if blind or (check.reason and check.result is Result.FAIL) else check.evidence)
 
 
 class CheckTable(ResourceTable["Check"]):
@@ -69,12 +69,12 @@ class CheckTable(ResourceTable["Check"]):
     EMPTY = Notice("No checks.")
     COLUMNS: ClassVar = (
         Column("", glyph, width=1),
-        Column("CHECK", lambda check: Run(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
+        Column("CHECK", lambda check: Span(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
         Column("RESULT", result_cell, least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
-        Column("FIX", lambda check: Run("f", "accent") if check.repair else "", width=3, drop=6),
+        Column("FIX", lambda check: Span("f", "accent") if check.repair else "", width=3, drop=6),
         Column("FOUND", found_cell, fill=True, least=20),
-        Column("AREA", lambda check: Run(check.area, "dim"), most=8, drop=7, sort=lambda check: check.area),
-        Column("TOOK", lambda check: Run(f"{check.seconds:.1f} s", "dim") if check.over else "", width=6, right=True,
+        Column("AREA", lambda check: Span(check.area, "dim"), most=8, drop=7, sort=lambda check: check.area),
+        Column("TOOK", lambda check: Span(f"{check.seconds:.1f} s", "dim") if check.over else "", width=6, right=True,
                drop=8, sort=lambda check: check.seconds, down=True),
     )  # fmt: skip
 
@@ -195,7 +195,7 @@ class PreflightScreen(LiveScreen):
         found = tally(self.checks.values())
         about = f"{self.plan.recipe} as {self.plan.name}" if self.plan else "the cluster and its project"
         ink = "bad" if found.failing else "dim" if found.open else ""
-        self.summary.runs = (Run(f"{about}: ", "strong"), Run(found.sentence, ink))
+        self.summary.runs = (Span(f"{about}: ", "strong"), Span(found.sentence, ink))
         self._tell()
 
     @on(ResourceTable.Opened)
@@ -211,26 +211,26 @@ class PreflightScreen(LiveScreen):
         self.refresh_bindings()
 
 
-def _sentence(check: Check) -> list[Run]:
-    runs = [Run(f"{check.title} ", "strong"), Run(f"{check.evidence} ")]
+def _sentence(check: Check) -> list[Span]:
+    runs = [Span(f"{check.title} ", "strong"), Span(f"{check.evidence} ")]
     if check.reason:
-        runs.append(Run(f"{check.reason} ", INKS.get(check.result, "waits") or "dim"))
+        runs.append(Span(f"{check.reason} ", INKS.get(check.result, "waits") or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
-        runs += [Run("→ ", "head"), Run(f"{check.fix} ")]
+        runs += [Span("→ ", "head"), Span(f"{check.fix} ")]
         if check.command:
-            runs.append(Run(f"{check.command} ", "dim"))
+            runs.append(Span(f"{check.command} ", "dim"))
     if check.over:
-        runs.append(Run(f"Checked {wording.clock(check.at)}.", "faint"))
+        runs.append(Span(f"Checked {wording.clock(check.at)}.", "faint"))
     return runs
 
 
-def _looks(check: Check) -> list[Run]:
+def _looks(check: Check) -> list[Span]:
     """What was asked on the way, one after the other."""
     if not check.looks:
-        return [Run("No request was sent.", "faint")]
-    found: list[Run] = []
+        return [Span("No request was sent.", "faint")]
+    found: list[Span] = []
     for each in check.looks:
-        found.append(Run(f"{each.at} ", "dim"))
-        found.append(Run(f"{each.what}: "))
-        found.append(Run(f"{each.outcome} ({each.seconds:.2f} s). ", "dim" if each.outcome == "answered" else "waits"))
+        found.append(Span(f"{each.at} ", "dim"))
+        found.append(Span(f"{each.what}: "))
+        found.append(Span(f"{each.outcome} ({each.seconds:.2f} s). ", "dim" if each.outcome == "answered" else "waits"))
     return found

@@ -18,7 +18,7 @@ from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, W
 from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,9 +147,9 @@ class QueuesScreen(LiveScreen):
         words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
         words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
         if self.only is not None and len(self.only) == 1:
-            words += f"; GPUs of quota: {queue_account(self.app.fleet, self.only[0]).words}"
-        back = [Run("   esc shows all queues", "faint")] if self.only else []
-        self.caption.runs = (Run("── ", "faint"), Run(f"{where} ", "head"), Run(f"  {words}", "dim"), *back)
+            words += f"; GPUs of quota: {queue_account(self.app.fleet, self.only[0]).sum_text}"
+        back = [Span("   esc shows all queues", "faint")] if self.only else []
+        self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
 
     def _tell_reason(self) -> None:
         line = self.workloads.row
@@ -157,9 +157,9 @@ class QueuesScreen(LiveScreen):
             self.reason.runs = ()
             return
         told = line.why
-        runs = [Run(f"{name_of(line.workload)} ", "strong"), Run(wording.sentence(told.sentence) or "does not wait")]
+        runs = [Span(f"{name_of(line.workload)} ", "strong"), Span(wording.sentence(told.sentence) or "does not wait")]
         if own := wording.quotation(told, told.sentence):
-            runs.append(Run(f"  {own}", "dim"))
+            runs.append(Span(f"  {own}", "dim"))
         self.reason.runs = tuple(runs)
 
     def on_resize(self, event: events.Resize) -> None:

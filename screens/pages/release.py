@@ -21,7 +21,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
-from screens.wording import Run, sentence
+from screens.wording import Span, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,10 +121,10 @@ class EditValues(Question[str | None]):
         editor.mark({each.line for each in remarks})
         said = "What differs from the recipe's defaults; a deleted line returns to its default."
         line = self.query_one(SentenceLine)
-        line.runs = (Run(said, "dim"),)
+        line.runs = (Span(said, "dim"),)
         if remarks:
             where = f"line {remarks[0].line}: " if remarks[0].line else ""
-            line.runs = (Run("✗ ", "bad"), Run(f"{where}{sentence(remarks[0].message)}", "bad"))
+            line.runs = (Span("✗ ", "bad"), Span(f"{where}{sentence(remarks[0].message)}", "bad"))
         return not remarks
 
     def action_take(self) -> None:
@@ -189,27 +189,27 @@ def change_lines(change: ReleaseChange) -> list[str]:
     return lines
 
 
-def change_words(change: ReleaseChange) -> list[Run]:
+def change_words(change: ReleaseChange) -> list[Span]:
     """The same in a sentence."""
     if change.idle:
-        return [Run("Nothing would change.", "dim")]
+        return [Span("Nothing would change.", "dim")]
     if change.refused:
         why = " ".join(f"{each.kind} {each.name}: {wording.sentence(each.refused)}" for each in change.refused)
         again = "Launching it again (n on the job) takes any values."
-        return [Run("✗ ", "bad"), Run(f"The cluster does not let it happen. {why} {again}", "bad")]
+        return [Span("✗ ", "bad"), Span(f"The cluster does not let it happen. {why} {again}", "bad")]
     told = {fate: [each for each in change.objects if each.fate is fate] for fate in Fate}
     counts = [wording.count(len(told[fate]), "object") + f" {words}" for fate, words in
               ((Fate.CHANGED, "changed"), (Fate.ADDED, "new"), (Fate.REMOVED, "gone")) if told[fate]]  # fmt: skip
-    return [Run("✓ ", "ok"), Run(f"The API server accepts it: {', '.join(counts)}.")]
+    return [Span("✓ ", "ok"), Span(f"The API server accepts it: {', '.join(counts)}.")]
 
 
 class ChangeText(YamlText):
     """The lines; the mark says it, the colour says it again."""
 
-    def paint(self, text: str, whole: str) -> list[Run]:
+    def paint(self, text: str, whole: str) -> list[Span]:
         """Lines that came and went, and heads; all else is YAML."""
         ink = _INKS.get(whole[:1], "")
-        return [Run(text, ink)] if ink else yaml_runs(text)
+        return [Span(text, ink)] if ink else yaml_runs(text)
 
     def show_change(self, change: ReleaseChange) -> None:
         self.show("\n".join(change_lines(change)))
@@ -297,12 +297,13 @@ class ReleaseScreen(LiveScreen):
     def _tell_head(self, found: tuple[Release, ...]) -> None:
         namespace, name = self.key
         if not found:
-            self.head.runs = (Run(f"{name} in {namespace} is not a release of the chart.", "waits"),)
+            self.head.runs = (Span(f"{name} in {namespace} is not a release of the chart.", "waits"),)
             return
         last = found[-1]
         self.head.runs = (
-            Run(name, "strong"), Run(f" in {namespace}  "), Run(last.recipe or "not launched from a recipe", "accent"),
-            Run(f"  {wording.count(len(found), 'revision')}, the latest is {last.revision}, {last.status}", "dim"),
+            Span(name, "strong"), Span(f" in {namespace}  "),
+            Span(last.recipe or "not launched from a recipe", "accent"),
+            Span(f"  {wording.count(len(found), 'revision')}, the latest is {last.revision}, {last.status}", "dim"),
         )  # fmt: skip
 
     @on(ResourceTable.Highlighted)
@@ -322,17 +323,17 @@ class ReleaseScreen(LiveScreen):
         revision = self.older
         if not revision:
             words = "This is what the cluster has. e changes its values; ↓ shows what an older one would change."
-            self.said.runs = (Run(words if self._latest else "", "dim"),)
+            self.said.runs = (Span(words if self._latest else "", "dim"),)
             self.text.show("")
             return
-        self.said.runs = (Run("◐ ", "waits"), Run(f"The API server compares revision {revision} …", "dim"))
+        self.said.runs = (Span("◐ ", "waits"), Span(f"The API server compares revision {revision} …", "dim"))
         try:
             change = await self.session.launch.releases.try_rollback(*self.key, revision)
         except ConsoleError as error:
-            self.said.runs = (Run("✗ ", "bad"), Run(f"{error.message} {error.hint}".strip(), "bad"))
+            self.said.runs = (Span("✗ ", "bad"), Span(f"{error.message} {error.hint}".strip(), "bad"))
             self.text.show("")
             return
-        self.said.runs = (Run(f"Back to revision {revision}: ", "strong"), *change_words(change))
+        self.said.runs = (Span(f"Back to revision {revision}: ", "strong"), *change_words(change))
         self.text.show_change(change)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

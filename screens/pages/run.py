@@ -27,7 +27,7 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual import events
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from screens.widgets.table.table import RowKey
 
 
-def value_run(text: str | None) -> Run:
+def value_run(text: str | None) -> Span:
     """A value, or the words that it was not changed."""
-    return Run("default", "dim") if text is None else Run(wording.one_line(text))
+    return Span("default", "dim") if text is None else Span(wording.one_line(text))
 
 
 class DifferenceTable(ResourceTable["Difference"]):
@@ -52,7 +52,7 @@ class DifferenceTable(ResourceTable["Difference"]):
     def name_runs(self, before: RunRecord, after: RunRecord) -> None:
         """Show these two names over the values."""
         self.set_columns((
-            Column("VALUE", lambda each: Run(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
+            Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
             Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
             Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
         ))  # fmt: skip
@@ -142,7 +142,7 @@ class RunScreen(LiveScreen):
 
     def on_mount(self) -> None:
         """The differences have the keys, if there are any."""
-        title = (Run("── ", "faint"), Run("values that were changed", "head"))
+        title = (Span("── ", "faint"), Span("values that were changed", "head"))
         self.query_one("#values-title", SentenceLine).runs = title
         self.values.focus()
         self.set_interval(AGAIN, self.read)
@@ -162,7 +162,7 @@ class RunScreen(LiveScreen):
     def _draw(self) -> None:
         run = self.run
         if run is None:
-            self.head.runs = (Run(f"Run {self._number} is no longer in the history.", "waits"),)
+            self.head.runs = (Span(f"Run {self._number} is no longer in the history.", "waits"),)
             return
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
@@ -181,7 +181,7 @@ class RunScreen(LiveScreen):
     async def _read_log(self, run: RunRecord) -> None:
         """Its curve and its lines, from the log that is kept; of a run of which none is, why there is neither."""
         with self.report_errors(f"The log of {run.name} could not be read"):
-            kept = await self.session.measures.of_kept(run.namespace, run.name, run.uid)
+            kept = await self.session.measures.from_stored_log(run.namespace, run.name, run.uid)
             self.set_class(kept is None, "-unkept")
             if kept is None:
                 return
@@ -203,17 +203,17 @@ class RunScreen(LiveScreen):
             self.set_class(bool(text.total()), "-logged")
             self.refresh_bindings()
 
-    def _without_log(self, run: RunRecord) -> list[Run]:
+    def _without_log(self, run: RunRecord) -> list[Span]:
         """Why there is no curve and no log, and what helps."""
         jobset = self.app.fleet.jobsets.get(run.key)
         if not run.uid and jobset is None:
-            return [Run("No curve and no log: its job was never seen in the cluster.", "dim")]
-        why = Run(
+            return [Span("No curve and no log: its job was never seen in the cluster.", "dim")]
+        why = Span(
             "No curve and no log: its log was never opened on this machine, and only what is opened is kept.", "dim"
         )
         if jobset is not None and jobset.uid == run.uid:
-            return [why, Run(" The job is still there: J opens it, t and l there read its log and keep it.")]
-        return [why, Run(" The job is gone. Of the next one: open its log while it is there (l on Jobs, or a4 logs),"
+            return [why, Span(" The job is still there: J opens it, t and l there read its log and keep it.")]
+        return [why, Span(" The job is gone. Of the next one: open its log while it is there (l on Jobs, or a4 logs),"
                          " or set storage.logs at launch, which keeps it beside the job.")]  # fmt: skip
 
     def on_resize(self, event: events.Resize) -> None:
@@ -243,7 +243,7 @@ class RunScreen(LiveScreen):
             return
         how = "compared with" if self._other_number else "compared with the last that succeeded:"
         self.against.runs = (
-            Run("── ", "faint"), Run(f"{how} ", "head"), Run(spoken(other, time.time()), "head"),
+            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, time.time()), "head"),
         )  # fmt: skip
         if self._named != (other.number, run.number):
             self._named = other.number, run.number

@@ -19,7 +19,7 @@ from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual import events
@@ -98,7 +98,7 @@ class RunsScreen(LiveScreen):
     def _tell(self) -> None:
         self.refresh_bindings()
         note = self.session.launch.runs.note if self.app.connected else ""
-        warning = (Run(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
+        warning = (Span(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 

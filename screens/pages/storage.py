@@ -15,7 +15,7 @@ from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
             self.heard(kind, failed.get(kind))
         words = f"{wording.count(there, 'place')} to store in"
         where = f", project {project}" if project else f", {near} by the cluster"
-        self.summary.runs = (Run(f"{words}{where}", "strong"), Run(f"   {region}", "dim"), *self.place_words())
+        self.summary.runs = (Span(f"{words}{where}", "strong"), Span(f"   {region}", "dim"), *self.place_words())
         self._tell()
 
     @on(ResourceTable.Highlighted)
@@ -146,20 +146,20 @@ def _unread(kind: str, error: ConsoleError) -> Place:
     return Place(kind, "", "", "", False, "", "", "", {}, error=error)
 
 
-def _sentence(place: Place, screen: StorageScreen) -> list[Run]:
+def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
     """What it is good for, or why it is not."""
     if place.error is not None:
-        return [Run(f"{place.error.message} ", "bad"), Run(screen.hint_of(place.error), "dim")]
+        return [Span(f"{place.error.message} ", "bad"), Span(screen.hint_of(place.error), "dim")]
     if not place.values:
-        return [Run(f"It cannot be mounted now: {place.state.lower()}. {place.address}", "waits")]
+        return [Span(f"It cannot be mounted now: {place.state.lower()}. {place.address}", "waits")]
     if place.kind == BUCKET:
         words = "Enter opens it. Mounted at /gcs it can hold logs and copies; it is too slow to train from."
-        slow = Run("Pods would read it over the network between regions. ", "waits")
+        slow = Span("Pods would read it over the network between regions. ", "waits")
         far = [] if place.near or not place.match else [slow]
-        return [*far, Run(words, "dim")]
+        return [*far, Span(words, "dim")]
     fields = "  ".join(f"{name}={value}" for kind in _maps(place.values) for name, value in kind.items())
     fills = "mounted by: " if screen.app.without_cluster else "n fills the form: "
-    return [Run(fills, "dim"), Run(fields)]
+    return [Span(fills, "dim"), Span(fields)]
 
 
 def _maps(values: Mapping[str, Value]) -> list[Mapping[str, Value]]:

@@ -8,7 +8,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.attach.tunnel.published import Profile
-from console.kube.rank_address import Address
+from console.kube.rank_address import RankAddress
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.tunnels import TUNNELS, open_now, ports_cell
@@ -17,7 +17,7 @@ from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -189,7 +189,7 @@ class TunnelsScreen(LiveScreen):
                 return
             found = next((each for each in saved if each.name == name), None)
             if found:
-                address = Address.of(found.namespace, found.job, found.rank)
+                address = RankAddress.parse(found.namespace, found.job, found.rank)
                 await open_ports(self, address, found.ports, keep=False)
             else:
                 await self._ask_new()
@@ -207,24 +207,24 @@ class TunnelsScreen(LiveScreen):
         )
         if typed:
             job, _, rank = typed.partition(" ")
-            await ask_and_open(self, Address.of(namespace, job, rank.strip()))
+            await ask_and_open(self, RankAddress.parse(namespace, job, rank.strip()))
 
 
 OTHER = "another"
 
 
-def _sentence(tunnel: Tunnel) -> list[Run]:
+def _sentence(tunnel: Tunnel) -> list[Span]:
     """How it is, what went through each port, and why the last connection broke."""
-    parts = [Run(wording.sentence(tunnel.words) + " ", "waits")] if tunnel.words else []
+    parts = [Span(wording.sentence(tunnel.words) + " ", "waits")] if tunnel.words else []
     if tunnel.state == "ready":
-        parts.append(Run(f"{tunnel.address} is pod {tunnel.pod}. ", ""))
+        parts.append(Span(f"{tunnel.address} is pod {tunnel.pod}. ", ""))
     if tunnel.last_end:
         parts.append(
-            Run(f"Last broken at {wording.clock(tunnel.last_end_at)}: {wording.sentence(tunnel.last_end)} ", "bad")
+            Span(f"Last broken at {wording.clock(tunnel.last_end_at)}: {wording.sentence(tunnel.last_end)} ", "bad")
         )
     for each in tunnel.listeners:
         carried = f"{wording.size(each.sent)} sent, {wording.size(each.received)} received"
-        parts.append(Run(f"{each}: {wording.count(each.connections, 'connection')}, {carried}. ", "dim"))
+        parts.append(Span(f"{each}: {wording.count(each.connections, 'connection')}, {carried}. ", "dim"))
     if tunnel.reconnections:
-        parts.append(Run(f"It moved to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
+        parts.append(Span(f"It moved to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
     return parts

@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from screens.widgets.line import Inked, fit_runs
 from screens.widgets.table.column import cell_width
-from screens.wording import Cell, Run, runs_of
+from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:
     from textual.geometry import Size
@@ -60,8 +60,8 @@ class Facts(Inked):
             return Strip.blank(width, self.rich_style)
         count = max((len(line) for line in lines), default=1)
         room = (width - 4) // count if len(lines[y]) > 1 else width - 4
-        segments = fit_runs([Run("  ")], 2, lambda ink: back + self.ink(ink))
+        segments = fit_runs([Span("  ")], 2, lambda ink: back + self.ink(ink))
         for name, value in lines[y]:
-            runs = [Run(name + " " * max(1, NAME - cell_len(name)), "head"), *runs_of(value, "text")]
+            runs = [Span(name + " " * max(1, NAME - cell_len(name)), "head"), *runs_of(value, "text")]
             segments += fit_runs(runs, room, lambda ink: back + self.ink(ink))
         return Strip(segments).adjust_cell_length(width, back)

@@ -15,10 +15,10 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.scheduling.topology import PipState, sum_words
+from console.scheduling.topology import GpuState, format_gpu_sum
 from screens.widgets.line import Inked, InkOf, changed_columns, fit, fit_runs, joined
 from screens.widgets.table.column import cell_width
-from screens.wording import Run, count
+from screens.wording import Span, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from console.scheduling.topology import Floor, Holder, Host, Pip
+    from console.scheduling.topology import Floor, Holder, Host, HostGpu
 
 
 LABEL = 6  # most columns of a host's short name
@@ -41,7 +41,7 @@ class FloorLine:
     block: str = ""
     subblock: str = ""
     hosts: tuple[Host, ...] = ()
-    heading: tuple[Run, ...] = ()
+    heading: tuple[Span, ...] = ()
 
 
 def short_name(name: str) -> str:
@@ -67,16 +67,16 @@ def widest(names: Sequence[str]) -> int:
     return min(PLACE, max((cell_len(name) for name in names), default=0) or 1)
 
 
-def host_mark(host: Host) -> Run:
+def host_mark(host: Host) -> Span:
     """The one thing to know of a host besides its GPUs."""
     node = host.node
-    if host.out == host.total:
-        return Run(" ")  # its pips say it
+    if host.out_of_use == host.total:
+        return Span(" ")  # its pips say it
     if host.faults and not (node.maintenance_active and len(host.faults) == 1):
-        return Run("✗", "bad")
+        return Span("✗", "bad")
     if node.maintenance_active or node.maintenance_at:
-        return Run("⚠", "waits")
-    return Run("‖", "waits") if node.cordoned else Run(" ")
+        return Span("⚠", "waits")
+    return Span("‖", "waits") if node.cordoned else Span(" ")
 
 
 def host_caption(host: Host) -> str:
@@ -99,54 +99,54 @@ def legend(
     ink_of: Callable[[str], str],
     glyph_of: Callable[[str], str],
     whose: Callable[[str], str],
-) -> list[Run]:
+) -> list[Span]:
     """One line naming the holders and whose they are, most GPUs first; those that do not fit are counted."""
-    runs: list[Run] = []
+    runs: list[Span] = []
     left = width
     for number, (holder, gpus) in enumerate(holders):
         owner = f"{whose(holder.owner)}, " if holder.owner else ""
-        entry = [Run(f"{glyph_of(holder.uid)} ", ink_of(holder.uid)), Run(holder.name, "text"),
-                 Run(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
+        entry = [Span(f"{glyph_of(holder.uid)} ", ink_of(holder.uid)), Span(holder.name, "text"),
+                 Span(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
         need = cell_width(entry)
         rest = len(holders) - number
         if need > left - (12 if rest > 1 else 0):
-            return [*runs, Run(f"+ {rest} more", "dim")]
+            return [*runs, Span(f"+ {rest} more", "dim")]
         runs += entry
         left -= need
     return runs
 
 
-def stretch_words(floor: Floor) -> list[Run]:
+def stretch_words(floor: Floor) -> list[Span]:
     if not floor.total:
         return []
     largest = floor.largest
     if not largest.in_all:
         loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
-        return [Run(f"{sum_words(floor)}. No host is wholly free{loose}.", "dim")]
+        return [Span(f"{format_gpu_sum(floor)}. No host is wholly free{loose}.", "dim")]
     runs = [
-        Run("Largest free: ", "dim"),
-        Run(f"{largest.in_subblock} GPUs", "strong"),
-        Run(" in one subblock", "dim"),
+        Span("Largest free: ", "dim"),
+        Span(f"{largest.in_subblock} GPUs", "strong"),
+        Span(" in one subblock", "dim"),
     ]
     if largest.subblock:
-        runs.append(Run(f" ({largest.subblock})", "dim"))
+        runs.append(Span(f" ({largest.subblock})", "dim"))
     if largest.in_block > largest.in_subblock:
-        runs += [Run(", ", "dim"), Run(f"{largest.in_block}", "strong"), Run(" in one block", "dim")]
+        runs += [Span(", ", "dim"), Span(f"{largest.in_block}", "strong"), Span(" in one block", "dim")]
     if largest.in_all > largest.in_block:
-        runs += [Run(", ", "dim"), Run(f"{largest.in_all}", "strong"), Run(" in all", "dim")]
-    return [*runs, Run(f". {sum_words(floor)}.", "dim")]
+        runs += [Span(", ", "dim"), Span(f"{largest.in_all}", "strong"), Span(" in all", "dim")]
+    return [*runs, Span(f". {format_gpu_sum(floor)}.", "dim")]
 
 
 class FloorKey(Inked):
     DEFAULT_CSS = """
     FloorKey { height: 2; }
     """
-    lines: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
+    lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
         back = self.rich_style.background_style
         runs = self.lines[y] if y < len(self.lines) else ()
-        return Strip(fit_runs([Run("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))
+        return Strip(fit_runs([Span("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))
 
 
 class Spot(NamedTuple):
@@ -185,7 +185,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._floors: tuple[tuple[tuple[Run, ...], Floor], ...] = ()
+        self._floors: tuple[tuple[tuple[Span, ...], Floor], ...] = ()
         self._inks: Mapping[str, str] = {}
         self._lines: list[FloorLine] = []
         self._spots: list[Spot] = []
@@ -199,7 +199,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._drawn: dict[int, Strip] = {}
         self._painted: dict[int, Strip] = {}
 
-    def show_floors(self, floors: Sequence[tuple[tuple[Run, ...], Floor]], ink_of: Callable[[str], str]) -> None:
+    def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], ink_of: Callable[[str], str]) -> None:
         """Show these pools' floors under their headings; `ink_of` gives the ink of a holder's uid."""
         self._inks = {holder.uid: ink_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
         self._floors = tuple(floors)
@@ -221,19 +221,19 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         index = self._index()
         return self._spots[index].host if index is not None else None
 
-    def pip(self, pip: Pip, host: Host) -> Run:
+    def pip(self, pip: HostGpu, host: Host) -> Span:
         """One GPU as one glyph."""
-        if pip.state is PipState.FREE:
-            return Run("·", "text")
-        if pip.state is PipState.OUT:
-            return Run("✗", "bad") if host.faults else Run("◐", "waits") if host.starting else Run("‖", "dim")
+        if pip.state is GpuState.FREE:
+            return Span("·", "text")
+        if pip.state is GpuState.OUT:
+            return Span("✗", "bad") if host.faults else Span("◐", "waits") if host.starting else Span("‖", "dim")
         uid = pip.holder.uid if pip.holder else ""
-        return Run(self.glyph(uid), self._inks.get(uid, "dim"))
+        return Span(self.glyph(uid), self._inks.get(uid, "dim"))
 
-    def _pips_of(self, host: Host) -> list[Run]:
+    def _pips_of(self, host: Host) -> list[Span]:
         """Its GPUs, neighbours that look the same as one run: a thousand hosts are redrawn in no time."""
         return [
-            Run(run.text * len(list(same)), run.ink) for run, same in groupby(self.pip(pip, host) for pip in host.pips)
+            Span(run.text * len(list(same)), run.ink) for run, same in groupby(self.pip(pip, host) for pip in host.pips)
         ]
 
     def glyph(self, uid: str) -> str:
@@ -342,10 +342,10 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         number = bisect_right(self._starts, at) - 1
         line, part = self._lines[number], at - self._starts[number]
         if line.heading:
-            return Strip(fit_runs([Run("  "), *line.heading], width, self._on(self.ground("head"))))
+            return Strip(fit_runs([Span("  "), *line.heading], width, self._on(self.ground("head"))))
         back = self.rich_style.background_style
         block, subblock = self._place
-        names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
+        names = [Span(f"  {fit(line.block, block)} ", "head"), Span(f"{fit(line.subblock, subblock)}  ", "dim")]
         segments = fit_runs([] if part else names, self._left, self._on(back))
         for host in line.hosts:
             segments += self._host(host, part)
@@ -355,9 +355,9 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         plain = self.rich_style.background_style
         here = self.has_focus and host.node.name == self._cursor and part != 2
         if part:
-            runs = [Run(host_caption(host) if part == 1 else "", "dim")]
+            runs = [Span(host_caption(host) if part == 1 else "", "dim")]
         else:
-            runs = [Run(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
+            runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
             runs += [host_mark(host), *self._pips_of(host)]
         back = self.ground("cursor") if here else plain
         return [*fit_runs(runs, self._cell - 2, self._on(back)), *fit_runs([], 2, self._on(plain))]

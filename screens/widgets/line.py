@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from screens.wording import JOB_INKS, Run, one_line
+from screens.wording import JOB_INKS, Span, one_line
 
 InkOf = Callable[[str], Style]
 
@@ -48,7 +48,7 @@ def beginning(text: str, width: int) -> str:
     return text
 
 
-def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = False, after: int = 0) -> list[Segment]:
+def fit_runs(runs: Iterable[Span], width: int, ink_of: InkOf, *, right: bool = False, after: int = 0) -> list[Segment]:
     """Segments in exactly that many columns, and `after` blank ones behind them.
 
     Blanks join the text beside them: a change of colour costs more bytes than most words.
@@ -75,12 +75,12 @@ def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = Fa
     return segments
 
 
-def keep_tail(runs: list[Run], width: int) -> list[Run]:
+def keep_tail(runs: list[Span], width: int) -> list[Span]:
     """A single run too long for that many columns, cut at its front instead of its end."""
     if len(runs) != 1 or cell_len(runs[0].text) <= width or width < 2:
         return runs
     tail = beginning(one_line(runs[0].text)[::-1], width - 1)[::-1]
-    return [Run(f"…{tail}", runs[0].ink)]
+    return [Span(f"…{tail}", runs[0].ink)]
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
@@ -114,7 +114,7 @@ def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
     return left, max(left, new.cell_length - right)
 
 
-def line(runs: Iterable[Run], width: int, ink_of: InkOf) -> Strip:
+def line(runs: Iterable[Span], width: int, ink_of: InkOf) -> Strip:
     return Strip(fit_runs(runs, width, ink_of), width)
 
 

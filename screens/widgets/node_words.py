@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 from console.google.node_pools import kind_words, operation_sentence, operation_words
 from screens.columns.google import POOL_GLYPHS
 from screens.widgets.table.progress_rows import operation_row, request_row
-from screens.wording import BAD, OK, WAITS, Run, count, sentence
+from screens.wording import BAD, OK, WAITS, Span, count, sentence
 
 if TYPE_CHECKING:
     from console.google.node_pools import PoolFacts, PoolsSnapshot
     from console.kube.objects.node import Node
 
 
-def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Run, ...]:
+def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Span, ...]:
     """State, sizes and settings of a pool, the most urgent first."""
     pool = facts.pool
-    runs = [POOL_GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
     if facts.target is not None:
-        runs.append(Run(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
+        runs.append(Span(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
     rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
     said = [text for text in facts.sentences if text not in rows and not facts.failed]
-    runs += [Run(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
+    runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
     parts = [
         f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
         facts.how,
@@ -32,12 +32,12 @@ def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Run, ...]:
         pool.version,
         f"maintenance {picture.cluster.maintenance}" if picture.cluster.maintenance else "maintenance at any time",
     ]
-    runs.append(Run(" · ".join(part for part in parts if part), "dim"))
-    runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+    runs.append(Span(" · ".join(part for part in parts if part), "dim"))
+    runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
     return tuple(runs)
 
 
-def rows_of(facts: PoolFacts, picture: PoolsSnapshot, now: float) -> list[tuple[Run, ...]]:
+def rows_of(facts: PoolFacts, picture: PoolsSnapshot, now: float) -> list[tuple[Span, ...]]:
     """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
     name = facts.pool.name
     rows = [
@@ -56,7 +56,7 @@ def rows_of(facts: PoolFacts, picture: PoolsSnapshot, now: float) -> list[tuple[
     return rows
 
 
-def failed_row(node: Node) -> tuple[Run, ...]:
+def failed_row(node: Node) -> tuple[Span, ...]:
     """A host that was reported as faulty, and how far its replacement is."""
     ended = node.repair.lower() in {"operationdone", "error"}
     glyph = BAD if node.repair.lower() == "error" else OK if ended else WAITS
@@ -67,4 +67,9 @@ def failed_row(node: Node) -> tuple[Run, ...]:
         "error": "Google could not replace it",
     }
     words = steps.get(node.repair.lower(), node.repair or "Google has not taken it up yet")
-    return (glyph, Run(f" {node.name} ", "text"), Run(f"reported faulty ({node.fault}): ", "dim"), Run(words, "waits"))
+    return (
+        glyph,
+        Span(f" {node.name} ", "text"),
+        Span(f"reported faulty ({node.fault}): ", "dim"),
+        Span(words, "waits"),
+    )

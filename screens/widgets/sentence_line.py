@@ -10,7 +10,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.line import Inked, fit_runs, joined
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
 
-def folded_runs(runs: Sequence[Run], width: int) -> list[list[Run]]:
+def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:
     """The runs in lines of at most that many columns, broken at spaces; what no space parts stays together."""
-    lines: list[list[Run]] = [[]]
+    lines: list[list[Span]] = [[]]
     used = 0
     for gap, word in _words(runs):
         length = sum(cell_len(run.text) for run in word)
         if used and used + gap + length > width:
             lines.append([])
             used = gap = 0
-        lines[-1] += [Run(" " * gap), *word] if gap else word
+        lines[-1] += [Span(" " * gap), *word] if gap else word
         used += gap + length
     return lines
 
 
-def cut_runs(runs: Sequence[Run], width: int, mark: str) -> list[Run]:
+def cut_runs(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
     """One line that ends in the mark, words dropped to make room for it."""
     left = width - cell_len(mark)
-    kept: list[Run] = []
+    kept: list[Span] = []
     for run in runs:
         left -= cell_len(run.text)
         if left < 0:
@@ -44,12 +44,12 @@ def cut_runs(runs: Sequence[Run], width: int, mark: str) -> list[Run]:
         kept.append(run)
     while kept and not kept[-1].text.strip():
         kept.pop()
-    return [*kept, Run(mark, "dim")]
+    return [*kept, Span(mark, "dim")]
 
 
-def _words(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
+def _words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     """Words (a word may change its ink inside), each with the number of spaces before it."""
-    words: list[tuple[int, list[Run]]] = []
+    words: list[tuple[int, list[Span]]] = []
     gap, fresh = 0, True
     for run in runs:
         for number, part in enumerate(run.text.split(" ")):
@@ -60,18 +60,18 @@ def _words(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
             if fresh:
                 words.append((gap, []))
                 gap, fresh = 0, False
-            words[-1][1].append(Run(part, run.ink))
+            words[-1][1].append(Span(part, run.ink))
     return words
 
 
 class SentenceLine(Inked):
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
-    runs: reactive[tuple[Run, ...]] = reactive(())
+    runs: reactive[tuple[Span, ...]] = reactive(())
     cut = " …"  # stands at the end of what there is no room for
     _high = -1
 
-    def watch_runs(self, runs: tuple[Run, ...]) -> None:
+    def watch_runs(self, runs: tuple[Span, ...]) -> None:
         """Only another number of lines moves what stands below."""
         if self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
             self.refresh(layout=True)
@@ -112,8 +112,8 @@ class SummaryLine(Inked):
     DEFAULT_CSS = """
     SummaryLine { height: 1; }
     """
-    runs: reactive[tuple[Run, ...]] = reactive(())
+    runs: reactive[tuple[Span, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
         back = self.rich_style.background_style
-        return Strip(fit_runs([Run("  "), *self.runs], self.size.width, lambda ink: back + self.ink(ink)))
+        return Strip(fit_runs([Span("  "), *self.runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from screens.widgets.line import Inked, InkOf, fit_runs
-from screens.wording import Run, duration, freshness, sentence
+from screens.wording import Span, duration, freshness, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,48 +26,50 @@ if TYPE_CHECKING:
 STEP = 5
 """Seconds by which the age of a live picture is told: it says little, and need not be painted every second."""
 GLYPHS = {
-    LinkState.LIVE: Run("●", "ok"),
-    LinkState.LISTING: Run("◐", "waits"),
-    LinkState.STALE: Run("◐", "waits"),
-    LinkState.FORBIDDEN: Run("✗", "bad"),
+    WatchState.LIVE: Span("●", "ok"),
+    WatchState.LISTING: Span("◐", "waits"),
+    WatchState.STALE: Span("◐", "waits"),
+    WatchState.FORBIDDEN: Span("✗", "bad"),
 }
 
 
-def freshness_runs(links: Sequence[Link], now: float, *, trouble: str = "") -> list[Run]:
+def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
     """One phrase for the worst state among those kinds; kinds the cluster does not have say so in their own list."""
     if trouble:
-        return [Run("✗ ", "bad"), Run(f"not connected: {sentence(trouble)}", "bad")]
-    known = [link for link in links if link.state is not LinkState.ABSENT]
+        return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
+    known = [link for link in links if link.state is not WatchState.ABSENT]
     if not known:
-        return [Run("◐ ", "waits"), Run("connecting …", "dim")] if not links else [Run("● ", "ok"), Run("live", "dim")]
-    for state in (LinkState.STALE, LinkState.LISTING, LinkState.FORBIDDEN):
+        return (
+            [Span("◐ ", "waits"), Span("connecting …", "dim")] if not links else [Span("● ", "ok"), Span("live", "dim")]
+        )
+    for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
         in_state = [link for link in known if link.state is state]
         if in_state:
-            return [Run(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_phrase(state, in_state, known, now)]
-    return [Run("● ", "ok"), Run("live", "text"), *_age(known, now)]
+            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_phrase(state, in_state, known, now)]
+    return [Span("● ", "ok"), Span("live", "text"), *_age(known, now)]
 
 
-def _age(links: Sequence[Link], now: float) -> list[Run]:
-    heard = max((link.heard for link in links), default=0.0)
+def _age(links: Sequence[WatchStatus], now: float) -> list[Span]:
+    heard = max((link.last_seen for link in links), default=0.0)
     quiet = (now - heard) // STEP * STEP
-    return [Run(f", no change for {duration(quiet)}", "dim")] if heard and quiet else []
+    return [Span(f", no change for {duration(quiet)}", "dim")] if heard and quiet else []
 
 
-def _phrase(state: LinkState, links: Sequence[Link], known: Sequence[Link], now: float) -> list[Run]:
+def _phrase(state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float) -> list[Span]:
     kinds = "" if len(links) == len(known) else _names(links) + " "
-    if state is LinkState.LISTING:
-        return [Run(f"listing {_names(links)} …", "dim")]
-    if state is LinkState.FORBIDDEN:
-        return [Run(f"not allowed: {_names(links)}", "bad")]
-    oldest = min((link.heard or link.since for link in links), default=now)
+    if state is WatchState.LISTING:
+        return [Span(f"listing {_names(links)} …", "dim")]
+    if state is WatchState.FORBIDDEN:
+        return [Span(f"not allowed: {_names(links)}", "bad")]
+    oldest = min((link.last_seen or link.since for link in links), default=now)
     why = next((link.why for link in links if link.why), "")
     return [
-        Run(f"{kinds}reconnecting, {freshness(now - oldest)} old", "waits"),
-        *([Run(f": {sentence(why)}", "dim")] if why else []),
+        Span(f"{kinds}reconnecting, {freshness(now - oldest)} old", "waits"),
+        *([Span(f": {sentence(why)}", "dim")] if why else []),
     ]
 
 
-def _names(links: Sequence[Link]) -> str:
+def _names(links: Sequence[WatchStatus]) -> str:
     names = [link.kind for link in links]
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
 
@@ -83,7 +85,7 @@ class Title:
     practice: bool = False
     read_only: bool = False
     unverified: bool = False  # whether the API server's certificate is not checked
-    links: tuple[Link, ...] = ()
+    links: tuple[WatchStatus, ...] = ()
     trouble: str = ""
 
 
@@ -158,7 +160,7 @@ class TitleBar(Inked):
         pages = ("…", *self.title.trail[-1:]) if self._short else self.title.trail
         return f" {key} {name}{''.join(f' › {each}' for each in pages)} "
 
-    def _left(self, room: int) -> list[tuple[Run, Style]]:
+    def _left(self, room: int) -> list[tuple[Span, Style]]:
         """The tabs with their names, else with their keys, else only the open one."""
         room -= len(self.NAME)
         shapes = [(True, False, False), (False, False, False), (False, False, True), (False, True, False)]
@@ -169,7 +171,7 @@ class TitleBar(Inked):
                 break
         else:
             self._short = len(self.title.trail) > 1
-        return [(Run(self.NAME, "accent"), self.ground("bar")), *self._tabs()]
+        return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tabs()]
 
     def _digits_fit(self, room: int) -> bool:
         """Whether the tabs have room for their names and the keys that open them."""
@@ -180,38 +182,38 @@ class TitleBar(Inked):
     def _is_live(self) -> bool:
         """Then for how long it was quiet is worth less than a tab's key, and keys must not come and go with it."""
         states = {each.state for each in self.title.links}
-        return not self.title.trouble and states <= {LinkState.LIVE, LinkState.ABSENT}
+        return not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
 
-    def _tabs(self) -> list[tuple[Run, Style]]:
+    def _tabs(self) -> list[tuple[Span, Style]]:
         bar, here = self.ground("bar"), self.ground("here")
         return [
-            (Run(self._tab(mode, key, name), "here" if mode == self.title.here else "tab"),
+            (Span(self._tab(mode, key, name), "here" if mode == self.title.here else "tab"),
              here if mode == self.title.here else bar)
             for mode, key, name in self.title.tabs
         ]  # fmt: skip
 
-    def _right(self, width: int, *, brief: bool = False) -> list[Run]:
+    def _right(self, width: int, *, brief: bool = False) -> list[Span]:
         """Where, and how new it all is; `brief`: not why."""
         title = self.title
-        runs: list[Run] = []
+        runs: list[Span] = []
         if title.practice:
-            runs += [Run(" practice cluster ", "found")]
+            runs += [Span(" practice cluster ", "found")]
             if title.namespace and (width >= 100 or (width and title.narrowed)):
-                runs += [Run(f" {title.namespace}", "dim")]
+                runs += [Span(f" {title.namespace}", "dim")]
         elif width >= 60:
             place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
-            runs += [Run(" / ".join(filter(None, (place, title.namespace if place else ""))), "dim")]
+            runs += [Span(" / ".join(filter(None, (place, title.namespace if place else ""))), "dim")]
         if title.unverified:
-            runs += [Run("  TLS unverified", "bad")]
+            runs += [Span("  TLS unverified", "bad")]
         if title.read_only and width >= 80:
-            runs += [Run("  read-only", "waits")]
+            runs += [Span("  read-only", "waits")]
         fresh = freshness_runs(title.links, time.time(), trouble=title.trouble)
         if brief:
             fresh = fresh[:2]
         if width < 120:  # the short form: mark and word
-            fresh = [fresh[0], Run(fresh[1].text[: max(4, width // 3)], fresh[1].ink)]
-        return [*runs, Run("  "), *fresh, Run(" ")]
+            fresh = [fresh[0], Span(fresh[1].text[: max(4, width // 3)], fresh[1].ink)]
+        return [*runs, Span("  "), *fresh, Span(" ")]
 
 
-def _cells(runs: Iterable[Run]) -> int:
+def _cells(runs: Iterable[Span]) -> int:
     return sum(cell_len(run.text) for run in runs)

@@ -13,7 +13,7 @@ from screens.widgets.base import Steady
 from screens.widgets.form.editors import kept_bindings
 from screens.widgets.line import Inked
 from screens.widgets.log.lines import LIMIT, LogLines
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,16 +26,16 @@ _LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$)
 _PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
 
 
-def yaml_runs(text: str) -> list[Run]:
+def yaml_runs(text: str) -> list[Span]:
     """One line of YAML: keys, numbers and switches, strings, comments."""
     if text.lstrip().startswith(("#", "---")):
-        return [Run(text, "dim")]
+        return [Span(text, "dim")]
     found = _LINE.fullmatch(text)
     if found is None:
-        return [Run(text)]
+        return [Span(text)]
     lead, key, rest = found["lead"], found["key"] or "", found["rest"]
     ink = "waits" if _PLAIN_WORD.fullmatch(rest) else ""
-    return [run for run in (Run(lead, "dim"), Run(key, "accent"), Run(rest, ink)) if run.text]
+    return [run for run in (Span(lead, "dim"), Span(key, "accent"), Span(rest, ink)) if run.text]
 
 
 class YamlText(LogLines, Steady):
@@ -60,7 +60,7 @@ class YamlText(LogLines, Steady):
             self.follow = False
             self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
 
-    def paint(self, text: str, whole: str) -> list[Run]:
+    def paint(self, text: str, whole: str) -> list[Span]:
         return yaml_runs(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -135,12 +135,12 @@ class OutputText(YamlText):
     """
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def paint(self, text: str, whole: str) -> list[Run]:
+    def paint(self, text: str, whole: str) -> list[Span]:
         """Headings in the ink of their glyph, the rest plain."""
         if not text.startswith(RULE):
-            return [Run(text)]
+            return [Span(text)]
         glyph, _, words = text.removeprefix(RULE).partition(" ")
         ink = _INKS.get(glyph, "head")
         title, colon, rest = words.partition(": ")
-        return [Run(RULE, "faint"), Run(f"{glyph} ", ink), Run(title, "bad" if ink == "bad" else "strong"),
-                Run(f"{colon}{rest}", "" if ink in ("bad", "waits") else "dim")]  # fmt: skip
+        return [Span(RULE, "faint"), Span(f"{glyph} ", ink), Span(title, "bad" if ink == "bad" else "strong"),
+                Span(f"{colon}{rest}", "" if ink in ("bad", "waits") else "dim")]  # fmt: skip

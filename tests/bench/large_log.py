@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.logs.file_text import FileText
-from console.logs.text import Keep
+from console.logs.text import LineFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +50,13 @@ def large_file(bound: Any, say: Any) -> bool:
             kept.append(fast(f"search {pattern.pattern.decode()}", text, say))
             assert text.found == 1
         text.seek(None)
-        for keep in (Keep(level="error"), Keep(level="warn"), Keep(pattern=re.compile(rb"rank7\].*99[0-9]{2}/"))):
+        for keep in (
+            LineFilter(level="error"),
+            LineFilter(level="warn"),
+            LineFilter(pattern=re.compile(rb"rank7\].*99[0-9]{2}/")),
+        ):
             text.apply_filter(keep)
-            kept.append(fast(f"show only {keep.words}", text, say))
+            kept.append(fast(f"show only {keep.description}", text, say))
         text.close()
     return all(kept)
 

@@ -13,10 +13,10 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from console.launch.drafting import Drafting
 from console.launch.recipes import LaunchPlan
-from console.scheduling.forecast import Ask, forecast
+from console.scheduling.forecast import LaunchDemand, forecast
 from tests.chart.plans import CATALOGUE, offline
 from tests.fakes import fleet_of
 
@@ -45,7 +45,7 @@ def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool])
     good &= bound("its YAML in a person's text, p95 (ms)", p95(lambda at: drafting.write_yaml(plans[at], text)), 20)
     good &= bound("that YAML read and judged, p95 (ms)", p95(lambda at: drafting.read_yaml(biggest, text)), 10)
     fleets = [_fleet(number) for number in range(6)]
-    ask = Ask("team", "a4", 256, "preferred")
+    ask = LaunchDemand("team", "a4", 256, "preferred")
     good &= bound("forecast of a new picture, worst (ms)", max(timed(lambda at: forecast(fleets[at], ask), 5)), 20)
     wishes = [replace(ask, gpus=8 * (at + 1), topology=("preferred", "required")[at % 2]) for at in range(KEYS)]
     good &= bound("forecast on a key, p95 (ms)", p95(lambda at: forecast(fleets[5], wishes[at])), 20)
@@ -103,4 +103,4 @@ def _fleet(seed: int) -> Fleet:
     quota = ClusterQueue("a4", quotas=(Quota("a4", GPU, 8000),), reserved=(Usage("a4", GPU, 5600),))
     flavor = ResourceFlavor("a4", node_labels=(("cloud.google.com/gke-nodepool", "a4"),))
     things: list[Any] = [*nodes, *pods, *jobs, quota, flavor, LocalQueue("team", "a4", cluster_queue="a4")]
-    return fleet_of(*things, topologies=Link("topologies", LinkState.LIVE))
+    return fleet_of(*things, topologies=WatchStatus("topologies", WatchState.LIVE))

@@ -11,7 +11,7 @@ import pytest
 
 from console.metrics.evaluation import parse_lm_eval
 from console.metrics.nccl.parser import parse_nccl
-from console.metrics.nccl.reference import Passing, judge
+from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
@@ -164,7 +164,7 @@ def test_nccl_gives_fourteen_rows_without_a_wrong_value(played: dict[str, Played
     values = [half.busbw for row in table.rows for half in (row.out_of_place, row.in_place) if half and half.busbw]
     assert table.avg_busbw == pytest.approx(sum(values) / 28, abs=0.01)
     assert table.ranks == 16
-    assert judge(table).passing is Passing.PASSED
+    assert judge_test(table).passing is NcclResult.PASSED
     (quick,) = parse_nccl(played["nccl-one-pod"].text().encode())
     assert [row.size for row in quick.rows] == [2**20]
 

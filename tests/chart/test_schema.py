@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from console import assets
-from console.kube.nested_values import merge
+from console.kube.nested_values import merge_values
 from console.launch.install import Catalogue
 from console.launch.schema import leaves, parse_defaults
 
@@ -130,7 +130,7 @@ def test_orders_are_unique() -> None:
 
 @pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
 def test_a_recipes_defaults_fit_but_for_what_a_person_must_give(recipe: str) -> None:
-    Draft202012Validator(SCHEMA).validate(merge(CATALOGUE.defaults(recipe), {}))
+    Draft202012Validator(SCHEMA).validate(merge_values(CATALOGUE.defaults(recipe), {}))
 
 
 def test_names_the_chart_sets_are_those_that_env_refuses() -> None:

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
 from console.session import Session
 from console.settings import Settings
@@ -37,7 +37,7 @@ async def opened(server: ApiServer, folder: Path, *, kinds: Any = None, **settin
         await session.close()
 
 
-def state(session: Session, kind: str) -> LinkState:
+def state(session: Session, kind: str) -> WatchState:
     return session.fleet.links[kind].state
 
 
@@ -45,8 +45,8 @@ async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> No
     async with ApiServer() as server:
         server.put(PODS, named("a"))
         async with opened(server, tmp_path) as session:
-            fleet = await session.listed()
-            assert {link.state for link in fleet.links.values()} == {LinkState.LIVE}
+            fleet = await session.wait_until_listed()
+            assert {link.state for link in fleet.links.values()} == {WatchState.LIVE}
             assert set(fleet.links) == set(FIELDS)
             assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
             assert list(fleet.pods) == [("default", "a")]
@@ -55,13 +55,13 @@ async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> No
 
 async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        assert set((await session.listed()).links) == {"pods"}
+        assert set((await session.wait_until_listed()).links) == {"pods"}
         assert not server.asked(NODES)
 
 
 async def test_pictures_follow_the_cluster(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        await session.listed("pods")
+        await session.wait_until_listed("pods")
         server.put(PODS, named("a"))
         async for fleet in session.watch.snapshots():
             if fleet.pods:
@@ -75,15 +75,15 @@ async def test_a_server_that_is_down_at_the_start(tmp_path: Path) -> None:
     async with server:
         pass
     async with opened(server, tmp_path, kinds=["pods", "workloads"]) as session:
-        await eventually(lambda: state(session, "pods") is LinkState.STALE)
+        await eventually(lambda: state(session, "pods") is WatchState.STALE)
         link = session.fleet.links["pods"]
         assert "nothing answers there (connection refused)" in link.why
         assert link.hint
         with pytest.raises(Unreachable, match="connection refused"):
-            await session.listed()
+            await session.wait_until_listed()
         server.put(PODS, named("a"))
         async with server:
-            await eventually(lambda: session.fleet.pods and state(session, "workloads") is LinkState.LIVE, 20)
+            await eventually(lambda: session.fleet.pods and state(session, "workloads") is WatchState.LIVE, 20)
             assert session.fleet.links["pods"].why == ""
 
 
@@ -92,13 +92,13 @@ async def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
         server.put(PODS, named("a"))
         await eventually(lambda: session.fleet.pods)
         await server.stop()
-        await eventually(lambda: state(session, "pods") is LinkState.STALE)
+        await eventually(lambda: state(session, "pods") is WatchState.STALE)
         assert list(session.fleet.pods) == [("default", "a")]
         server.put(PODS, named("b"))
         server.remove(PODS, "a")
         await server.start()
         await eventually(lambda: list(session.fleet.pods) == [("default", "b")], 20)
-        assert state(session, "pods") is LinkState.LIVE
+        assert state(session, "pods") is WatchState.LIVE
         assert len(server.asked(PODS, limit="500")) == 1
 
 
@@ -106,20 +106,20 @@ async def test_a_kind_that_may_not_be_listed_leaves_the_rest(tmp_path: Path) -> 
     async with ApiServer() as server:
         server.refuse[NODES] = forbidden("nodes")
         async with opened(server, tmp_path, kinds=["nodes", "pods"]) as session:
-            fleet = await session.listed()
+            fleet = await session.wait_until_listed()
             link = fleet.links["nodes"]
-            assert (link.state, link.hint) == (LinkState.FORBIDDEN, "Ask for `list nodes`.")
-            assert fleet.links["pods"].state is LinkState.LIVE
+            assert (link.state, link.hint) == (WatchState.FORBIDDEN, "Ask for `list nodes`.")
+            assert fleet.links["pods"].state is WatchState.LIVE
 
 
 async def test_a_cluster_without_kueue_and_jobset(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.groups.clear()
         async with opened(server, tmp_path) as session:
-            links = (await session.listed()).links
-            assert (links["workloads"].state, links["jobsets"].state) == (LinkState.ABSENT, LinkState.ABSENT)
+            links = (await session.wait_until_listed()).links
+            assert (links["workloads"].state, links["jobsets"].state) == (WatchState.ABSENT, WatchState.ABSENT)
             assert "JobSet is not installed" in links["jobsets"].why
-            assert links["pods"].state is LinkState.LIVE
+            assert links["pods"].state is WatchState.LIVE
 
 
 async def test_a_refused_token_is_said(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_refused_token_is_said(tmp_path: Path) -> None:
         session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
         try:
             with pytest.raises(NotLoggedIn) as caught:
-                await session.listed()
+                await session.wait_until_listed()
             assert "hunter2" not in f"{caught.value} {session.fleet.links} {session.watch.__dict__}"
         finally:
             await session.close()
@@ -140,7 +140,7 @@ async def test_objects_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
         server.put(PODS, named("good"))
         server.put(PODS, named("bad", status={"phase": []}))
         async with opened(server, tmp_path, kinds=["pods"]) as session:
-            fleet = await session.listed()
+            fleet = await session.wait_until_listed()
             assert list(fleet.pods) == [("default", "good")]
             assert "1 of them cannot be read, the first default/bad" in fleet.links["pods"].why
 
@@ -154,20 +154,20 @@ async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
         server.handlers[PODS] = waits
         async with opened(server, tmp_path, kinds=["pods"]) as session:
             with pytest.raises(Unreachable, match=rf"list pods: the API server {server.url}.* still lists"):
-                await session.watch.listed(timeout=0.2)
+                await session.watch.wait_until_listed(timeout=0.2)
             with pytest.raises(Unreachable, match=r"it listed nothing for 0\.2 s"):
-                await session.watch.listed(silent=0.2)
+                await session.watch.wait_until_listed(silent=0.2)
 
 
 async def test_another_context_and_namespace(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.put(PODS, named("a"))
         async with opened(server, tmp_path, kinds=["pods"]) as session:
-            await session.listed()
+            await session.wait_until_listed()
             assert (session.context, session.namespace) == ("test", "default")
             await session.watch.switch(context="other")
             assert (session.context, session.namespace) == ("other", "team-b")
-            assert list((await session.listed()).pods) == [("default", "a")]
+            assert list((await session.wait_until_listed()).pods) == [("default", "a")]
             assert [each.name for each in session.watch.contexts() if each.current] == ["other"]
             with pytest.raises(BadKubeconfig):
                 await session.watch.switch(context="nowhere")
@@ -182,7 +182,7 @@ async def test_a_namespace_to_which_the_account_is_confined(tmp_path: Path) -> N
         for namespace in ("default", "team"):
             server.put(f"/api/v1/namespaces/{namespace}/pods", named(f"in-{namespace}", namespace))
         async with opened(server, tmp_path, kinds=["pods"]) as session:
-            assert list((await session.listed()).pods) == [("default", "in-default")]
+            assert list((await session.wait_until_listed()).pods) == [("default", "in-default")]
             assert session.fleet.links["pods"].why.startswith("only namespace default")
             await session.watch.switch(namespace="team")
             await eventually(lambda: list(session.fleet.pods) == [("team", "in-team")])
@@ -224,9 +224,9 @@ async def test_rights_are_asked_once(tmp_path: Path) -> None:
 
     async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
         server.handlers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = review
-        assert await session.watch.may("get", "pods", subresource="exec", namespace="n")
-        assert await session.watch.may("get", "pods", subresource="exec", namespace="n")
-        assert not await session.watch.may("delete", "jobsets", group="jobset.x-k8s.io")
+        assert await session.watch.is_allowed("get", "pods", subresource="exec", namespace="n")
+        assert await session.watch.is_allowed("get", "pods", subresource="exec", namespace="n")
+        assert not await session.watch.is_allowed("delete", "jobsets", group="jobset.x-k8s.io")
         assert asked == [
             {"verb": "get", "resource": "pods", "namespace": "n", "subresource": "exec"},
             {"verb": "delete", "resource": "jobsets", "group": "jobset.x-k8s.io"},
@@ -393,7 +393,7 @@ async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: P
             assert not reading.done()
             server.put(JOBSETS, train(terminalState="Completed"))
             await asyncio.wait_for(reading, 60)
-            kept = await session.measures.kept.read()
+            kept = await session.measures.test_history.read()
             assert [(each.job, each.test.finished) for each in kept] == [("train", True)]
 
 

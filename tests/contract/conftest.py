@@ -65,7 +65,7 @@ async def space(api: Api, cluster: Cluster) -> AsyncIterator[Space]:
 async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
     """The console's own door to the cluster, in the test's namespace."""
     opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
-    await opened.listed()
+    await opened.wait_until_listed()
     yield opened
     await opened.close()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def test_a_running_job_is_heard_and_its_failure_told(session: Session, space: Space) -> None:
     await space.jobset("train", await space.queue("q", 16), 2)
     first, last = await space.pods("train", 2)
-    session.alarms.patrol(space.name)
+    session.alarms.watch_namespace(space.name)
 
     async def heard() -> bool:
         return session.alarms.coverage.words == "Alarms watch 1 of 1 running job."
@@ -40,4 +40,4 @@ async def test_a_running_job_is_heard_and_its_failure_told(session: Session, spa
     await eventually(failed, "the job's failure is told")
     (told,) = (alarm for alarm in session.alarms.latest if alarm.kind is AlarmKind.FAILED)
     assert told.words.startswith("the job failed: ")
-    assert [alarm.job for alarm in session.alarms.news()] == ["train", "train"]
+    assert [alarm.job for alarm in session.alarms.take_new()] == ["train", "train"]

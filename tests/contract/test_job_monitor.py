@@ -72,24 +72,24 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
     async with AsyncExitStack() as stack:
         session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
         stack.push_async_callback(session.close)
-        await session.listed("jobsets", "pods", "nodes")
+        await session.wait_until_listed("jobsets", "pods", "nodes")
         uid = session.fleet.jobsets[key].uid
         list_, alarms = session.measures.glancing, session.alarms
 
         async def look() -> int | None:
             for _ in range(LOOKS):
                 list_._asked.clear()
-                await list_.look([key])
+                await list_.poll([key])
             found = list_.of(uid)
             return found.step if found else None
 
-        alarms.patrol(space.name, always=True)
+        alarms.watch_namespace(space.name, always=True)
         await connections.stand(last)
         assert connections.opened[last] == 1
         assert await look() == 12
         assert connections.opened.total() <= 2, "the list asks for no log that is followed"
 
-        alarms.keep(*key)
+        alarms.watch_job(*key)
         page = await stack.enter_async_context(session.measures.job(*key))
         await stack.enter_async_context(session.logs.job(*key))
         waited = await stack.enter_async_context(alarms.job(*key))

@@ -86,7 +86,7 @@ async def hearing(cluster: Cluster, space: Space, folder: Path) -> AsyncIterator
         session.logs = Logs(session.watch, folder=folder / "logs")
         seen: Counter[str] = Counter()
         try:
-            await session.listed("jobsets", "pods", "nodes")
+            await session.wait_until_listed("jobsets", "pods", "nodes")
             async with session.logs.job(space.name, "job") as log:
                 reading = asyncio.create_task(count(log, seen))
                 try:
@@ -144,8 +144,8 @@ async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_told_of(
         await heard.has(printed)
         await eventually(lambda: gaps(heard.log, 2), "what may be missing is told of")
         coverage = heard.log.coverage
-        assert "2 of 2 live" in coverage.words
-        assert "2 gaps with lines that may be lost" in coverage.words
+        assert "2 of 2 live" in coverage.sentence
+        assert "2 gaps with lines that may be lost" in coverage.sentence
         assert {gap.why for gap in coverage.gaps} == {"its pod was deleted before the end of its log was read"}
 
 
@@ -210,7 +210,7 @@ async def test_a_progress_bar_is_seen_while_it_is_drawn_and_is_one_line(
 
 
 async def drawn(log: JobLog, text: str) -> bool:
-    bars = log.drawn()
+    bars = log.progress_bars()
     return text in bars.get(0, "") if text else not bars
 
 

@@ -47,7 +47,7 @@ async def queue(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
 async def other(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
     """A second console, which comes later."""
     opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
-    await opened.listed()
+    await opened.wait_until_listed()
     yield opened
     await opened.close()
 
@@ -115,7 +115,7 @@ def steps(first: int, last: int, *, nan_from: int = 1 << 30) -> list[str]:
 
 
 async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, space: Space) -> None:
-    session.alarms.patrol(space.name)
+    session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
     await space.cluster.append_log(space.api, space.name, pod, "workload", steps(1, 9, nan_from=5))
 
@@ -136,7 +136,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
 ) -> None:
     (tmp_path / "alarms.toml").write_text("late = 8\n")
     monkeypatch.setattr("console.metrics.alarm_rules.usual_place", lambda: tmp_path / "alarms.toml")
-    session.alarms.patrol(space.name)
+    session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
     for at in range(1, 7):
         await space.cluster.append_log(space.api, space.name, pod, "workload", steps(at, at))
@@ -317,7 +317,7 @@ async def test_a_job_that_went_while_no_console_looked(
     await eventually(gone, "the job is gone")
     later = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
     try:
-        await later.listed()
+        await later.wait_until_listed()
         lost = await remembered(later, space, Outcome.UNKNOWN)
         assert lost.why == "The job was deleted while the console was closed; its Helm release is still deployed."
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.kube.objects.jobset import JobState
-from console.kube.rank_address import Address
+from console.kube.rank_address import RankAddress
 from console.launch.recipes import LaunchPlan
 from console.scheduling.pools import pools
 from console.scheduling.why import why
@@ -45,7 +45,7 @@ async def seen(session: Session, true: Callable[[Fleet], bool], what: str) -> Fl
 
 
 async def test_pools_and_their_machines(session: Session) -> None:
-    found = pools(await session.listed("nodes", "pods"))
+    found = pools(await session.wait_until_listed("nodes", "pods"))
     shape = [(pool.machine_type, pool.provisioning.value, pool.nodes_total, pool.gpus_total) for pool in found]
     assert sorted(shape, key=lambda pool: -pool[3])[0][2:] == (16, 128)
     assert sorted(pool[2:] for pool in shape) == [(3, 0), (4, 32), (16, 128)]
@@ -153,7 +153,7 @@ async def test_a_command_runs_in_a_pod(session: Session, space: Space) -> None:
 async def test_a_port_of_a_pod_becomes_one_of_ours(session: Session, space: Space) -> None:
     await space.pod("a")
     async with asyncio.timeout(60):
-        tunnel, _ = await session.tunnels.open(Address.of(space.name, "pod/a"), ["2222"])
+        tunnel, _ = await session.tunnels.open(RankAddress.parse(space.name, "pod/a"), ["2222"])
         reader, writer = await asyncio.open_connection("127.0.0.1", tunnel.listeners[0].local)
         assert (await reader.readline()).startswith(b"SSH-2.0-")
         writer.close()
@@ -176,11 +176,11 @@ async def test_what_is_not_there_cannot_be_stopped(session: Session, space: Spac
 async def test_a_reader_sees_what_it_may_and_is_told_the_rest(cluster: Cluster, space: Space) -> None:
     opened = await Session.open(Settings(kubeconfig=cluster.reader_kubeconfig, namespace=space.name))
     try:
-        fleet = await opened.listed()
+        fleet = await opened.wait_until_listed()
         assert len(fleet.nodes) == 23
         assert fleet.links["clusterqueues"].state.value == "forbidden"
         assert fleet.links["clusterqueues"].hint == "Ask for `list clusterqueues.kueue.x-k8s.io`."
-        assert await opened.watch.may("create", "pods", namespace=space.name) is False
+        assert await opened.watch.is_allowed("create", "pods", namespace=space.name) is False
         with pytest.raises(NotAllowed):
             await opened.cordon(next(iter(fleet.nodes))[1])
     finally:

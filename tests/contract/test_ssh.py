@@ -49,7 +49,7 @@ async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
     await space.jobset(JOB, queue, 2, restarts=3)
     await space.pods(JOB, 2)
     opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
-    await opened.listed("jobsets", "pods")
+    await opened.wait_until_listed("jobsets", "pods")
     yield opened
     await opened.close()
 

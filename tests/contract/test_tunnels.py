@@ -12,8 +12,8 @@ from console.attach.tunnel.engine import Forwarding, Reach
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
-from console.kube.locate_rank import Ended
-from console.kube.rank_address import Address, Ports
+from console.kube.locate_rank import JobEnded
+from console.kube.rank_address import PortPair, RankAddress
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import container
 
@@ -102,25 +102,25 @@ async def exchange(port: int, data: bytes) -> bytes:
 
 async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: Reach) -> None:
     await job(space, {})
-    found = [await reach.resolve(Address.of(space.name, "train", str(rank))) for rank in range(6)]
+    found = [await reach.resolve(RankAddress.parse(space.name, "train", str(rank))) for rank in range(6)]
     places = ["driver-0-0", "workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1", "eval-0-0"]
     assert [each.pod.removeprefix("train-")[:-6] for each in found] == places
-    within = [await reach.resolve(Address.of(space.name, "train", f"workers/{index}")) for index in range(4)]
+    within = [await reach.resolve(RankAddress.parse(space.name, "train", f"workers/{index}")) for index in range(4)]
     assert within == found[1:5]
     assert [each.number for each in found] == list(range(6))
-    assert (await reach.resolve(Address.of(space.name, f"pod/{found[5].pod}"))).uid == found[5].uid
+    assert (await reach.resolve(RankAddress.parse(space.name, f"pod/{found[5].pod}"))).uid == found[5].uid
 
 
 async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: Reach) -> None:
     await job(space, {}, GROUPS[:1])
     with pytest.raises(BadInput, match=r"train has no pod 1\. Its pods are 0 to 0\."):
-        await reach.resolve(Address.of(space.name, "train", "1"))
+        await reach.resolve(RankAddress.parse(space.name, "train", "1"))
     with pytest.raises(BadInput, match=r"train has no replicated job workers\. It has: driver\."):
-        await reach.resolve(Address.of(space.name, "train", "workers/0"))
-    with pytest.raises(Ended, match=f"There is no job nope in namespace {space.name}"):
-        await reach.resolve(Address.of(space.name, "nope"))
-    with pytest.raises(Ended, match="There is no pod nope"):
-        await reach.resolve(Address.of(space.name, "pod/nope"))
+        await reach.resolve(RankAddress.parse(space.name, "train", "workers/0"))
+    with pytest.raises(JobEnded, match=f"There is no job nope in namespace {space.name}"):
+        await reach.resolve(RankAddress.parse(space.name, "nope"))
+    with pytest.raises(JobEnded, match="There is no pod nope"):
+        await reach.resolve(RankAddress.parse(space.name, "pod/nope"))
 
 
 @pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
@@ -128,7 +128,7 @@ async def test_bytes_both_ways(space: Space, reach: Reach, protocol: str, monkey
     monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
     async with echo() as port, asyncio.timeout(30):
         await job(space, await listen(space, port), GROUPS[:1])
-        forwarding = Forwarding(reach, Address.of(space.name, "train"), [Ports(PORT)], name="x", context="")
+        forwarding = Forwarding(reach, RankAddress.parse(space.name, "train"), [PortPair(PORT)], name="x", context="")
         await forwarding.open()
         local = forwarding.tunnel.listeners[0].local
         try:
@@ -158,7 +158,7 @@ async def test_a_port_that_nobody_listens_on(
 ) -> None:
     monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
     await space.pod("a")
-    async with reach.dial(Address.of(space.name, "pod/a"), 9) as pipe:
+    async with reach.dial(RankAddress.parse(space.name, "pod/a"), 9) as pipe:
         with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod a|Could not reach port 9 of pod a: "):
             await pipe.receive()
 
@@ -168,14 +168,14 @@ async def test_a_protocol_that_the_server_does_not_know_is_not_the_end(
 ) -> None:
     monkeypatch.setattr(port_forward, "CHANNELS", "v9.channel.k8s.io")
     await space.pod("a")
-    async with reach.dial(Address.of(space.name, "pod/a"), 2222) as pipe:
+    async with reach.dial(RankAddress.parse(space.name, "pod/a"), 2222) as pipe:
         assert (await pipe.receive()).startswith(b"SSH-2.0-")
     assert port_forward._spoken.pop(reach.login.server) == port_forward.TUNNEL
 
 
 async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: Reach) -> None:
     await job(space, {}, GROUPS[:1])
-    forwarding = Forwarding(reach, Address.of(space.name, "train"), [Ports(2222)], name="x", context="")
+    forwarding = Forwarding(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
     await forwarding.open()
     first, local = forwarding.tunnel.pod, forwarding.tunnel.listeners[0].local
     try:
@@ -206,7 +206,7 @@ async def banner(port: int) -> bytes:
 
 async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: Reach) -> None:
     await job(space, {}, GROUPS[:1])
-    forwarding = Forwarding(reach, Address.of(space.name, "train"), [Ports(2222)], name="x", context="")
+    forwarding = Forwarding(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
     await forwarding.open()
     try:
         await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
@@ -224,7 +224,7 @@ async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: Reach) ->
 
 async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, reach: Reach) -> None:
     await job(space, {}, GROUPS[:1])
-    pod = (await reach.resolve(Address.of(space.name, "train"))).pod
+    pod = (await reach.resolve(RankAddress.parse(space.name, "train"))).pod
     suspend = {"spec": {"suspend": True}}
     answer = await space.api.send(
         "PATCH", space.path(JOBSETS, "jobsets", "train"), suspend, "application/merge-patch+json"
@@ -237,7 +237,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
     await eventually(gone, "the pod is gone")
     said: list[str] = []
     with pytest.raises(Unreachable, match="train pod 0 cannot be reached: the job waits for quota"):
-        await reach.resolve(Address.of(space.name, "train"), limit=0.3, say=said.append)
+        await reach.resolve(RankAddress.parse(space.name, "train"), limit=0.3, say=said.append)
     assert said == ["Waiting for train pod 0: the job waits for quota."]
 
 
@@ -245,6 +245,6 @@ async def test_who_may_not_is_told(space: Space, cluster: Cluster) -> None:
     await space.pod("a")
     reader = Reach(login(cluster.reader_kubeconfig, ""), limit=5)
     with pytest.raises(ConsoleError, match="portforward") as error:
-        await reader.open(Address.of(space.name, "pod/a"), 2222)
+        await reader.open(RankAddress.parse(space.name, "pod/a"), 2222)
     assert error.value.exit_code == 3
     assert not isinstance(error.value, NotFound)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.kube.snapshot import LinkState
-from console.logs.store import kept_job
-from console.metrics.training.run import MarkKind
+from console.kube.snapshot import WatchState
+from console.logs.store import find_stored_job
+from console.metrics.training.run import RunEventKind
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.pages.job import JobScreen
@@ -84,11 +84,13 @@ async def is_cut(line: Cable, app: ConsoleApp, tests: Watched, trained: Watched,
     rounds, until = 1, monotonic() + seconds
 
     def said() -> bool:
-        stale = app.fleet.links["pods"].state is LinkState.STALE
-        return stale and all(f"{each.job.ranks} reconnecting" in each.log.coverage.words for each in (tests, trained))
+        stale = app.fleet.links["pods"].state is WatchState.STALE
+        return stale and all(
+            f"{each.job.ranks} reconnecting" in each.log.coverage.sentence for each in (tests, trained)
+        )
 
     while monotonic() < until or not said():
-        assert monotonic() < until + LIMIT, (tests.log.coverage.words, trained.log.coverage.words)
+        assert monotonic() < until + LIMIT, (tests.log.coverage.sentence, trained.log.coverage.sentence)
         await asyncio.gather(tests.job.print(int(rounds < ROWS)), trained.job.print())
         rounds += 1
         await asyncio.sleep(min(1.0, seconds))
@@ -139,7 +141,7 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
         await line.plug()
         await all_there()
         whole = ["16 of 16 live, 0 lines lost", "32 of 32 live, 0 lines lost"]
-        await soon(lambda: [each.log.coverage.words for each in jobs] == whole, "all are followed again")
+        await soon(lambda: [each.log.coverage.sentence for each in jobs] == whole, "all are followed again")
         await soon(lambda: "● live" in text_of(title), "the picture is live again")
         assert whole[0] in pages[1].query_one(LogView).status
         await pilot.press("b")
@@ -155,14 +157,14 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
         await pilot.press("escape")
         await soon(lambda: panels() == (sizes, [*range(1, rounds + MORE)]), "all rows, and the steps of both attempts")
         assert [each.test.avg_busbw for each in tests.measures.tests] == [pytest.approx(275.232, abs=0.01)]
-        assert [mark.words for mark in trained.marks() if mark.kind is MarkKind.RESTART] == [
+        assert [mark.words for mark in trained.marks() if mark.kind is RunEventKind.RESTART] == [
             f"from {rounds + 3} back to {rounds}"
         ]
-        await soon(lambda: [each.log.coverage.words for each in jobs] == whole, "all are followed to the end")
+        await soon(lambda: [each.log.coverage.sentence for each in jobs] == whole, "all are followed to the end")
         assert {each.log.kept.trouble for each in jobs} == {""}
         folder, context = app.session.logs.folder, app.session.context
     for each in jobs:
-        shelf = kept_job(folder, context, *each.log.key)
+        shelf = find_stored_job(folder, context, *each.log.key)
         assert shelf is not None
-        kept = [text.decode() for part in shelf.parts() for text in part.texts(0, len(part))]
+        kept = [text.decode() for part in shelf.segments() for text in part.texts(0, len(part))]
         assert numbered(kept) == each.job.printed

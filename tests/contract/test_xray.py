@@ -213,9 +213,9 @@ async def test_gpus_are_read_from_the_exporter_of_their_node(cluster: Cluster, s
         looking = Settings(kubeconfig=cluster.kubeconfig, namespace=space.name, read_only=True)
         opened = await Session.open(looking, kinds=("jobsets", "jobs", "pods", "nodes"))
         try:
-            await opened.listed()
+            await opened.wait_until_listed()
             assert opened.gpus.exporter_of(space.name, "train") == "dcgm-exporter-x7k"
-            (rank,) = (await opened.gpus.once(space.name, "train")).ranks
+            (rank,) = (await opened.gpus.read_once(space.name, "train")).ranks
             assert (rank.source, rank.problem, [gpu.utilization for gpu in rank.gpus]) == ("dcgm", "", [90.0, 91.0])
             assert rank.gpus[1].faults == ("1 uncorrected ECC errors", "Xid 94")
         finally:
@@ -223,8 +223,8 @@ async def test_gpus_are_read_from_the_exporter_of_their_node(cluster: Cluster, s
         reading = Settings(kubeconfig=cluster.reader_kubeconfig, namespace=space.name)
         reader = await Session.open(reading, kinds=("jobsets", "jobs", "pods"))
         try:
-            await reader.listed()
-            (rank,) = (await reader.gpus.once(space.name, "train", source="dcgm")).ranks
+            await reader.wait_until_listed()
+            (rank,) = (await reader.gpus.read_once(space.name, "train", source="dcgm")).ranks
             assert rank.gpus == ()
             assert "pods/proxy" in rank.problem or "not allowed" in rank.problem.lower(), rank.problem
         finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from console.logs.job_log import JobLog
     from console.metrics.job_progress import JobMeasures
-    from console.metrics.training.run import Mark
+    from console.metrics.training.run import RunEvent
     from console.session import Session
     from tests.contract.client import Object
     from tests.contract.space import Space
@@ -127,8 +127,8 @@ class Watched:
     def steps(self) -> list[int | None]:
         return [step.step for track in self.measures.tracks for step in track.steps]
 
-    def marks(self) -> list[Mark]:
-        return [mark for track in self.measures.tracks for mark in track.marks()]
+    def marks(self) -> list[RunEvent]:
+        return [mark for track in self.measures.tracks for mark in track.events()]
 
 
 def numbered(texts: Iterable[str]) -> Counter[str]:

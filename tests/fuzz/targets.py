@@ -24,7 +24,7 @@ from console.hang.nccl_ras import parse_ras
 from console.hang.xray import read_answer
 from console.kube import websocket
 from console.kube.exec import exit_code
-from console.kube.failures import refusal
+from console.kube.failures import error_from_status
 from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import Fleet
@@ -34,12 +34,12 @@ from console.launch.helm import _foreign
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.releases import _is_small
 from console.launch.yaml_read import TextFault, parse_text
-from console.logs.line_splitter import stamped
+from console.logs.line_splitter import split_timestamps
 from console.logs.redact import Redactor, looks_confidential
 from console.metrics.gpu_readings import parse_dcgm, parse_nvidia_smi
 from console.metrics.log_results import LogReading
-from console.scheduling.failure import endings, first_of
-from console.scheduling.forecast import Ask, forecast
+from console.scheduling.failure import first_of_latest_attempt, rank_failures
+from console.scheduling.forecast import LaunchDemand, forecast
 from console.scheduling.pools import pools
 from console.scheduling.quota import queue_account
 from console.scheduling.ranks import ranks
@@ -64,8 +64,8 @@ def texts(*words: str) -> list[bytes]:
 
 def _lists(data: bytes) -> None:
     for kind in KINDS:
-        page = kind.reader.page(data)
-        kind.reader.models(page.items)
+        page = kind.reader.read_page(data)
+        kind.reader.build_models(page.items)
 
 
 def _objects() -> list[bytes]:
@@ -79,14 +79,14 @@ def _objects() -> list[bytes]:
 
 def _lines(data: bytes) -> None:
     for kind in KINDS:
-        kind.reader.line(data)
+        kind.reader.read_event(data)
 
 
 def _snapshots(data: bytes) -> None:
     """What follows from objects that could be read: places, queues, ranks and reasons."""
     found: dict[str, Any] = {}
     for kind in KINDS:
-        found[FIELDS[kind.plural]] = kind.reader.models(kind.reader.page(data).items)[0]
+        found[FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(data).items)[0]
     fleet = Fleet(at=1.8e9, **found)
     pools(fleet)
     for node in floor(fleet.nodes.values(), fleet).blocks:
@@ -96,11 +96,11 @@ def _snapshots(data: bytes) -> None:
     for jobset in fleet.jobsets.values():
         why_jobset(jobset, fleet)
         ranks(jobset, fleet)
-        first_of(endings(jobset, fleet))
+        first_of_latest_attempt(rank_failures(jobset, fleet))
     for queue in fleet.cluster_queues.values():
         queue_account(fleet, queue.name)
     for local in fleet.local_queues.values():
-        forecast(fleet, Ask(local.namespace, local.name, topology="required"))
+        forecast(fleet, LaunchDemand(local.namespace, local.name, topology="required"))
 
 
 def _together() -> list[bytes]:
@@ -148,7 +148,7 @@ class _Sink:
 
 def _frames(data: bytes) -> None:
     try:
-        websocket.Reader(_Sink()).feed(memoryview(data))
+        websocket.FrameReader(_Sink()).feed(memoryview(data))
     except ValueError:
         return  # what the WebSocket takes for the end
 
@@ -198,11 +198,11 @@ def _answers(data: bytes) -> None:
 
 
 def _refused(data: bytes) -> None:
-    refusal(403, data, doing="try")
+    error_from_status(403, data, doing="try")
 
 
 def _stamped(data: bytes) -> None:
-    stamped(data.split(b"\n"))
+    split_timestamps(data.split(b"\n"))
 
 
 def _text(function: Callable[[str], Any], data: bytes) -> None:
@@ -254,7 +254,7 @@ TARGETS: dict[str, Target] = {
     "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
     "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
     "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
-    "frames": Target(_frames, [websocket.frame(2, b"\1abc"), websocket.closing(), b"\x82\x7e\x00\x05hello"]),
+    "frames": Target(_frames, [websocket.frame(2, b"\1abc"), websocket.close_frame(), b"\x82\x7e\x00\x05hello"]),
     "SPDY frames": Target(_spdy, SPDY),
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG)),
     "helm lines": Target(_helm, texts(HELM)),

@@ -148,7 +148,7 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
     async with typed("full") as (run, cluster):
         session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, practice=True), kinds=("jobsets", "pods"))
         try:
-            fleet = await session.listed()
+            fleet = await session.wait_until_listed()
             namespace, job = next(
                 key for key, each in fleet.jobsets.items() if any(
                     pod.jobset == key[1] and pod.phase == "Running" for pod in fleet.pods.values()

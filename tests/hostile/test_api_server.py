@@ -17,12 +17,12 @@ from aiohttp import web
 
 from console.errors import BadKubeconfig, ConsoleError, Refused, Unreachable, Unreadable
 from console.kube import exec as executing
-from console.kube.kinds import Reader
+from console.kube.kinds import KindReader
 from console.kube.kubeconfig import load
 from console.kube.objects.pod import PodWire, parse_pod
-from console.kube.raw_connection import connected
+from console.kube.raw_connection import open_connection
 from console.kube.target import User
-from console.kube.watch import Backoff, Change, HttpSource, Listed, Lost, Unparsable, follow
+from console.kube.watch import Backoff, Change, Disconnected, HttpSource, Listed, Unparsable, follow
 from tests.apiserver import ApiServer
 from tests.hostile.lying_api import pages_without_end
 
@@ -37,7 +37,7 @@ PATH = "/api/v1/pods"
 
 def pods(client: Client) -> AsyncGenerator[Change, None]:
     """The changes of all pods."""
-    return follow(HttpSource(client, PATH, "pods"), Reader(PodWire, parse_pod), Backoff(first=0))
+    return follow(HttpSource(client, PATH, "pods"), KindReader(PodWire, parse_pod), Backoff(first=0))
 
 
 MEMORY = 300 << 20
@@ -113,7 +113,7 @@ async def test_a_list_ends_in_words(attack: str) -> None:
         server.handlers[PATH] = BODIES[attack]  # type: ignore[assignment]
         async with limited(), aclosing(pods(client)) as changes:
             async for change in changes:
-                assert isinstance(change, Lost)
+                assert isinstance(change, Disconnected)
                 assert isinstance(change.error, Refused | Unreachable | Unreadable)
                 assert len(str(change.error)) < 2000
                 break
@@ -168,7 +168,7 @@ async def test_a_list_of_pages_without_end_is_given_up(attack: str, monkeypatch:
         server.handlers[PATH] = counted
         async with limited(), aclosing(pods(client)) as changes:
             async for change in changes:
-                if isinstance(change, Lost):
+                if isinstance(change, Disconnected):
                     assert f"The list of pods of the API server {client.login.server} does not end" in str(change.error)
                     assert why in str(change.error)
                     break
@@ -180,7 +180,7 @@ async def test_a_list_of_more_bytes_than_a_cluster_has_is_given_up(monkeypatch: 
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers[PATH] = pages_without_end()
         async with limited(), aclosing(pods(client)) as changes:
-            lost = await anext(change async for change in changes if isinstance(change, Lost))
+            lost = await anext(change async for change in changes if isinstance(change, Disconnected))
     assert "does not end" in str(lost.error)
 
 
@@ -201,7 +201,7 @@ async def test_a_list_that_says_how_many_are_to_come_may_have_more_pages(monkeyp
         server.handlers[PATH] = answer
         async with limited(), aclosing(pods(client)) as changes:
             async for change in changes:
-                assert not isinstance(change, Lost)
+                assert not isinstance(change, Disconnected)
                 if isinstance(change, Listed):
                     assert len(change.objects) == 800
                     break
@@ -238,11 +238,13 @@ async def test_one_bad_line_of_a_watch_costs_no_more_than_itself(attack: str) ->
         seen: list[str] = []
         async with (
             limited(),
-            aclosing(follow(HttpSource(client, PATH, "pods"), Reader(PodWire, parse_pod), Backoff(first=0))) as changes,
+            aclosing(
+                follow(HttpSource(client, PATH, "pods"), KindReader(PodWire, parse_pod), Backoff(first=0))
+            ) as changes,
         ):
             async for change in changes:
                 seen.append(type(change).__name__)
-                if isinstance(change, Lost | Unparsable) or seen.count("Listed") > 1 or "Changed" in seen:
+                if isinstance(change, Disconnected | Unparsable) or seen.count("Listed") > 1 or "Changed" in seen:
                     break
         assert "Listed" in seen
 
@@ -270,10 +272,12 @@ async def test_a_line_of_a_watch_without_end_is_given_up() -> None:
         server.handlers[PATH] = answer  # type: ignore[assignment]
         async with (
             limited(),
-            aclosing(follow(HttpSource(client, PATH, "pods"), Reader(PodWire, parse_pod), Backoff(first=0))) as changes,
+            aclosing(
+                follow(HttpSource(client, PATH, "pods"), KindReader(PodWire, parse_pod), Backoff(first=0))
+            ) as changes,
         ):
             async for change in changes:
-                if isinstance(change, Lost):
+                if isinstance(change, Disconnected):
                     assert "longer than" in str(change.error)
                     break
 
@@ -309,7 +313,7 @@ async def test_no_login_goes_over_plain_http() -> None:
                 await client.request("GET", "/version", doing="ask")
                 async with client.follow("/version", doing="ask", params={}, silence=5):
                     pass
-            async with connected(server.login(user), "ask") as wire:
+            async with open_connection(server.login(user), "ask") as wire:
                 await wire.get("/version")
         assert len(server.requests) == 6
         assert [each.headers.get("Authorization") for each in server.requests] == [None] * 6
@@ -393,7 +397,7 @@ async def test_a_tunnels_request_ends_in_words(attack: str) -> None:
         login.server = address
         async with limited():
             with pytest.raises(Unreachable):
-                async with connected(login, "look at pod p") as wire:
+                async with open_connection(login, "look at pod p") as wire:
                     await wire.get("/api/v1/namespaces/n/pods/p")
 
 
@@ -409,7 +413,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end(monkeypa
         login = known.login()
         login.server = address
         with pytest.raises(Unreachable, match="look at pod p"):
-            async with connected(login, "look at pod p") as wire:
+            async with open_connection(login, "look at pod p") as wire:
                 await wire.get("/api/v1/namespaces/n/pods/p")
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from console.errors import BadInput
-from console.kube.nested_values import merge
+from console.kube.nested_values import merge_values
 from console.launch.helm import BadValues
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
@@ -119,7 +119,7 @@ async def test_a_value_of_a_form_is_refused_by_the_console_and_by_helm(kind: str
     """Helm alone too: the chart may be installed without the console."""
     values: dict[str, Value] = {}
     for path in SHAPED:
-        values = merge(values, nested(path, BREAKOUTS[kind]))
+        values = merge_values(values, nested(path, BREAKOUTS[kind]))
     plan = LaunchPlan("own-script", "anna", "team", values)
     with pytest.raises(BadInput):
         CATALOGUE.require_sound(plan)

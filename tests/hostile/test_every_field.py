@@ -99,8 +99,8 @@ def texts_in(value: Any, keys: Keys = ()) -> Iterator[Keys]:
 
 
 def is_readable(kind: Kind, item: Any) -> bool:
-    page = kind.reader.page(json.dumps({"items": [item]}).encode())
-    return bool(kind.reader.models(page.items)[0])
+    page = kind.reader.read_page(json.dumps({"items": [item]}).encode())
+    return bool(kind.reader.build_models(page.items)[0])
 
 
 @cache
@@ -244,7 +244,7 @@ async def test_no_page_lets_anything_through(world: str) -> None:
     found: dict[str, Any] = {}
     for kind in KINDS:
         body = json.dumps({"metadata": {}, "items": objects(kind, world)}).encode()
-        found[FIELDS[kind.plural]] = kind.reader.models(kind.reader.page(body).items)[0]
+        found[FIELDS[kind.plural]] = kind.reader.build_models(kind.reader.read_page(body).items)[0]
     assert all(found.values()) == (world != WORLDS[0])
     session = FakeSession(Fleet(at=1.0, links=live_links(), **found))
     pages = ("1", "enter", "2", "w", "3", "enter", "w", "e", "4", "enter", "5", "enter", "6", "question_mark")

@@ -29,10 +29,10 @@ from console.hang.xray import HangProbe
 from console.kube import exec as executing
 from console.kube.rank_address import LivePod
 from console.kube.watch import HttpSource
-from console.logs.container_log import LogStream, Wanted, follow_log
+from console.logs.container_log import LogRequest, LogStream, follow_log
 from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
-from console.metrics.gpus import Gpus
+from console.metrics.gpus import GpuReader
 from console.scheduling.ranks import ranks
 from screens.__main__ import COLLECTIONS
 from tests.apiserver import ApiServer, eventually
@@ -62,10 +62,10 @@ class Cluster:
         self.pods = [rank(JOB, number, f"node-{number}") for number in range(JOB.ranks)]
         self.fleet = fleet_of(JOB, *self.pods)
         self.client = client
-        self.connected = self
+        self.current_connection = self
         self.limit = 30.0
 
-    def changing(self, _: str) -> Cluster:
+    def connection_for_change(self, _: str) -> Cluster:
         return self
 
     @property
@@ -90,7 +90,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"console.{name}.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.LISTING", 0.5)
-    monkeypatch.setitem(cast("Any", executing.bounded).__wrapped__.__kwdefaults__, "flow", 0.2)
+    monkeypatch.setitem(cast("Any", executing.limit_output).__wrapped__.__kwdefaults__, "flow", 0.2)
 
 
 async def ask_facts(cluster: Any, pod: Pod) -> None:
@@ -107,8 +107,8 @@ async def ask_stacks(cluster: Any, _: Pod) -> None:
 
 
 async def ask_gpus(cluster: Any, _: Pod) -> None:
-    board = await Gpus(cluster).once("default", "train", source="nvidia-smi")
-    assert not board.every
+    board = await GpuReader(cluster).read_once("default", "train", source="nvidia-smi")
+    assert not board.all_gpus
     raise Unreadable(board.ranks[0].problem)
 
 
@@ -123,12 +123,12 @@ async def ask_many(cluster: Any, _: Pod) -> None:
 
 
 async def ask_folder(cluster: Any, pod: Pod) -> None:
-    start = functools.partial(executing.started, cluster.client, pod.namespace, pod.name)
+    start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
     await PodFolders(start, "pod 0").listed("/")
 
 
 async def ask_path(cluster: Any, pod: Pod) -> None:
-    start = functools.partial(executing.started, cluster.client, pod.namespace, pod.name)
+    start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
     await PodFolders(start, "pod 0").look("/")
 
 
@@ -196,7 +196,7 @@ async def test_what_listens_at_the_port_of_sshd_and_never_speaks_ssh_is_given_up
 async def test_a_silent_pod_is_given_up_in_words() -> None:
     async with flooded("exec: silence") as cluster:
         with pytest.raises(Unreachable, match=r"did not answer within 0\.2 s"):
-            await executing.answer(cluster.client, "default", cluster.pods[0].name, ["true"], limit=0.2)
+            await executing.run_and_collect(cluster.client, "default", cluster.pods[0].name, ["true"], limit=0.2)
 
 
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "exec --all"])
@@ -215,14 +215,14 @@ async def test_a_command_in_many_pods_that_is_refused_has_the_code_of_a_refusal(
 
 
 async def test_an_answer_that_ends_is_whole() -> None:
-    """A pod may print much, as long as somebody uses it: limits begin anew after `clear`."""
-    async with executing.bounded("p", most=10, flow=None) as said:
+    """A pod may print much, as long as somebody uses it: limits begin anew after `reset`."""
+    async with executing.limit_output("p", most=10, flow=None) as said:
         for _ in range(3):
-            said.take(executing.STDOUT, b"12345678")
+            said.add(executing.STDOUT, b"12345678")
             assert bytes(said.output) == b"12345678"
-            said.clear()
+            said.reset()
     with pytest.raises(ProgramFailed):
-        async with executing.bounded("p", most=10):
+        async with executing.limit_output("p", most=10):
             raise ProgramFailed("its own failure passes")
 
 
@@ -246,7 +246,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
 
         following = [asyncio.create_task(follow_log()), asyncio.create_task(follow_pods())]
         await eventually(lambda: came["log"] and came["watch"])
-        client.yield_to_key()
+        client.pause_for_keypress()
         await asyncio.sleep(0.1)
         before = came.copy()
         await asyncio.sleep(0.1)
@@ -328,7 +328,7 @@ async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
 
     async def read(client: Client) -> None:
         nonlocal number
-        async for _ in follow_log(client, Wanted("n", "p", tail=10, follow=False)):
+        async for _ in follow_log(client, LogRequest("n", "p", tail=10, follow=False)):
             number += 1
 
     async with ApiServer(secure=True) as server, server.client() as client:
@@ -360,7 +360,7 @@ async def test_a_log_that_is_read_once_and_has_no_end_is_given_up_in_words(
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS[flood].answer
         with pytest.raises(Unreadable, match=words):
-            await LogStream(client, Wanted("n", "p", tail=tail, follow=False, most=2 << 20)).run(take)
+            await LogStream(client, LogRequest("n", "p", tail=tail, follow=False, most=2 << 20)).run(take)
     assert size < 3 << 20
 
 
@@ -389,7 +389,7 @@ async def test_a_log_of_a_gigabyte_in_a_megabyte_of_gzip_is_not_unpacked() -> No
     packed = bomb()
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/namespaces/n/pods/p/log"] = body(packed, **{"Content-Encoding": "gzip"})  # type: ignore[assignment, arg-type]
-        await LogStream(client, Wanted("n", "p", follow=False)).run(take)
+        await LogStream(client, LogRequest("n", "p", follow=False)).run(take)
     assert 0 < size <= len(packed) + (1 << 16)
 
 
@@ -398,7 +398,7 @@ async def test_a_log_that_is_read_once_and_only_drips_is_given_up(monkeypatch: p
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: a drip without end"].answer
         with pytest.raises(Unreachable, match="in time"):
-            await LogStream(client, Wanted("n", "p", tail=10, follow=False)).run(lambda _: None)
+            await LogStream(client, LogRequest("n", "p", tail=10, follow=False)).run(lambda _: None)
 
 
 def test_a_long_line_that_may_hold_a_secret_is_looked_through_in_part() -> None:

@@ -15,7 +15,7 @@ from console.errors import BadInput
 from console.folders import make_private
 from console.google import build_context
 from console.kube import kubeconfig
-from console.kube.rank_address import Address
+from console.kube.rank_address import RankAddress
 from console.launch.run_database import History, usual_place
 from console.logs import store
 
@@ -57,8 +57,10 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    store.Shelf.open(store.logs_folder(), store.JobNote("uid", "default", "job")).place(0, 0, "main", "pod").touch()
-    published.remember_port("https://server", Address("default", "job", 0), 8888, 18888)
+    store.JobLogStore.open(store.logs_folder(), store.JobMetadata("uid", "default", "job")).segment_path(
+        0, 0, "main", "pod"
+    ).touch()
+    published.remember_port("https://server", RankAddress("default", "job", 0), 8888, 18888)
     await History(usual_place()).runs()
     build_context.note(usual_place().parent / "google" / "images.json", [])
     kubeconfig._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from console.errors import NotAllowed, NotFound, Unreachable
-from console.kube.find_job import find_job, require_jobs, require_seen
+from console.kube.find_job import find_job, require_jobs, require_listed
 from console.kube.objects.jobset import JobSet
-from console.kube.snapshot import Fleet, Link, LinkState
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.cli.command_line import parse
 from tests.console.preflight.ground import ground
 from tests.fakes import fleet_of
@@ -35,7 +35,9 @@ COMMANDS = {
 }
 """What an account without any right may ask for."""
 
-FORBIDDEN = Link("jobsets", LinkState.FORBIDDEN, why="Could not list jobsets: no.", hint="Ask for `list jobsets`.")
+FORBIDDEN = WatchStatus(
+    "jobsets", WatchState.FORBIDDEN, why="Could not list jobsets: no.", hint="Ask for `list jobsets`."
+)
 
 
 def test_a_job_that_may_not_be_seen_is_not_called_absent() -> None:
@@ -46,14 +48,14 @@ def test_a_job_that_may_not_be_seen_is_not_called_absent() -> None:
 
 
 def test_a_cluster_that_cannot_be_reached_has_no_jobs_known() -> None:
-    lost = Link("jobsets", LinkState.STALE, why="The API server cannot be reached.")
+    lost = WatchStatus("jobsets", WatchState.STALE, why="The API server cannot be reached.")
     with pytest.raises(Unreachable):
         find_job(Fleet(links={"jobsets": lost}), "default", "llama-70b")
 
 
 def test_a_job_that_is_not_there_is_called_so() -> None:
     with pytest.raises(NotFound, match="There is no job llama-70b"):
-        find_job(Fleet(links={"jobsets": Link("jobsets", LinkState.LIVE)}), "default", "llama-70b")
+        find_job(Fleet(links={"jobsets": WatchStatus("jobsets", WatchState.LIVE)}), "default", "llama-70b")
     require_jobs(Fleet(), "Which jobs run")
 
 
@@ -67,9 +69,9 @@ def test_a_job_that_is_in_another_namespace_is_found_there() -> None:
 
 
 def test_a_node_that_may_not_be_seen_is_not_called_absent() -> None:
-    fleet = Fleet(links={"nodes": Link("nodes", LinkState.FORBIDDEN, why="Could not list nodes: no.")})
+    fleet = Fleet(links={"nodes": WatchStatus("nodes", WatchState.FORBIDDEN, why="Could not list nodes: no.")})
     with pytest.raises(NotAllowed, match="Whether there is a node n is not known"):
-        require_seen(fleet, "nodes", "Whether there is a node n")
+        require_listed(fleet, "nodes", "Whether there is a node n")
 
 
 async def test_whoever_may_see_nothing_gets_exit_code_3(

@@ -9,9 +9,9 @@ import yaml
 
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.client import Client
-from console.kube.failures import first_bytes
+from console.kube.failures import read_error_body
 from console.kube.login import Login
-from console.kube.raw_connection import connected
+from console.kube.raw_connection import open_connection
 from console.kube.target import Cluster, Target, User
 from console.launch.helm import Helm
 from tests.apiserver import ApiServer
@@ -39,7 +39,7 @@ async def going_on(target: Target, _: Path) -> object:
     client = Client(Login(target))
     try:
         async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
-            return await first_bytes(answer.pieces(), 1 << 20)
+            return await read_error_body(answer.iter_chunks(), 1 << 20)
     finally:
         await client.close()
 
@@ -55,7 +55,7 @@ async def command(target: Target, _: Path) -> object:
 
 async def tunnel(target: Target, _: Path) -> object:
     login = Login(target)
-    async with connected(login, "ask") as wire:
+    async with open_connection(login, "ask") as wire:
         return wire
 
 

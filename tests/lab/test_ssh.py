@@ -70,7 +70,7 @@ async def space(lab: Lab) -> AsyncIterator[Space]:
 @pytest.fixture
 async def session(lab: Lab, space: Space) -> AsyncIterator[Session]:
     opened = await Session.open(Settings(kubeconfig=lab.kubeconfig, namespace=space.name))
-    await opened.listed("jobsets", "pods")
+    await opened.wait_until_listed("jobsets", "pods")
     yield opened
     await opened.close()
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.nccl.history import faster
+from console.metrics.nccl.history import mean_speedup
 from console.metrics.nccl.parser import parse_nccl
-from console.metrics.nccl.reference import A4_ALL_REDUCE, Passing, Word, judge, verdict
+from console.metrics.nccl.reference import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test
 from practice.programs import plain
 from practice.programs.catalogue import RECIPES
 from practice.programs.faults import fault_at
@@ -102,8 +102,8 @@ def test_two_pods_reach_what_is_published_of_a4() -> None:
             assert half.time_us is not None
             assert half.busbw == pytest.approx(busbw, rel=0.05)
             assert half.algbw == pytest.approx(size / half.time_us / 1000, abs=0.01)
-    assert [verdict(row).word for row in test.rows] == [Word.NONE] * 2 + [Word.GOOD] * 12
-    assert judge(test, accelerator="nvidia-b200").passing is Passing.PASSED
+    assert [judge_row(row).word for row in test.rows] == [RowRating.NONE] * 2 + [RowRating.GOOD] * 12
+    assert judge_test(test, accelerator="nvidia-b200").passing is NcclResult.PASSED
 
 
 def test_rows_of_two_pods_are_those_asked_for() -> None:
@@ -115,8 +115,10 @@ def test_rows_of_two_pods_are_those_asked_for() -> None:
 
 def test_a_slow_network_keeps_two_pods_below_the_line() -> None:
     test = two_pods(PRACTICE_FAULT="slow:3")
-    assert [verdict(row).word for row in test.rows] == [Word.NONE] * 2 + [Word.GOOD] + [Word.BELOW] * 11
-    assert judge(test, accelerator="nvidia-b200").passing is Passing.FAILED
+    assert [judge_row(row).word for row in test.rows] == [RowRating.NONE] * 2 + [RowRating.GOOD] + [
+        RowRating.BELOW
+    ] * 11
+    assert judge_test(test, accelerator="nvidia-b200").passing is NcclResult.FAILED
 
 
 def test_tests_differ_a_little_from_run_to_run() -> None:
@@ -124,7 +126,7 @@ def test_tests_differ_a_little_from_run_to_run() -> None:
     where.room.post("sshd 1")
     first, second = parse_nccl("\n".join(printed(ALL_REDUCE, where)[0]).encode())
     assert first.rows != second.rows
-    assert faster(first, second) == pytest.approx(0, abs=0.05)
+    assert mean_speedup(first, second) == pytest.approx(0, abs=0.05)
 
 
 def test_sizes_without_a_recording_are_left_out_and_counted() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from console.launch.install import Catalogue
 from console.metrics.nccl.parser import parse_nccl
-from console.metrics.nccl.reference import Passing, judge
+from console.metrics.nccl.reference import NcclResult, judge_test
 from practice.clock import seconds_of
 from practice.controllers.objects import condition, is_true, labels_of
 from practice.controllers.quantity import pod_requests
@@ -157,7 +157,7 @@ def test_the_nccl_test_is_under_way(scene: World) -> None:
 
 def test_the_earlier_nccl_tests_say_what_is_usual(scene: World) -> None:
     tests = parse_nccl("\n".join(lines(scene, "nccl-0411", 0)).encode())
-    assert [judge(test, accelerator="nvidia-b200").passing for test in tests] == [Passing.PASSED] * 3
+    assert [judge_test(test, accelerator="nvidia-b200").passing for test in tests] == [NcclResult.PASSED] * 3
 
 
 def test_every_job_has_a_recipe_that_can_be_launched(scene: World) -> None:

@@ -34,7 +34,7 @@ def kubeconfig() -> Iterator[Path]:
 @pytest.fixture
 async def session(kubeconfig: Path) -> AsyncIterator[Session]:
     opened = await Session.open(Settings(kubeconfig=kubeconfig, practice=True), kinds=("jobsets", "jobs", "pods"))
-    await opened.listed()
+    await opened.wait_until_listed()
     yield opened
     await opened.close()
 
@@ -70,20 +70,20 @@ async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Sessio
 async def test_the_gpu_of_the_hung_rank_idles(session: Session) -> None:
     async with aclosing(session.gpus.watch(*HUNG)) as boards:
         async for board in boards:
-            if board.every:
+            if board.all_gpus:
                 break
     rank, gpu = board.worst(metric("utilization"))[0]
     assert (rank.rank, gpu.index, gpu.utilization) == (0, 1, 0.0)
-    assert len((await session.gpus.once(*HUNG)).every) == 8
+    assert len((await session.gpus.read_once(*HUNG)).all_gpus) == 8
 
 
 async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
     opened = await Session.open(Settings(kubeconfig=kubeconfig, read_only=True), kinds=("jobsets", "jobs", "pods"))
     try:
-        await opened.listed()
+        await opened.wait_until_listed()
         with pytest.raises(NotAllowed):
             await opened.xray.job(*HUNG)
-        by_exporter = await opened.gpus.once(*HUNG)
+        by_exporter = await opened.gpus.read_once(*HUNG)
         (rank,) = by_exporter.ranks
         assert (rank.source, len(rank.gpus)) == ("dcgm", 8)
         assert [gpu.utilization for gpu in rank.gpus] == [100.0, 0.0, *[100.0] * 6]
@@ -93,6 +93,6 @@ async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
 
 async def test_logs_of_a_practice_cluster_go_with_it(session: Session) -> None:
     """The next one gives its jobs the same uids, and must not find what this one printed."""
-    folder = session.watch.connected.target.cluster.practice_folder
+    folder = session.watch.current_connection.target.cluster.practice_folder
     assert folder is not None
     assert folder in session.logs.folder.parents

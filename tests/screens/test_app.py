@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
-from console.kube.snapshot import ContextName, Link, LinkState
+from console.kube.snapshot import ContextName, WatchState, WatchStatus
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
@@ -67,10 +67,10 @@ async def test_the_title_says_where_one_is_and_how_fresh() -> None:
         assert "● live" in text_of(title)
         await pilot.press("enter")
         assert "Fleet › a4-highgpu-8g-a4-pool" in text_of(app.screen.query_one(TitleBar))
-        stale = Link("pods", LinkState.STALE, heard=time.time() - 14, why="connection refused")
+        stale = WatchStatus("pods", WatchState.STALE, last_seen=time.time() - 14, why="connection refused")
         session.show(links={**session.fleet.links, "pods": stale})
         await until(pilot, lambda: "pods reconnecting, 14 s old" in text_of(app.screen.query_one(TitleBar)))
-        long = replace(stale, heard=time.time() - 19, why="the server at 10.0.0.2 does not answer " * 4)
+        long = replace(stale, last_seen=time.time() - 19, why="the server at 10.0.0.2 does not answer " * 4)
         session.show(links=dict.fromkeys(session.fleet.links, long))
         await until(pilot, lambda: "reconnecting, 19 s old" in text_of(app.screen.query_one(TitleBar)))
 
@@ -159,7 +159,7 @@ async def test_a_server_that_goes_away_leaves_its_rows() -> None:
         await pilot.press("4")
         assert isinstance(app.screen, PodsScreen)
         rows = list(app.screen.table.shown)
-        gone = {kind: Link(kind, LinkState.STALE, why="connection refused") for kind in session.fleet.links}
+        gone = {kind: WatchStatus(kind, WatchState.STALE, why="connection refused") for kind in session.fleet.links}
         session.show(links=gone)
         await until(pilot, lambda: "reconnecting" in text_of(app.screen.query_one(TitleBar)))
         assert app.screen.table.shown == rows
@@ -168,7 +168,9 @@ async def test_a_server_that_goes_away_leaves_its_rows() -> None:
 async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("4")
-        refused = Link("pods", LinkState.FORBIDDEN, why="not allowed to list pods", hint="Ask for list on pods.")
+        refused = WatchStatus(
+            "pods", WatchState.FORBIDDEN, why="not allowed to list pods", hint="Ask for list on pods."
+        )
         session.show(pods={}, links={**session.fleet.links, "pods": refused})
         await until(pilot, lambda: "not allowed to list pods" in screen_text(app))
         assert "Ask for list on pods." in screen_text(app)
@@ -251,7 +253,9 @@ async def test_tabs_keep_their_digits_while_they_fit() -> None:
     async with console(size=(120, 24), settings=Settings(practice=True)) as (app, pilot, _):
         bar = app.screen.query_one(TitleBar)
         for quiet in (0.0, 60.0):
-            bar.title = replace(bar.title, links=(Link("nodes", LinkState.LIVE, heard=time.time() - quiet),))
+            bar.title = replace(
+                bar.title, links=(WatchStatus("nodes", WatchState.LIVE, last_seen=time.time() - quiet),)
+            )
             assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(bar)
         await pilot.resize_terminal(90, 24)
         await until(pilot, lambda: " 1 Fleet  2  3  4  5  6  7 " in text_of(bar))

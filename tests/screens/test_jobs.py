@@ -11,12 +11,12 @@ from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
 from console.kube.objects.jobset import JobState
-from console.kube.snapshot import Link, LinkState, StopReport
+from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
-from console.metrics.nccl.reference import Passing
-from console.scheduling.failure import Ending, FailureCard
+from console.metrics.nccl.reference import NcclResult
+from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
 from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, told
 from screens.dialogs.question import Confirm, Prompt
@@ -231,12 +231,15 @@ async def test_tabs_open_from_the_list_by_the_keys_they_have_on_the_page() -> No
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        (Link("jobsets", LinkState.FORBIDDEN, why="not allowed to list jobsets"), "not allowed to list jobsets"),
-        (Link("jobsets", LinkState.ABSENT, why="JobSet is not installed"), "JobSet is not installed"),
-        (Link("jobsets", LinkState.LIVE), "No jobs."),
+        (
+            WatchStatus("jobsets", WatchState.FORBIDDEN, why="not allowed to list jobsets"),
+            "not allowed to list jobsets",
+        ),
+        (WatchStatus("jobsets", WatchState.ABSENT, why="JobSet is not installed"), "JobSet is not installed"),
+        (WatchStatus("jobsets", WatchState.LIVE), "No jobs."),
     ],
 )
-async def test_without_jobs_it_says_why(link: Link, words: str) -> None:
+async def test_without_jobs_it_says_why(link: WatchStatus, words: str) -> None:
     async with console(FakeSession(fleet_of(jobsets=link))) as (app, pilot, _):
         await pilot.press("3")
         await until(pilot, lambda: words in screen_text(app))
@@ -277,7 +280,7 @@ async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, 
 
 
 def test_a_card_with_little_room_keeps_its_first_and_its_newest_line() -> None:
-    first = Ending(0, 1, node="node-9", reason="OOMKilled", exit_code=137, message="much " * 99)
+    first = RankFailure(0, 1, node="node-9", reason="OOMKilled", exit_code=137, message="much " * 99)
     card = FailureCard(first, lines=tuple(f"line {number}" for number in range(12)))
     for room in (2, 3, 6, 30):
         lines = card_lines(card, 60, room)
@@ -300,7 +303,7 @@ def test_why_a_job_failed_is_said_once() -> None:
 def test_what_came_of_a_job_stays_in_the_list() -> None:
     fleet = queue_scene()
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
-    line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=Passing.PASSED))
+    line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=NcclResult.PASSED))
     said = "".join(run.text for run in runs_of(last_cell(line)))
     assert said.startswith("busbw 684 GB/s, average 412 ✓  done")
 

@@ -10,12 +10,12 @@ from textual import events
 from textual.widgets import TextArea
 
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
-from console.kube.snapshot import LinkState
+from console.kube.snapshot import WatchState
 from console.launch.choices import Offer, OfferState
 from console.launch.install import Catalogue
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.preflight.check import Check, Result
-from console.scheduling.forecast import Ask
+from console.scheduling.forecast import LaunchDemand
 from console.settings import Settings
 from screens.dialogs.launch import LaunchLook, Paste, PasteReport
 from screens.dialogs.question import Confirm
@@ -544,9 +544,9 @@ def test_a_free_name_counts_on() -> None:
 
 
 def test_the_fit_light_fades_while_the_server_is_away() -> None:
-    fleet, ask = queue_scene(), Ask("default", queue="a4", gpus=8)
+    fleet, ask = queue_scene(), LaunchDemand("default", queue="a4", gpus=8)
     live = fit_words(fleet, ask)
-    link = replace(fleet.links["clusterqueues"], state=LinkState.STALE, heard=1_700_000_000.0)
+    link = replace(fleet.links["clusterqueues"], state=WatchState.STALE, last_seen=1_700_000_000.0)
     away = fit_words(replace(fleet, links={**fleet.links, "clusterqueues": link}), ask)
     assert away[0].text == "◌ " != live[0].text
     assert away[1].text == live[1].text, "what was known last"

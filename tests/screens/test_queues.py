@@ -5,12 +5,12 @@ import time
 import pytest
 
 from console.kube.objects.queue import ClusterQueue
-from console.kube.snapshot import Link, LinkState
-from console.scheduling.quota import Account
+from console.kube.snapshot import WatchState, WatchStatus
+from console.scheduling.quota import QuotaAccount
 from screens.columns.queues import QUEUES, QueueLine
 from screens.pages.manifest import ManifestScreen
 from screens.pages.queues import QueuesScreen
-from screens.wording import Run
+from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
 from tests.screens.press import console, focus, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
@@ -44,10 +44,10 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
 
 
 def test_the_figures_of_a_row_add_up() -> None:
-    line = QueueLine(ClusterQueue("a4", cohort="lab"), Account(48, 24, 40, 64, 0, 16, 0))
+    line = QueueLine(ClusterQueue("a4", cohort="lab"), QuotaAccount(48, 24, 40, 64, 0, 16, 0))
     cells = {column.title: column.cell(line) for column in QUEUES.columns if column.title}
     shown = [cells[title] for title in ("TO BORROW", "LENT", "FREE")]
-    assert [each.text for each in shown if isinstance(each, Run)] == ["16", "0", "40"], "48 + 16 - 0 - 24 = 40"
+    assert [each.text for each in shown if isinstance(each, Span)] == ["16", "0", "40"], "48 + 16 - 0 - 24 = 40"
     assert list(cells)[2:6] == ["GPUS USED / QUOTA", "TO BORROW", "LENT", "FREE"]
 
 
@@ -100,16 +100,16 @@ async def test_enter_opens_the_job_and_y_the_object() -> None:
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        (Link("workloads", LinkState.LISTING), "Listing workloads"),
+        (WatchStatus("workloads", WatchState.LISTING), "Listing workloads"),
         (
-            Link("workloads", LinkState.FORBIDDEN, why="not allowed", hint="ask for workloads/list"),
+            WatchStatus("workloads", WatchState.FORBIDDEN, why="not allowed", hint="ask for workloads/list"),
             "ask for workloads/list",
         ),
-        (Link("workloads", LinkState.ABSENT, why="Kueue is not installed"), "Kueue is not installed"),
-        (Link("workloads", LinkState.LIVE), "Nothing waits"),
+        (WatchStatus("workloads", WatchState.ABSENT, why="Kueue is not installed"), "Kueue is not installed"),
+        (WatchStatus("workloads", WatchState.LIVE), "Nothing waits"),
     ],
 )
-async def test_without_rows_it_says_why(link: Link, words: str) -> None:
+async def test_without_rows_it_says_why(link: WatchStatus, words: str) -> None:
     session = FakeSession(fleet_of(workloads=link))
     async with console(session) as (app, pilot, _):
         await pilot.press("2")
@@ -122,7 +122,8 @@ async def test_stale_rows_stay() -> None:
         await pilot.press("2")
         await until(pilot, lambda: "dpo-b" in screen_text(app))
         stale = {
-            kind: Link(kind, LinkState.STALE, since=1.0, heard=1.0, why="connection refused") for kind in live_links()
+            kind: WatchStatus(kind, WatchState.STALE, since=1.0, last_seen=1.0, why="connection refused")
+            for kind in live_links()
         }
         session.show(links=stale)
         await until(pilot, lambda: "connection refused" in screen_text(app))

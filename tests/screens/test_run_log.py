@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.launch.run_record import Outcome
-from console.logs.segment import Part
-from console.logs.store import JobNote, Shelf, logs_folder
+from console.logs.segment import LogSegment
+from console.logs.store import JobLogStore, JobMetadata, logs_folder
 from console.metrics.alarm_rules import AlarmKind
 from screens.columns.jobs import first_tab, tab_of
 from screens.pages.job import JobScreen
@@ -33,8 +33,8 @@ UID = "uid-of-train-9"
 
 def keep(uid: str, *lines: str, name: str = "train-9") -> None:
     """The log of a job that is gone, as it is kept."""
-    shelf = Shelf.open(logs_folder(), JobNote(uid, "default", name, ranks=2, recipe="qwen3-30b-pretrain"))
-    part = Part(1, file=shelf.place(1, 0, "main", "pod-1"))
+    shelf = JobLogStore.open(logs_folder(), JobMetadata(uid, "default", name, ranks=2, recipe="qwen3-30b-pretrain"))
+    part = LogSegment(1, file=shelf.segment_path(1, 0, "main", "pod-1"))
     part.append(
         [(1000.0 + at, f"2026-11-22T10:00:{at:02}.000000000Z {line}".encode()) for at, line in enumerate(lines)]
     )

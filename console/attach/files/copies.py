@@ -141,7 +141,7 @@ class ContainerCopies:
         """Copy a file or folder of this machine to the container."""
         from console.attach.files.transfer import Send
 
-        self._watched.changing(f"copy {source} to {self._where}")
+        self._watched.connection_for_change(f"copy {source} to {self._where}")
         async with self._opened() as files:
             return await Send(files, Meter(progress)).run(source, target)
 
@@ -151,7 +151,7 @@ class ContainerCopies:
 
     async def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that is in it; as PodFolders has it."""
-        practice = self._watched.changing(f"delete {path} in {self._where}").target.cluster.practice_folder
+        practice = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster.practice_folder
         if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
             raise BadInput(
                 f"{path} is not deleted: pods of the practice cluster run on your own machine.",
@@ -161,20 +161,20 @@ class ContainerCopies:
 
     def _folders(self) -> PodFolders:
         from console.attach.files.pod_files import PodFolders
-        from console.kube.exec import started
+        from console.kube.exec import start_process
 
-        client = self._watched.connected.client
-        start = functools.partial(started, client, self._namespace, self._pod, container=self._container)
+        client = self._watched.current_connection.client
+        start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
         return PodFolders(start, self._where)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[PodFiles]:
         from console.attach.files.entries import Way
         from console.attach.files.pod_files import PodFiles, SftpFiles
-        from console.kube.exec import started
+        from console.kube.exec import start_process
 
-        client = self._watched.connected.client
-        start = functools.partial(started, client, self._namespace, self._pod, container=self._container)
+        client = self._watched.current_connection.client
+        start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
         async with AsyncExitStack() as stack:
             if self._way is Way.EXEC:
                 yield PodFiles(start, self._where)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from console.kube.rank_address import Address
-from console.kube.snapshot import LinkState
+from console.kube.rank_address import RankAddress
+from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -38,7 +38,7 @@ class Attach:
     def _reach(self) -> Reach:
         from console.attach.tunnel.engine import Reach
 
-        return Reach(self._watched.connected.client.login)
+        return Reach(self._watched.current_connection.client.login)
 
     # hosts
 
@@ -51,7 +51,7 @@ class Attach:
         In read-only mode NotAllowed: nobody need be asked for what cannot be done.
         `identity` is a key file to use instead of the one that would be chosen; `say` hears what is waited for.
         """
-        self._watched.changing(f"set up SSH to {job}")
+        self._watched.connection_for_change(f"set up SSH to {job}")
         made = await self._look(namespace, job, rank, identity, wait, say)
         return made.plan
 
@@ -59,14 +59,14 @@ class Attach:
         self, plan: SshPlan, *, identity: Path | None = None, share: bool | None = None, wait: float = WAIT
     ) -> SshHost:
         """Make the host known to ssh, its key checked, and put the person's key into the pod if the plan says so."""
-        self._watched.changing(f"set up SSH to {plan.job}")
+        self._watched.connection_for_change(f"set up SSH to {plan.job}")
         look = await self._look(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         from console.attach.ssh.connect import prepare
 
         entry, added, note = await asyncio.to_thread(look.write, share)
-        entry = await prepare(self._watched.connected.client, entry, look.target, facts=look.facts)
+        entry = await prepare(self._watched.current_connection.client, entry, look.target, facts=look.facts)
         return await asyncio.to_thread(look.host, entry, (*added, *note))
 
     @staticmethod
@@ -97,8 +97,8 @@ class Attach:
         from console.attach.ssh.rank_access import Look
 
         jobset = find_job(self._watched.fleet, namespace, job)
-        client = self._watched.connected.client
-        target = await self._reach.resolve(Address(namespace, job, rank), limit=wait, say=say)
+        client = self._watched.current_connection.client
+        target = await self._reach.resolve(RankAddress(namespace, job, rank), limit=wait, say=say)
         facts = await pod_facts.read_pod(client, namespace, target.pod)
         try:
             probed = await pod_facts.probe(client, namespace, target.pod, container=target.container)
@@ -146,8 +146,8 @@ class Attach:
 
         where, fleet = pinned(self._watched.settings)[0], self._watched.fleet
         link = fleet.links.get("jobsets")
-        known = link is not None and link.state is LinkState.LIVE
-        context, sees = self._watched.context, self._watched.sees
+        known = link is not None and link.state is WatchState.LIVE
+        context, sees = self._watched.context, self._watched.is_watched
 
         def over(entry: Entry) -> bool:
             if entry.practice and entry.lost:
@@ -211,8 +211,8 @@ class Attach:
         from console.attach.ssh.doctor import diagnose
 
         entry = await asyncio.to_thread(self._entry, namespace, job)
-        client = self._watched.connected.client
-        async for step in diagnose(client, self._reach, Address.of(namespace, job, str(rank)), entry):
+        client = self._watched.current_connection.client
+        async for step in diagnose(client, self._reach, RankAddress.parse(namespace, job, str(rank)), entry):
             yield step
 
     def _entry(self, namespace: str, job: str) -> Entry | None:

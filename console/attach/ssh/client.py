@@ -19,7 +19,7 @@ from console.attach.ssh.identities import fingerprint
 from console.attach.ssh.paths import Places
 from console.attach.tunnel.engine import Reach
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.kube.rank_address import Address
+from console.kube.rank_address import RankAddress
 
 if TYPE_CHECKING:
     import socket
@@ -155,7 +155,7 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
 
     Raises Unreachable, HostKeyChanged, KeyRefused and what requests raise, within some ten seconds.
     """
-    client = watched.connected.client
+    client = watched.current_connection.client
     facts = await pod_facts.read_pod(client, namespace, pod)
     expected = await pod_facts.release_keys(client, namespace, facts.secret)
     probed: Probe | None = None
@@ -169,14 +169,14 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
     taken = {facts.public_key, *(probed.authorized if probed else ())}
     keys = sorted(found, key=lambda each: each.public not in taken)
     user = probed.user if probed else "root"
-    async with connection(client.login, Address.of(namespace, f"pod/{pod}", ""), expected) as transport:
+    async with connection(client.login, RankAddress.parse(namespace, f"pod/{pod}", ""), expected) as transport:
         await asyncio.to_thread(log_in, transport, user, keys)
         yield transport
 
 
 @asynccontextmanager
 async def connection(
-    login: Login, where: Address | LivePod, expected: Collection[str]
+    login: Login, where: RankAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """A connection to the SSH server of a rank, its host key checked, nobody logged in yet."""
     async with Reach(login).socket(where, pod_facts.PORT) as sock:

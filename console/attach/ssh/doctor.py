@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.attach.ssh.pod_facts import PodFacts, Probe
     from console.attach.tunnel.engine import Reach
     from console.kube.client import Client
-    from console.kube.rank_address import Address, LivePod
+    from console.kube.rank_address import LivePod, RankAddress
 
 BANNER = 4.0  # seconds an SSH server has to say its first line
 STEP = 7.0  # seconds for each step but the login program's
@@ -52,7 +52,7 @@ _FIX = {
 class Patient:
     """A rank, and what is known of it so far; each method is one step and gives what it found."""
 
-    def __init__(self, client: Client, reach: Reach, address: Address, entry: Entry | None) -> None:
+    def __init__(self, client: Client, reach: Reach, address: RankAddress, entry: Entry | None) -> None:
         self.client = client
         self.reach = reach
         self.address = address
@@ -108,7 +108,7 @@ class Patient:
         """The server answers and knows the account, which may reach ports of pods."""
         namespace = self.address.namespace
         for resource in ("portforward", "exec"):
-            if not await actions.may(self.client, "get", "pods", "", namespace, "", resource):
+            if not await actions.is_allowed(self.client, "get", "pods", "", namespace, "", resource):
                 what = "reach ports of pods" if resource == "portforward" else "run commands in pods"
                 raise NotAllowed(
                     f"No permission to {what} in namespace {namespace}.",
@@ -223,7 +223,9 @@ WAYS: dict[str, Callable[[Patient], Awaitable[str | Doubt]]] = {
 }
 
 
-async def diagnose(client: Client, reach: Reach, address: Address, entry: Entry | None) -> AsyncGenerator[Step, None]:
+async def diagnose(
+    client: Client, reach: Reach, address: RankAddress, entry: Entry | None
+) -> AsyncGenerator[Step, None]:
     """Each step as it ends, all of them in order; those after a failure are skipped. Changes nothing anywhere."""
     patient = Patient(client, reach, address, entry)
     failed = ""

@@ -181,7 +181,7 @@ async def probe(client: Client, namespace: str, pod: str, *, container: str = ""
     Raises ProgramFailed with the pod's own words, NotAllowed and what exec raises.
     """
     stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
-    code, said, complaint = await executing.answer(
+    code, said, complaint = await executing.run_and_collect(
         client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin
     )
     answer = said.decode(errors="replace")

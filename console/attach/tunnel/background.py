@@ -20,7 +20,7 @@ from console.attach.tunnel.engine import Forwarding, Reach
 from console.attach.tunnel.published import Published, decoded, free_name
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, Unreachable
-from console.kube.rank_address import Address, Ports
+from console.kube.rank_address import PortPair, RankAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,8 @@ class Order:
     kubeconfig: str = ""  # empty: as the environment says
 
     @property
-    def address(self) -> Address:
-        return Address.of(self.namespace, self.job, self.rank)
+    def address(self) -> RankAddress:
+        return RankAddress.parse(self.namespace, self.job, self.rank)
 
 
 class Running:
@@ -88,7 +88,7 @@ class Running:
 
 async def start(login_: Login, order: Order, *, kept: bool) -> Running:
     address = order.address
-    ports = [Ports.of(each) for each in order.ports]
+    ports = [PortPair.parse(each) for each in order.ports]
     if not ports:
         raise BadInput("No port was named.", "Name one or more: 8888, or 9000:8888.")
     forwarding = Forwarding(
@@ -194,7 +194,7 @@ class Tunnels:
         self._running: dict[str, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, address: Address, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
+    async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
         """Open ports (`8888`, `9000:8888`); how it is, and what was done otherwise than asked.
 
         With `keep` it goes on when this process ends. Raises BadInput (port taken, no such rank), Ended, Refused.
@@ -204,7 +204,7 @@ class Tunnels:
         order = Order(address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file)
         if keep:
             return await detach(order)
-        running = await start(self._watched.connected.client.login, order, kept=False)
+        running = await start(self._watched.current_connection.client.login, order, kept=False)
         self._running[running.tunnel.name] = running
         task = asyncio.create_task(self._end(running), name=f"tunnel:{running.tunnel.name}")
         self._tasks.add(task)

@@ -20,17 +20,17 @@ from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
-from console.kube.locate_rank import Ended, PodPending, locate
-from console.kube.port_forward import NotSpoken, dial, other_protocol
-from console.kube.rank_address import Address, LivePod, Ports
-from console.kube.raw_connection import connected
+from console.kube.locate_rank import JobEnded, PodPending, locate
+from console.kube.port_forward import ProtocolNotSupported, open_pipe, switch_protocol
+from console.kube.rank_address import LivePod, PortPair, RankAddress
+from console.kube.raw_connection import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
     from console.kube.login import Login
     from console.kube.port_forward import Pipe
-    from console.kube.raw_connection import Wire
+    from console.kube.raw_connection import RawConnection
 
 
 LOOKS = 60.0
@@ -66,7 +66,7 @@ class Forwarding:
     """A tunnel at work. `open` it, await `ended`, `close` it."""
 
     def __init__(
-        self, reach: Reach, address: Address, ports: Sequence[Ports], *, name: str, context: str,
+        self, reach: Reach, address: RankAddress, ports: Sequence[PortPair], *, name: str, context: str,
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
@@ -119,7 +119,7 @@ class Forwarding:
 
     # listening
 
-    async def _listen(self, wanted: Ports) -> None:
+    async def _listen(self, wanted: PortPair) -> None:
         choices = [wanted.local] if wanted.local else await self._choices(wanted.remote)
         taken = ""
         for local in choices:
@@ -178,7 +178,7 @@ class Forwarding:
                 self._broke(splice.why)
             elif splice.by_pod:  # as it does after an answer, or because it is going
                 self._look.set()
-        except Ended as error:
+        except JobEnded as error:
             self._over(error)
         except ConsoleError as error:
             self._broke(str(error))
@@ -239,7 +239,7 @@ class Forwarding:
             await self._wait(LOOKS if self._tunnel.state == "ready" else LOOKS_WAITING)
             try:
                 await self._see()
-            except Ended as error:
+            except JobEnded as error:
                 self._over(error)
                 return
             except ConsoleError as error:
@@ -293,7 +293,7 @@ class Reach:
         self._limit = limit
 
     async def resolve(
-        self, address: Address, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+        self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _quiet
     ) -> LivePod:
         """The live pod of a rank, waiting up to `limit` seconds while there is none; `say` hears why, once each.
 
@@ -309,12 +309,17 @@ class Reach:
             await asyncio.sleep(pause)
             pause = min(LOOK_AGAIN[1], pause * 1.5)
 
-    async def look(self, address: Address) -> LivePod | PodPending:
+    async def look(self, address: RankAddress) -> LivePod | PodPending:
         """The live pod, or why there is none now; raises as `resolve` does."""
         return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
 
     async def open(
-        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+        self,
+        address: RankAddress | LivePod,
+        port: int,
+        *,
+        limit: float | None = None,
+        say: Callable[[str], None] = _quiet,
     ) -> tuple[Pipe, LivePod]:
         """A pipe to a port of the live pod, and which pod that is; raises as `resolve` does."""
         deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
@@ -322,7 +327,7 @@ class Reach:
         while True:
             try:
                 made = await self._once(lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}")
-            except Ended:
+            except JobEnded:
                 raise
             except NotFound:
                 # It went between the look and the call.
@@ -338,7 +343,12 @@ class Reach:
 
     @asynccontextmanager
     async def dial(
-        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+        self,
+        address: RankAddress | LivePod,
+        port: int,
+        *,
+        limit: float | None = None,
+        say: Callable[[str], None] = _quiet,
     ) -> AsyncIterator[AsyncStream]:
         """The same for code that awaits: `send`, `receive`, `finish`."""
         pipe, _ = await self.open(address, port, limit=limit, say=say)
@@ -349,7 +359,12 @@ class Reach:
 
     @asynccontextmanager
     async def socket(
-        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+        self,
+        address: RankAddress | LivePod,
+        port: int,
+        *,
+        limit: float | None = None,
+        say: Callable[[str], None] = _quiet,
     ) -> AsyncIterator[socket.socket]:
         """A blocking socket that leads there, for a library that wants one and runs in a thread."""
         pipe, _ = await self.open(address, port, limit=limit, say=say)
@@ -369,7 +384,7 @@ class Reach:
 
     @staticmethod
     def _wait(
-        address: Address | LivePod, found: PodPending, said: str, deadline: float, say: Callable[[str], None]
+        address: RankAddress | LivePod, found: PodPending, said: str, deadline: float, say: Callable[[str], None]
     ) -> str:
         """Say why it waits, unless that was said; Unreachable when the time is up."""
         if asyncio.get_running_loop().time() >= deadline:
@@ -378,23 +393,25 @@ class Reach:
             say(f"Waiting for {address}: {found.words}.")
         return found.words
 
-    async def _dial(self, wire: Wire, address: Address | LivePod, port: int) -> tuple[Pipe, LivePod] | PodPending:
+    async def _dial(
+        self, wire: RawConnection, address: RankAddress | LivePod, port: int
+    ) -> tuple[Pipe, LivePod] | PodPending:
         found = address if isinstance(address, LivePod) else await locate(wire, self.login, address)
         if isinstance(found, PodPending):
             return found
-        return await dial(wire, self.login, found.namespace, found.pod, port), found
+        return await open_pipe(wire, self.login, found.namespace, found.pod, port), found
 
-    async def _once(self, work: Callable[[Wire], Awaitable[T]], doing: str) -> T:
+    async def _once(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
         """Do it over a connection of its own; again after a log-in was renewed, or in the server's other protocol."""
         renewed = False
         while True:
             try:
-                async with connected(self.login, doing) as wire:
+                async with open_connection(self.login, doing) as wire:
                     return await work(wire)
             except NotLoggedIn as error:
                 if error.status != _UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
                     raise
                 renewed = True
-            except NotSpoken:
-                if not other_protocol(self.login):
+            except ProtocolNotSupported:
+                if not switch_protocol(self.login):
                     raise

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from console import folders
 from console.errors import BadInput, NotFound, NotThere, Unreachable
-from console.kube.rank_address import SSH_PORT, Address, LivePod, Ports
+from console.kube.rank_address import SSH_PORT, LivePod, PortPair, RankAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-__all__ = ["SSH_PORT", "USUAL_PORTS", "Address", "Listener", "LivePod", "Ports", "Profile", "Tunnel"]
+__all__ = ["SSH_PORT", "USUAL_PORTS", "Listener", "LivePod", "PortPair", "Profile", "RankAddress", "Tunnel"]
 
 USUAL_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 
@@ -68,8 +68,8 @@ class Tunnel:
     kept: bool = False  # whether it goes on by itself, without a terminal or a console
 
     @property
-    def address(self) -> Address:
-        return Address.of(self.namespace, self.job, self.rank)
+    def address(self) -> RankAddress:
+        return RankAddress.parse(self.namespace, self.job, self.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +112,18 @@ def write_json(path: Path, value: Any) -> None:
     folders.atomic_write(path, json.dumps(value, indent=1).encode())
 
 
-def _key(server: str, address: Address, remote: int) -> str:
+def _key(server: str, address: RankAddress, remote: int) -> str:
     return f"{server} {address.namespace} {address.slug} {remote}"
 
 
-def last_port(server: str, address: Address, remote: int) -> int:
+def last_port(server: str, address: RankAddress, remote: int) -> int:
     """The local port that led there last; 0 if none did. Blocking."""
     ports = read_json(state_folder() / "ports.json")
     found = ports.get(_key(server, address, remote)) if isinstance(ports, dict) else None
     return found if isinstance(found, int) else 0
 
 
-def remember_port(server: str, address: Address, remote: int, local: int) -> None:
+def remember_port(server: str, address: RankAddress, remote: int, local: int) -> None:
     """Note it for the next time. Blocking."""
     path = state_folder() / "ports.json"
     ports = read_json(path)

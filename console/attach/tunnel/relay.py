@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from console.attach.tunnel.engine import Reach
     from console.kube.port_forward import Pipe
-    from console.kube.rank_address import Address, LivePod
+    from console.kube.rank_address import LivePod, RankAddress
 
 
 LINGER = 10.0
@@ -74,7 +74,7 @@ class Relay:
     def ask(self) -> None:
         """Find out whether the pod's side still stands."""
         if self._pipe and not self._pipe.closed:
-            self._pipe.ask()
+            self._pipe.ping()
 
     def close(self) -> None:
         """End both sides at once."""
@@ -249,7 +249,7 @@ def login(kubeconfig: Path | None, context: str) -> Login:
 
 async def carry(
     reach: Reach,
-    address: Address,
+    address: RankAddress,
     port: int,
     *,
     limit: float,

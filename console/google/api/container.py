@@ -14,7 +14,7 @@ from google.cloud import container_v1 as api
 from console.errors import ApiDisabled
 from console.google.api.failures import within
 from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
-from console.kube.objects.node import exclusion_words, window_words
+from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,10 +217,12 @@ def _maintenance(window: Any) -> str:
     if window.recurring_window.recurrence:
         inside = window.recurring_window.window
         said.append(
-            window_words(window.recurring_window.recurrence, _seconds(inside.start_time), _seconds(inside.end_time))
+            format_maintenance_window(
+                window.recurring_window.recurrence, _seconds(inside.start_time), _seconds(inside.end_time)
+            )
         )
     said += [
-        exclusion_words(name, _seconds(each.start_time), _seconds(each.end_time))
+        format_maintenance_exclusion(name, _seconds(each.start_time), _seconds(each.end_time))
         for name, each in sorted(window.maintenance_exclusions.items())
     ]
     return "; ".join(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.kube.objects.meta import ObjectWire, Wire, parse_time, shared
+from console.kube.objects.meta import ObjectWire, Wire, intern_text, parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ def parse_event(wire: EventWire) -> Event:
     first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
     source = (wire.source.component if wire.source else None) or wire.reporting_component
     return Event(
-        namespace=shared(meta.namespace),
+        namespace=intern_text(meta.namespace),
         name=meta.name or "",
         uid=meta.uid or "",
-        kind=shared(about.kind),
-        object_name=shared(about.name),
-        object_uid=shared(about.uid),
-        type=shared(wire.type) or "Normal",
-        reason=shared(wire.reason),
+        kind=intern_text(about.kind),
+        object_name=intern_text(about.name),
+        object_uid=intern_text(about.uid),
+        type=intern_text(wire.type) or "Normal",
+        reason=intern_text(wire.reason),
         message=wire.message or "",
         count=series.count or wire.count or 1,
         first=first,
         last=parse_time(series.last_observed_time) or parse_time(wire.last_timestamp) or first,
-        source=shared(source),
+        source=intern_text(source),
     )

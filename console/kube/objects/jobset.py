@@ -17,12 +17,12 @@ from console.kube.objects.meta import (
     annotations_of,
     condition,
     conditions_of,
-    holds,
+    intern_text,
+    is_condition_true,
+    label_int,
     labels_of,
-    number,
-    owner_in,
+    launched_by,
     parse_time,
-    shared,
 )
 from console.kube.objects.pod import TemplateWire, gpus_of
 
@@ -146,13 +146,13 @@ class JobSet:
         """Where it is, from what its controllers say; whether its pods are up is `starting` against `running`."""
         if self.deleting_since:
             return JobState.STOPPING
-        if self.terminal_state == "Completed" or holds(self.conditions, "Completed"):
+        if self.terminal_state == "Completed" or is_condition_true(self.conditions, "Completed"):
             return JobState.SUCCEEDED
-        if self.terminal_state == "Failed" or holds(self.conditions, "Failed"):
+        if self.terminal_state == "Failed" or is_condition_true(self.conditions, "Failed"):
             return JobState.FAILED
         if self.suspended:
             return JobState.PENDING
-        if holds(self.conditions, "RestartingJobSet"):
+        if is_condition_true(self.conditions, "RestartingJobSet"):
             return JobState.RESTARTING
         if self.groups and all(group.ready + group.succeeded >= group.replicas for group in self.groups):
             return JobState.RUNNING
@@ -185,15 +185,15 @@ def parse_job(wire: JobWire) -> Job:
     meta, spec, status = wire.metadata, wire.spec or JobSpecWire(), wire.status or JobStatusWire()
     labels = labels_of(meta)
     return Job(
-        namespace=shared(meta.namespace),
+        namespace=intern_text(meta.namespace),
         name=meta.name or "",
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        jobset=shared(labels.get(JOBSET + "jobset-name")),
-        jobset_uid=shared(labels.get(JOBSET + "jobset-uid")),
-        replicated_job=shared(labels.get(JOBSET + "replicatedjob-name")),
-        job_index=number(labels.get(JOBSET + "job-index"), -1),
-        attempt=number(labels.get(JOBSET + "restart-attempt"), 0),
+        jobset=intern_text(labels.get(JOBSET + "jobset-name")),
+        jobset_uid=intern_text(labels.get(JOBSET + "jobset-uid")),
+        replicated_job=intern_text(labels.get(JOBSET + "replicatedjob-name")),
+        job_index=label_int(labels.get(JOBSET + "job-index"), -1),
+        attempt=label_int(labels.get(JOBSET + "restart-attempt"), 0),
         parallelism=1 if spec.parallelism is None else spec.parallelism,
         active=status.active or 0,
         ready=status.ready or 0,
@@ -201,7 +201,7 @@ def parse_job(wire: JobWire) -> Job:
         failed=status.failed or 0,
         suspended=bool(spec.suspend),
         conditions=conditions_of(status.conditions),
-        queue=shared(labels.get(KUEUE + "queue-name")),
+        queue=intern_text(labels.get(KUEUE + "queue-name")),
     )
 
 
@@ -269,7 +269,7 @@ def _template(wire: ReplicatedJobWire) -> tuple[JobSpecWire, TemplateWire]:
 def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> ReplicatedJob:
     job, template = _template(wire)
     return ReplicatedJob(
-        name=shared(wire.name),
+        name=intern_text(wire.name),
         replicas=1 if wire.replicas is None else wire.replicas,
         pods_per_job=1 if job.parallelism is None else job.parallelism,
         gpus_per_pod=gpus_of(template.spec),
@@ -302,15 +302,15 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
     labels, wires = labels_of(meta), spec.replicated_jobs or []
     told = {each.name: each for each in status.replicated_jobs_status or ()}
     return JobSet(
-        namespace=shared(meta.namespace),
+        namespace=intern_text(meta.namespace),
         name=meta.name or "",
-        uid=shared(meta.uid),
+        uid=intern_text(meta.uid),
         created=parse_time(meta.creation_timestamp),
-        queue=shared(labels.get(KUEUE + "queue-name")),
-        recipe=shared(labels.get(OURS + "recipe")),
+        queue=intern_text(labels.get(KUEUE + "queue-name")),
+        recipe=intern_text(labels.get(OURS + "recipe")),
         release=_release(meta),
-        owner=shared(owner_in(labels, annotations_of(meta))),
-        priority_class=shared(_priority_class(labels.get(KUEUE + "priority-class"), wires)),
+        owner=intern_text(launched_by(labels, annotations_of(meta))),
+        priority_class=intern_text(_priority_class(labels.get(KUEUE + "priority-class"), wires)),
         suspended=bool(spec.suspend),
         deleting_since=parse_time(meta.deletion_timestamp),
         restarts=status.restarts or 0,

@@ -25,7 +25,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         listed = "|".join(self.values)
         return {
             "In": f"{self.key}={listed}",
@@ -34,7 +34,7 @@ class Requirement:
             "DoesNotExist": f"no label {self.key}",
         }.get(self.operator, f"{self.key} {self.operator} {listed}".strip())
 
-    def holds(self, labels: Mapping[str, str]) -> bool:
+    def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether labels that are all known obey it."""
         if self.operator in {"Exists", "DoesNotExist"}:
             return (self.key in labels) is (self.operator == "Exists")
@@ -55,7 +55,7 @@ class Toleration:
     value: str = ""
     effect: str = ""
 
-    def covers(self, taint: str) -> bool:
+    def tolerates(self, taint: str) -> bool:
         marked, _, effect = taint.rpartition(":")
         key, _, value = marked.partition("=")
         if self.effect not in {"", effect} or self.key not in {"", key}:
@@ -70,7 +70,7 @@ ALWAYS = (
 """What every pod of the chart puts up with."""
 
 
-def admits(selector: Iterable[Requirement] | None, namespace: str) -> bool | None:
+def selects_namespace(selector: Iterable[Requirement] | None, namespace: str) -> bool | None:
     """Whether a queue with that selector takes workloads of a namespace; None: that hangs on labels not known here.
 
     No selector at all takes none.
@@ -81,22 +81,22 @@ def admits(selector: Iterable[Requirement] | None, namespace: str) -> bool | Non
     for each in selector:
         if each.key != NAME_LABEL:
             sure = False
-        elif not each.holds({NAME_LABEL: namespace}):
+        elif not each.matches({NAME_LABEL: namespace}):
             return False
     return True if sure else None
 
 
-def selector_words(selector: Iterable[Requirement] | None) -> str:
+def format_selector(selector: Iterable[Requirement] | None) -> str:
     if selector is None:
         return "it has no namespaceSelector and accepts none"
-    return f"it accepts namespaces with {', '.join(each.words for each in selector)}"
+    return f"it accepts namespaces with {', '.join(each.text for each in selector)}"
 
 
-def untolerated(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
+def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
     """The first taint that keeps the pods away; empty if none does. `lasting`: of those that do not come and go."""
     known = tuple(tolerations)
     for taint in taints:
         keeps = taint.rpartition(":")[2] in _KEEPS_AWAY and not (lasting and taint.startswith(_PASSING))
-        if keeps and not any(each.covers(taint) for each in known):
+        if keeps and not any(each.tolerates(taint) for each in known):
             return taint
     return ""

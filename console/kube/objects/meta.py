@@ -38,7 +38,7 @@ def condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
     return next((each for each in conditions if each.type == type_), None)
 
 
-def holds(conditions: Iterable[Condition], type_: str) -> bool:
+def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
     """Whether the condition of that type is there and true."""
     found = condition(conditions, type_)
     return found is not None and found.is_true
@@ -57,7 +57,7 @@ def short_name(name: str) -> str:
     return _ELSE.sub("-", name.partition("@")[0])[:_LONGEST].strip("-._")
 
 
-def owner_in(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Who launched the object with these, as a short name; empty where nothing tells."""
     if named := labels.get(OWNER) or annotations.get(OWNER):
         return short_name(named)
@@ -142,7 +142,7 @@ class ObjectWire(Wire):
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
-def shared(text: str | None) -> str:
+def intern_text(text: str | None) -> str:
     """The same text, kept once however many objects carry it: for values that repeat, such as node names."""
     return intern(text) if text else ""
 
@@ -157,7 +157,7 @@ def annotations_of(meta: Meta) -> Mapping[str, str]:
     return meta.annotations or {}
 
 
-def owner_of(meta: Meta) -> OwnerWire:
+def controller_of(meta: Meta) -> OwnerWire:
     """The controlling owner, else the first, else an empty one."""
     owners = meta.owner_references or []
     return next((each for each in owners if each.controller), owners[0] if owners else OwnerWire())
@@ -167,9 +167,9 @@ def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
     """Conditions that have a type."""
     return tuple(
         Condition(
-            type=shared(each.type),
-            status=shared(each.status) or "Unknown",
-            reason=shared(each.reason),
+            type=intern_text(each.type),
+            status=intern_text(each.status) or "Unknown",
+            reason=intern_text(each.reason),
             message=each.message or "",
             since=parse_time(each.last_transition_time),
         )
@@ -178,7 +178,7 @@ def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
     )
 
 
-def number(text: str | None, default: int) -> int:
+def label_int(text: str | None, default: int) -> int:
     """What a label says that holds a count; the default if it is missing or no number."""
     return int(text) if text and text.isdecimal() else default
 

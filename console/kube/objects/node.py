@@ -16,11 +16,11 @@ from console.kube.objects.meta import (
     Meta,
     ObjectWire,
     Wire,
+    intern_text,
+    label_int,
     labels_of,
-    number,
     parse_amount,
     parse_time,
-    shared,
 )
 from console.kube.objects.pod import Amounts
 
@@ -99,18 +99,18 @@ class Node:
             return not self.ready and self.not_ready_reason == NOT_REPORTED
         return self.not_ready_since - self.created < _FIRST_WORD
 
-    def starts(self, now: float) -> bool:
+    def is_starting(self, now: float) -> bool:
         """Whether it is on its way: made a while ago, and never ready so far."""
         return self.never_ready and bool(self.created) and now - self.created < YOUNG
 
     def faults(self, now: float) -> tuple[str, ...]:
         """What is wrong with this node, in the API's own words; empty when it is fit for work, or starts."""
-        return tuple(each.words for each in self.reports(now))
+        return tuple(each.words for each in self.fault_reports(now))
 
-    def reports(self, now: float) -> tuple[NodeFault, ...]:
+    def fault_reports(self, now: float) -> tuple[NodeFault, ...]:
         """The same, with who reported it and since when."""
         found = []
-        if not self.ready and not self.starts(now):
+        if not self.ready and not self.is_starting(now):
             never = "never ready since it was made: " if self.never_ready and self.created else ""
             since = self.created if never else self.not_ready_since
             found.append(
@@ -171,7 +171,7 @@ class NodeStatusWire(Wire):
     node_info: NodeInfoWire | None = None
 
 
-class ManagedWire(Wire):
+class ManagedFieldsWire(Wire):
     """An entry of metadata.managedFields: who set which fields last, and when."""
 
     manager: str | None = None
@@ -180,7 +180,7 @@ class ManagedWire(Wire):
 
 
 class NodeMeta(Meta):
-    managed_fields: list[ManagedWire] | None = None
+    managed_fields: list[ManagedFieldsWire] | None = None
 
 
 class NodeWire(ObjectWire):
@@ -240,10 +240,10 @@ def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
     return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
 
 
-def taint_words(wire: TaintWire) -> str:
+def format_taint(wire: TaintWire) -> str:
     """A taint as the models write it: key=value:effect, or key:effect."""
     value = f"={wire.value}" if wire.value else ""
-    return shared(f"{wire.key or ''}{value}:{wire.effect or ''}")
+    return intern_text(f"{wire.key or ''}{value}:{wire.effect or ''}")
 
 
 MAX_GPUS = 4096  # of a node: each is drawn
@@ -267,36 +267,36 @@ def parse_node(wire: NodeWire) -> Node:
     addresses = {each.type: each.address for each in status.addresses or ()}
     capacity, allocatable = status.capacity or {}, status.allocatable or {}
     return Node(
-        name=shared(meta.name),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        pool=shared(labels.get(GKE + "gke-nodepool")),
-        machine_type=shared(labels.get("node.kubernetes.io/instance-type")),
-        zone=shared(labels.get("topology.kubernetes.io/zone")),
-        accelerator=shared(labels.get(GKE + "gke-accelerator")),
+        pool=intern_text(labels.get(GKE + "gke-nodepool")),
+        machine_type=intern_text(labels.get("node.kubernetes.io/instance-type")),
+        zone=intern_text(labels.get("topology.kubernetes.io/zone")),
+        accelerator=intern_text(labels.get(GKE + "gke-accelerator")),
         provisioning=_provisioning(labels),
-        reservation=shared(labels.get(GKE + "reservation-name")),
-        block=shared(labels.get(GKE + "gce-topology-block")),
-        subblock=shared(labels.get(GKE + "gce-topology-subblock")),
-        host=shared(labels.get(GKE + "gce-topology-host")),
+        reservation=intern_text(labels.get(GKE + "reservation-name")),
+        block=intern_text(labels.get(GKE + "gce-topology-block")),
+        subblock=intern_text(labels.get(GKE + "gce-topology-subblock")),
+        host=intern_text(labels.get(GKE + "gce-topology-host")),
         gpus=_gpus(allocatable.get(GPU, 0)),
         gpu_capacity=_gpus(capacity.get(GPU, 0)),
         ready=ready is not None and ready.status == "True",
         not_ready_reason=_not_ready(ready),
         not_ready_since=parse_time(ready.last_transition_time) if ready and ready.status != "True" else 0.0,
         cordoned=bool(spec.unschedulable),
-        taints=tuple(taint_words(each) for each in taints),
+        taints=tuple(format_taint(each) for each in taints),
         maintenance_at=_maintenance_at(labels),
         maintenance_active=active or GKE + "maintenance-window-started" in tainted,
         terminating=GKE + "impending-node-termination" in tainted,
-        fault=shared(labels.get(GKE + "fault-behavior")),
+        fault=intern_text(labels.get(GKE + "fault-behavior")),
         fault_by=fault_by,
         fault_since=fault_since,
-        repair=shared(labels.get(GKE + "report-and-replace-status")),
+        repair=intern_text(labels.get(GKE + "report-and-replace-status")),
         last_busbw=_busbw(labels),
-        scan_result=shared(labels.get(_SCAN + "result")),
-        scanned_at=float(number(labels.get(_SCAN + "runtime-sec"), 0)),
-        version=shared(status.node_info.kubelet_version if status.node_info else None),
+        scan_result=intern_text(labels.get(_SCAN + "result")),
+        scanned_at=float(label_int(labels.get(_SCAN + "runtime-sec"), 0)),
+        version=intern_text(status.node_info.kubelet_version if status.node_info else None),
         internal_ip=addresses.get("InternalIP") or "",
     )
 
@@ -308,7 +308,7 @@ _DAYS = {
 _PACE = {"DAILY": "daily", "WEEKLY": "weekly", "MONTHLY": "monthly"}
 
 
-def window_words(recurrence: str, start: float, end: float) -> str:
+def format_maintenance_window(recurrence: str, start: float, end: float) -> str:
     """When maintenance may happen: "Saturdays and Sundays, 02:00 to 08:00 UTC"; `recurrence` is an RFC 5545 rule."""
     rule = dict(part.split("=", 1) for part in recurrence.removeprefix("RRULE:").split(";") if "=" in part)
     days = [_DAYS.get(day, day) for day in rule.get("BYDAY", "").split(",") if day]
@@ -319,7 +319,7 @@ def window_words(recurrence: str, start: float, end: float) -> str:
     return f"{pace}, {_hour(start)} to {_hour(end)} UTC{rest}"
 
 
-def exclusion_words(name: str, start: float, end: float) -> str:
+def format_maintenance_exclusion(name: str, start: float, end: float) -> str:
     """When there is none: "none from 26 Nov to 3 Dec (big-run)"."""
     return f"none from {_day(start)} to {_day(end)} ({name})"
 

@@ -51,13 +51,13 @@ class TemplateWire(Wire):
     spec: PodWire | None = None
 
 
-class AgentSpecWire(Wire):
+class WorkloadControllerSpecWire(Wire):
     """spec of a DaemonSet or a Deployment."""
 
     template: TemplateWire | None = None
 
 
-class AgentStatusWire(Wire):
+class WorkloadControllerStatusWire(Wire):
     """status of a DaemonSet or a Deployment."""
 
     desired_number_scheduled: int | None = None
@@ -65,11 +65,11 @@ class AgentStatusWire(Wire):
     conditions: list[ConditionWire] | None = None
 
 
-class AgentWire(ObjectWire):
+class WorkloadControllerWire(ObjectWire):
     """A DaemonSet or a Deployment."""
 
-    spec: AgentSpecWire | None = None
-    status: AgentStatusWire | None = None
+    spec: WorkloadControllerSpecWire | None = None
+    status: WorkloadControllerStatusWire | None = None
 
     @property
     def name(self) -> str:
@@ -97,10 +97,10 @@ class AgentWire(ObjectWire):
         return any(each.type == "Available" and each.status == "True" for each in conditions)
 
 
-class AgentsWire(Wire):
+class WorkloadControllersWire(Wire):
     """A list of them."""
 
-    items: list[AgentWire] | None = None
+    items: list[WorkloadControllerWire] | None = None
 
 
 class VersionWire(Wire):
@@ -185,7 +185,7 @@ class PoliciesWire(Wire):
     items: list[PolicyWire] | None = None
 
 
-def read_found(body: bytes, type_: type[_T]) -> _T:
+def read_object(body: bytes, type_: type[_T]) -> _T:
     """The object or list in an answer; Unreadable if it is something else."""
     try:
         return msgspec.json.decode(body, type=type_)

@@ -14,11 +14,11 @@ from console.kube.objects.meta import (
     Meta,
     ObjectWire,
     Wire,
-    number,
-    owner_of,
+    controller_of,
+    intern_text,
+    label_int,
     parse_amount,
     parse_time,
-    shared,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         """The container that does the work: the first that is no init container."""
         return next((each for each in self.containers if not each.init), None)
 
-    def ended_words(self, container: str = "") -> str:
+    def ended_text(self, container: str = "") -> str:
         """That nothing runs any more in that container (the main one unless named), and how it ended; empty: it may."""
         if self.finished:
             return f"{self.name} has ended ({self.status})"
@@ -324,9 +324,9 @@ def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
         name, now = "waiting", state.waiting or StateWire()
     before = wire.last_state.terminated if wire.last_state else None
     return Container(
-        name=shared(wire.name),
+        name=intern_text(wire.name),
         state=name,
-        reason=shared(now.reason),
+        reason=intern_text(now.reason),
         message=now.message or "",
         exit_code=now.exit_code,
         ready=bool(wire.ready),
@@ -335,7 +335,7 @@ def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
         finished=parse_time(now.finished_at),
         init=init,
         last_exit_code=before.exit_code if before else None,
-        last_reason=shared(before.reason) if before else "",
+        last_reason=intern_text(before.reason) if before else "",
     )
 
 
@@ -348,7 +348,7 @@ def _containers(spec: PodSpecWire, status: PodStatusWire) -> Iterator[Container]
         told = {each.name: each for each in statuses or ()}
         for each in specs or ():
             found = told.pop(each.name, None)
-            yield _container(found, init=init) if found else Container(name=shared(each.name), init=init)
+            yield _container(found, init=init) if found else Container(name=intern_text(each.name), init=init)
         for left in told.values():
             yield _container(left, init=init)
 
@@ -357,7 +357,7 @@ def parse_pod(wire: PodWire) -> Pod:
     """A pod, with its place in a JobSet from the labels JobSet gave it."""
     meta, spec, status = wire.metadata, wire.spec or PodSpecWire(), wire.status or PodStatusWire()
     labels, annotations = meta.labels or _NO_LABELS, meta.annotations or _NO_ANNOTATIONS
-    owner = owner_of(meta)
+    owner = controller_of(meta)
     conditions = {each.type: each for each in status.conditions or ()}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
     taken = conditions.get("DisruptionTarget")
@@ -365,33 +365,33 @@ def parse_pod(wire: PodWire) -> Pod:
         taken = ConditionWire()
     unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     return Pod(
-        namespace=shared(meta.namespace),
+        namespace=intern_text(meta.namespace),
         name=meta.name or "",
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        phase=shared(status.phase) or "Pending",
-        reason=shared(status.reason),
+        phase=intern_text(status.phase) or "Pending",
+        reason=intern_text(status.reason),
         message=status.message or "",
-        node=shared(spec.node_name),
+        node=intern_text(spec.node_name),
         ip=status.pod_ip or "",
         gpus=gpus_of(spec),
         containers=tuple(_containers(spec, status)),
         started=parse_time(status.start_time),
         deleting_since=parse_time(meta.deletion_timestamp),
-        gated=tuple(shared(each.name) for each in spec.scheduling_gates or ()),
-        disruption=shared(taken.reason),
+        gated=tuple(intern_text(each.name) for each in spec.scheduling_gates or ()),
+        disruption=intern_text(taken.reason),
         disruption_message=taken.message or "",
         disrupted_at=parse_time(taken.last_transition_time),
-        unschedulable=shared(scheduled.message) if scheduled and unschedulable else "",
+        unschedulable=intern_text(scheduled.message) if scheduled and unschedulable else "",
         ready=ready is not None and ready.status == "True",
-        job=shared(labels.job),
-        jobset=shared(labels.jobset),
-        jobset_uid=shared(labels.jobset_uid),
-        replicated_job=shared(labels.replicated_job),
-        job_index=number(labels.job_index, -1),
-        completion_index=number(labels.completion_index, number(annotations.completion_index, -1)),
-        attempt=number(labels.attempt, 0),
-        workload=shared(annotations.workload),
-        owner_kind=shared(owner.kind),
-        owner_name=shared(owner.name),
+        job=intern_text(labels.job),
+        jobset=intern_text(labels.jobset),
+        jobset_uid=intern_text(labels.jobset_uid),
+        replicated_job=intern_text(labels.replicated_job),
+        job_index=label_int(labels.job_index, -1),
+        completion_index=label_int(labels.completion_index, label_int(annotations.completion_index, -1)),
+        attempt=label_int(labels.attempt, 0),
+        workload=intern_text(annotations.workload),
+        owner_kind=intern_text(owner.kind),
+        owner_name=intern_text(owner.name),
     )

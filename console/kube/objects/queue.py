@@ -13,11 +13,11 @@ from console.kube.objects.meta import (
     Wire,
     condition,
     conditions_of,
+    intern_text,
     parse_amount,
     parse_time,
-    shared,
 )
-from console.kube.objects.node import TaintWire, taint_words
+from console.kube.objects.node import TaintWire, format_taint
 from console.kube.objects.pod import NamedWire
 
 
@@ -214,8 +214,8 @@ def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
     """Quotas over all groups and flavors, in the order written, which is the order Kueue tries them in."""
     return tuple(
         Quota(
-            flavor=shared(flavor.name),
-            resource=shared(each.name),
+            flavor=intern_text(flavor.name),
+            resource=intern_text(each.name),
             nominal=parse_amount(each.name or "", each.nominal_quota or 0),
             borrowing_limit=_limit(each.name or "", each.borrowing_limit),
             lending_limit=_limit(each.name or "", each.lending_limit),
@@ -229,8 +229,8 @@ def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
 def usages_of(flavors: list[FlavorUsageWire] | None) -> tuple[Usage, ...]:
     return tuple(
         Usage(
-            flavor=shared(flavor.name),
-            resource=shared(each.name),
+            flavor=intern_text(flavor.name),
+            resource=intern_text(each.name),
             total=parse_amount(each.name or "", each.total or 0),
             borrowed=parse_amount(each.name or "", each.borrowed or 0),
         )
@@ -306,9 +306,9 @@ def _preemption(wire: PreemptionWire | None) -> Preemption:
     wire = wire or PreemptionWire()
     borrow = wire.borrow_within_cohort or BorrowWithinCohortWire()
     return Preemption(
-        within_queue=shared(wire.within_cluster_queue) or "Never",
-        reclaim_within_cohort=shared(wire.reclaim_within_cohort) or "Never",
-        borrow_within_cohort=shared(borrow.policy) or "Never",
+        within_queue=intern_text(wire.within_cluster_queue) or "Never",
+        reclaim_within_cohort=intern_text(wire.reclaim_within_cohort) or "Never",
+        borrow_within_cohort=intern_text(borrow.policy) or "Never",
         borrow_threshold=borrow.max_priority_threshold,
     )
 
@@ -333,12 +333,12 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
     meta, spec = wire.metadata, wire.spec or ClusterQueueSpecWire()
     status = wire.status or ClusterQueueStatusWire()
     return ClusterQueue(
-        name=shared(meta.name),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        cohort=shared(spec.cohort_name or spec.cohort),
-        strategy=shared(spec.queueing_strategy) or "BestEffortFIFO",
-        stop_policy=shared(spec.stop_policy) or "None",
+        cohort=intern_text(spec.cohort_name or spec.cohort),
+        strategy=intern_text(spec.queueing_strategy) or "BestEffortFIFO",
+        stop_policy=intern_text(spec.stop_policy) or "None",
         preemption=_preemption(spec.preemption),
         quotas=quotas_of(spec.resource_groups),
         reserved=usages_of(status.flavors_reservation),
@@ -376,12 +376,12 @@ def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
     """A LocalQueue; an empty stop policy is none."""
     meta, spec, status = wire.metadata, wire.spec or LocalQueueSpecWire(), wire.status or LocalQueueStatusWire()
     return LocalQueue(
-        namespace=shared(meta.namespace),
-        name=shared(meta.name),
+        namespace=intern_text(meta.namespace),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        cluster_queue=shared(spec.cluster_queue),
-        stop_policy=shared(spec.stop_policy) or "None",
+        cluster_queue=intern_text(spec.cluster_queue),
+        stop_policy=intern_text(spec.stop_policy) or "None",
         reserved=usages_of(status.flavors_reservation),
         used=usages_of(status.flavors_usage or status.flavor_usage),
         pending=status.pending_workloads or 0,
@@ -406,10 +406,10 @@ def parse_cohort(wire: CohortWire) -> Cohort:
     """A cohort with quota of its own, if it has any."""
     meta, spec = wire.metadata, wire.spec or CohortSpecWire()
     return Cohort(
-        name=shared(meta.name),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        parent=shared(spec.parent_name or spec.parent),
+        parent=intern_text(spec.parent_name or spec.parent),
         quotas=quotas_of(spec.resource_groups),
     )
 
@@ -439,12 +439,12 @@ class FlavorWire(ObjectWire):
 def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
     meta, spec = wire.metadata, wire.spec or FlavorSpecWire()
     return ResourceFlavor(
-        name=shared(meta.name),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
         node_labels=tuple(sorted((spec.node_labels or {}).items())),
-        topology=shared(spec.topology_name),
-        taints=tuple(map(taint_words, spec.node_taints or ())),
+        topology=intern_text(spec.topology_name),
+        taints=tuple(map(format_taint, spec.node_taints or ())),
         tolerations=tuple(
             Toleration(each.key or "", each.operator or "Equal", each.value or "", each.effect or "")
             for each in spec.tolerations or ()
@@ -468,9 +468,9 @@ class AdmissionCheckWire(ObjectWire):
 def parse_admission_check(wire: AdmissionCheckWire) -> AdmissionCheck:
     meta, spec = wire.metadata, wire.spec or AdmissionCheckSpecWire()
     return AdmissionCheck(
-        name=shared(meta.name),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        controller=shared(spec.controller_name),
+        controller=intern_text(spec.controller_name),
         conditions=conditions_of(wire.status.conditions if wire.status else None),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.errors import Unreadable
-from console.kube.objects.meta import ObjectWire, Wire, parse_time, shared
+from console.kube.objects.meta import ObjectWire, Wire, intern_text, parse_time
 from console.kube.objects.queue import Topology
 
 
@@ -79,10 +79,10 @@ def parse_topology(wire: TopologyWire) -> Topology:
     """A topology with its levels, widest first."""
     meta, spec = wire.metadata, wire.spec or TopologySpecWire()
     return Topology(
-        name=shared(meta.name),
+        name=intern_text(meta.name),
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        levels=tuple(shared(each.node_label) for each in spec.levels or ()),
+        levels=tuple(intern_text(each.node_label) for each in spec.levels or ()),
     )
 
 
@@ -103,7 +103,7 @@ def _slice(wire: SliceWire) -> list[TopologyDomain]:
     if len(pods) != count or any(len(column) != count for column in columns):
         raise Unreadable(f"A topology assignment speaks of {count} domains and lists another number.")
     rows = zip(*columns, strict=True) if columns else [()] * count
-    return [TopologyDomain(tuple(map(shared, row)), number) for row, number in zip(rows, pods, strict=True)]
+    return [TopologyDomain(tuple(map(intern_text, row)), number) for row, number in zip(rows, pods, strict=True)]
 
 
 def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
@@ -113,5 +113,7 @@ def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
     count = sum(max(each.domain_count or 0, 0) for each in wire.slices or ())
     if count > MAX_DOMAINS:
         raise Unreadable(f"A topology assignment speaks of {count:,} domains, more than any cluster has.")
-    written = [TopologyDomain(tuple(map(shared, each.values or ())), each.count or 0) for each in wire.domains or ()]
+    written = [
+        TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in wire.domains or ()
+    ]
     return (*written, *(domain for each in wire.slices or () for domain in _slice(each)))

@@ -14,11 +14,11 @@ from console.kube.objects.meta import (
     Wire,
     condition,
     conditions_of,
-    holds,
+    controller_of,
+    intern_text,
+    is_condition_true,
     labels_of,
-    owner_of,
     parse_time,
-    shared,
 )
 from console.kube.objects.pod import NamedWire, TemplateWire, requests_of
 from console.kube.objects.topology import AssignmentWire, TopologyDomain, domains_of
@@ -96,20 +96,20 @@ class Workload:
     @property
     def state(self) -> WorkloadState:
         """Its place in Kueue's life cycle, from the type and status of its conditions, whatever their reasons."""
-        if holds(self.conditions, "Finished"):
+        if is_condition_true(self.conditions, "Finished"):
             return WorkloadState.FINISHED
         if not self.active:
             return WorkloadState.DEACTIVATED
-        if holds(self.conditions, "Admitted"):
+        if is_condition_true(self.conditions, "Admitted"):
             return WorkloadState.ADMITTED
-        if holds(self.conditions, "QuotaReserved"):
+        if is_condition_true(self.conditions, "QuotaReserved"):
             return WorkloadState.RESERVED
-        if holds(self.conditions, "Evicted"):
+        if is_condition_true(self.conditions, "Evicted"):
             return WorkloadState.EVICTED
         return WorkloadState.PENDING
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it stands in a queue."""
         return self.state in {WorkloadState.PENDING, WorkloadState.EVICTED}
 
@@ -208,10 +208,10 @@ class WorkloadWire(ObjectWire):
 def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
     asked, placed = wire.topology_request or TopologyRequestWire(), given.topology_assignment
     return PodSet(
-        name=shared(wire.name),
+        name=intern_text(wire.name),
         count=1 if wire.count is None else wire.count,
         requests=tuple(sorted(requests_of(wire.template.spec if wire.template else None).items())),
-        required_topology=shared(asked.required),
+        required_topology=intern_text(asked.required),
         flavors=tuple(sorted((given.flavors or {}).items())),
         domains=domains_of(placed),
     )
@@ -219,8 +219,8 @@ def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
 
 def _check(wire: CheckStateWire) -> CheckState:
     return CheckState(
-        name=shared(wire.name),
-        state=shared(wire.state) or "Pending",
+        name=intern_text(wire.name),
+        state=intern_text(wire.state) or "Pending",
         message=wire.message or "",
         since=parse_time(wire.last_transition_time),
     )
@@ -230,30 +230,30 @@ def _evictions(stats: SchedulingStatsWire | None) -> tuple[tuple[str, int], ...]
     """Summed over underlying causes."""
     counted: Counter[str] = Counter()
     for each in (stats.evictions or ()) if stats else ():
-        counted[shared(each.reason)] += each.count or 0
+        counted[intern_text(each.reason)] += each.count or 0
     return tuple(counted.items())
 
 
 def parse_workload(wire: WorkloadWire) -> Workload:
     """A Workload: what it asks for, what it was given, and why not."""
     meta, spec, status = wire.metadata, wire.spec or WorkloadSpecWire(), wire.status or WorkloadStatusWire()
-    owner, admission = owner_of(meta), status.admission or AdmissionWire()
+    owner, admission = controller_of(meta), status.admission or AdmissionWire()
     requeue = status.requeue_state or RequeueStateWire()
     given = {each.name: each for each in admission.pod_set_assignments or ()}
     priority_class = spec.priority_class_ref.name if spec.priority_class_ref else spec.priority_class_name
     return Workload(
-        namespace=shared(meta.namespace),
+        namespace=intern_text(meta.namespace),
         name=meta.name or "",
         uid=meta.uid or "",
         created=parse_time(meta.creation_timestamp),
-        queue=shared(spec.queue_name),
-        cluster_queue=shared(admission.cluster_queue),
+        queue=intern_text(spec.queue_name),
+        cluster_queue=intern_text(admission.cluster_queue),
         priority=spec.priority or 0,
-        priority_class=shared(priority_class),
+        priority_class=intern_text(priority_class),
         active=spec.active is not False,
-        owner_kind=shared(owner.kind),
-        owner_name=shared(owner.name),
-        owner_uid=shared(owner.uid) or labels_of(meta).get(KUEUE + "job-uid", ""),
+        owner_kind=intern_text(owner.kind),
+        owner_name=intern_text(owner.name),
+        owner_uid=intern_text(owner.uid) or labels_of(meta).get(KUEUE + "job-uid", ""),
         pod_sets=tuple(_pod_set(each, given.get(each.name) or PodSetAssignmentWire()) for each in spec.pod_sets or ()),
         conditions=conditions_of(status.conditions),
         checks=tuple(map(_check, status.admission_checks or ())),

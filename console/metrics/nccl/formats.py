@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from console.logs.line_splitter import _IN_LABELS, _LABELS, label_of  # noqa: F401
-from console.logs.word_search import Words
+from console.logs.word_search import WordSearch
 from console.metrics.nccl.results import Half, NcclTest, Row
 
 _TYPE = re.compile(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
@@ -30,10 +30,10 @@ _BEGINS = (
     *(b"#", b" type", b"_perf", b"Test ", b"NCCL failure", b"of bounds", b"bus bandwidth", b"Collective test"),
     *(b"rccl-tests", b"nccl-tests", b"nThread", b" Pid ", b"float", b"half", b" sum ", b" none "),
 )
-WORDS = Words(*_BEGINS)
+WORDS = WordSearch(*_BEGINS)
 """A line without any of these begins no test, and the row of one only if its type is rare and its operation too."""
 _TYPES = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
-MORE_WORDS = Words(*_BEGINS, *_TYPES)
+MORE_WORDS = WordSearch(*_BEGINS, *_TYPES)
 """A line without any of these is neither of a test nor of its table, but it may be the rest of a torn row."""
 _DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
@@ -58,14 +58,14 @@ class Units:
 
 
 @dataclass(frozen=True, slots=True)
-class Torn:
+class PartialRow:
     """A row of which only the beginning has been printed."""
 
     row: Row
     values: tuple[str, ...] = ()
 
 
-def row_of(text: str, units: Units) -> Row | Torn | None:
+def parse_row(text: str, units: Units) -> Row | PartialRow | None:
     """The row in that line, whole or torn; None if there is none."""
     usual = _USUAL.fullmatch(text)
     if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
@@ -80,7 +80,7 @@ def row_of(text: str, units: Units) -> Row | Torn | None:
     root, values = _root(values)
     if len(values) in _SHAPES and not (cut and len(values) < 6):
         return Row(int(size), int(count), kind, redop, root, *_halves(values, units))
-    return Torn(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
+    return PartialRow(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
 
 
 def _usual(row: re.Match[str]) -> Row | None:
@@ -93,7 +93,7 @@ def _usual(row: re.Match[str]) -> Row | None:
     return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
 
 
-def completed(torn: Torn, text: str, units: Units) -> Row | Torn | None:
+def complete_row(torn: PartialRow, text: str, units: Units) -> Row | PartialRow | None:
     """The torn row with the values of this line; None if the line holds none of them."""
     tokens = _dated(text.split())
     tail: list[str] = []
@@ -109,7 +109,7 @@ def completed(torn: Torn, text: str, units: Units) -> Row | Torn | None:
     return _filled(torn.row, values, units) if len(values) in _SHAPES and len(values) > 4 else None
 
 
-def first_half(torn: Torn, units: Units) -> Row | None:
+def row_without_in_place(torn: PartialRow, units: Units) -> Row | None:
     """What a torn row is worth if the rest never comes."""
     return _filled(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
 

@@ -48,7 +48,7 @@ class MeasuredTest:
         return self.uid or f"{self.namespace}/{self.job}", self.attempt, self.rank, self.index
 
     @property
-    def kind(self) -> tuple[str, int | None, str, str]:
+    def comparison_key(self) -> tuple[str, int | None, str, str]:
         """Tests of one kind may be compared: program, ranks, data type and GPU are the same."""
         rows = self.test.rows
         return _program(self.test), self.test.ranks, rows[0].type if rows else "", self.accelerator
@@ -69,13 +69,16 @@ def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[Measu
     found = [
         each
         for each in tests
-        if each.kind == shown.kind and each.name != shown.name and each.test.finished and each.test.ok is not False
+        if each.comparison_key == shown.comparison_key
+        and each.name != shown.name
+        and each.test.finished
+        and each.test.ok is not False
     ]
     return sorted(found, key=lambda each: -each.at)
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class UsualBandwidth:
     """What tests of a kind reached at each size: lowest, median and highest of the better halves, GB/s."""
 
     tests: int
@@ -87,7 +90,7 @@ class Usual:
         return found[1] if found else None
 
 
-def usual(tests: Sequence[MeasuredTest]) -> Usual | None:
+def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
     """What is usual; None as long as there are not enough tests to say."""
     if len(tests) < ENOUGH:
         return None
@@ -96,7 +99,9 @@ def usual(tests: Sequence[MeasuredTest]) -> Usual | None:
         for row in each.test.rows:
             if row.best_busbw is not None and row.size > 0:
                 values.setdefault(row.size, []).append(row.best_busbw)
-    return Usual(len(tests), {size: (min(each), median(each), max(each)) for size, each in sorted(values.items())})
+    return UsualBandwidth(
+        len(tests), {size: (min(each), median(each), max(each)) for size, each in sorted(values.items())}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ def compare(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
     return tuple(SizeDifference(size, left.get(size), right.get(size)) for size in sorted(left | right))
 
 
-def faster(before: NcclTest, after: NcclTest) -> float | None:
+def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
     """Mean share by which the later one is faster over the sizes that both have, from 8 MiB up where there are such."""
     shares = [(each.size, each.share) for each in compare(before, after) if each.share is not None]
     large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
@@ -158,7 +163,7 @@ class NodeBandwidth:
         return "→" if abs(trend) < STEADY else "↗" if trend > 0 else "↘"
 
 
-def by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
+def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
     """What each node reached, in the kind of test that it took part in last; other kinds cannot be compared."""
     of: dict[str, list[MeasuredTest]] = {}
     for each in sorted(tests, key=lambda each: each.at):
@@ -168,7 +173,9 @@ def by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
     found = {}
     for node, every in of.items():
         last = every[-1]
-        values = tuple(each.busbw for each in every if each.kind == last.kind and each.busbw is not None)
+        values = tuple(
+            each.busbw for each in every if each.comparison_key == last.comparison_key and each.busbw is not None
+        )
         found[node] = NodeBandwidth(values, last.at, last.test.ranks, last.job)
     return found
 
@@ -177,11 +184,11 @@ MOST = 2000  # tests that are kept; of more the oldest go
 LARGE = 24 << 20  # bytes from which the file is looked through for what may go
 
 
-def usual_place() -> Path:
+def default_path() -> Path:
     return state_folder() / "nccl-tests.jsonl"
 
 
-class KeptTests:
+class NcclHistory:
     """The tests of one file. It never stops a measurement: what is wrong with the file is a sentence in `note`."""
 
     def __init__(self, place: Path) -> None:
@@ -206,12 +213,12 @@ class KeptTests:
         await asyncio.to_thread(self._read)
         return self.tests
 
-    async def keep(self, tests: Iterable[MeasuredTest]) -> None:
+    async def store(self, tests: Iterable[MeasuredTest]) -> None:
         """Keep these, if they are not kept already."""
         fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
         if fresh:
             self._known |= fresh
-            self._nodes = by_node(self._known.values())
+            self._nodes = bandwidth_by_node(self._known.values())
             await asyncio.to_thread(self._append, list(fresh.values()))
 
     def _read(self) -> None:
@@ -229,7 +236,7 @@ class KeptTests:
         known = {each.name: each for line in lines if (each := _decoded(line)) is not None}
         self._known = known | {name: each for name, each in self._known.items() if name not in known}
         self._stamp, self.note = stamp, ""
-        self._nodes = by_node(self._known.values())
+        self._nodes = bandwidth_by_node(self._known.values())
 
     def _append(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)

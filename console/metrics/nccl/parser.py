@@ -16,15 +16,24 @@ from typing import TYPE_CHECKING
 
 from console.logs.failure_kinds import FAILURE
 from console.logs.line_splitter import label_of
-from console.logs.unparsable import UnparsableLine
-from console.logs.word_search import Blocks, spans_with
-from console.metrics.nccl.formats import MORE_WORDS, WORDS, Torn, Units, completed, first_half, number, row_of
+from console.logs.unparsable import UnparsedCounter
+from console.logs.word_search import LineBlocks, spans_with
+from console.metrics.nccl.formats import (
+    MORE_WORDS,
+    WORDS,
+    PartialRow,
+    Units,
+    complete_row,
+    number,
+    parse_row,
+    row_without_in_place,
+)
 from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.logs.unparsable import Unreadable
+    from console.logs.unparsable import UnparsedLines
 
 
 _COMMAND = re.compile(
@@ -49,13 +58,13 @@ _ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
 _TODAYS = Units()
 
 
-def fails(text: str) -> re.Match[str] | None:
+def match_failure(text: str) -> re.Match[str] | None:
     """How the line says that a test has failed; None if it does not."""
     return FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class GrowingTest:
     """One test while it grows."""
 
     said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
@@ -95,18 +104,18 @@ class Run:
         )
 
 
-class Stream:
+class ProcessOutput:
     """The lines of one process, or of several that cannot be told apart."""
 
-    def __init__(self, start: Callable[[], Run]) -> None:
+    def __init__(self, start: Callable[[], GrowingTest]) -> None:
         self._start = start
-        self._open: list[Run] = []
-        self._last: Run | None = None
+        self._open: list[GrowingTest] = []
+        self._last: GrowingTest | None = None
         self._command: str | None = None
-        self.torn: Torn | None = None
+        self.torn: PartialRow | None = None
         self.rows = 0
 
-    def line(self, text: str, failure: re.Match[str] | None) -> Run | None:
+    def line(self, text: str, failure: re.Match[str] | None) -> GrowingTest | None:
         """The run that changed by this line; `failure`: how it says that a test has failed."""
         if failure:
             return self.fail(failure.group().strip())
@@ -114,7 +123,7 @@ class Stream:
             return self._words(text)
         return self._table(text) or self._words(text)
 
-    def fail(self, text: str) -> Run:
+    def fail(self, text: str) -> GrowingTest:
         """A failure belongs to the test under way, else to the last one, else to one that printed nothing else."""
         run = self._open[-1] if self._open else self._last or self._new()
         self._open = [each for each in self._open if each is not run]
@@ -124,16 +133,16 @@ class Stream:
         return run
 
     @property
-    def blank(self) -> bool:
+    def is_blank(self) -> bool:
         """Whether nothing has been learned from this stream."""
         return self._last is None and self._command is None and self.torn is None and not self._open
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a test of this stream is under way."""
         return bool(self._open)
 
-    def _new(self) -> Run:
+    def _new(self) -> GrowingTest:
         run = self._start()
         run.command, self._command = self._command, None
         self._open.append(run)
@@ -141,19 +150,19 @@ class Stream:
 
     # rows
 
-    def _table(self, text: str) -> Run | None:
-        found = row_of(text, self._open[0].units if self._open else Units())
+    def _table(self, text: str) -> GrowingTest | None:
+        found = parse_row(text, self._open[0].units if self._open else Units())
         if found is None and self.torn:
-            whole = completed(self.torn, text, self._open[0].units if self._open else Units())
+            whole = complete_row(self.torn, text, self._open[0].units if self._open else Units())
             return self._keep(whole) if whole else None
         if found is None:
             return None
         self.flush()
         return self._keep(found)
 
-    def _keep(self, found: Row | Torn) -> Run | None:
+    def _keep(self, found: Row | PartialRow) -> GrowingTest | None:
         """A row goes to its run; the beginning of one waits for the rest, and begins no test by itself."""
-        if isinstance(found, Torn):
+        if isinstance(found, PartialRow):
             self.torn = found
             return None
         self.torn = None
@@ -162,29 +171,29 @@ class Stream:
         self.rows += 1
         return run
 
-    def spoil(self) -> None:
+    def mark_unreliable(self) -> None:
         """A row could not be read: of the test that is under way nothing can be said to be well any more."""
         if self._open:
             self._open[0].unread = True
 
     @property
-    def single(self) -> Run | None:
+    def single(self) -> GrowingTest | None:
         """The test to which every row of today's tables belongs that comes next; None if that is not certain."""
         only = self._open[0] if len(self._open) == 1 else None
         return only if only and self.torn is None and only.units == _TODAYS else None
 
-    def take(self, run: Run, rows: PackedRows) -> None:
+    def take(self, run: GrowingTest, rows: PackedRows) -> None:
         run.rows.extend(rows)
         run.wrong = run.wrong or rows.wrong
         self.rows += len(rows)
 
-    def flush(self) -> Run | None:
+    def flush(self) -> GrowingTest | None:
         """Keeps what there is of a torn row once it is clear that no more of it will come."""
         torn, self.torn = self.torn, None
-        row = first_half(torn, self._open[0].units if self._open else Units()) if torn else None
+        row = row_without_in_place(torn, self._open[0].units if self._open else Units()) if torn else None
         return self._keep(row) if row else None
 
-    def _run_for(self, row: Row) -> Run:
+    def _run_for(self, row: Row) -> GrowingTest:
         """Sizes rise within a test; of two that print into each other, the one goes on that the size continues."""
         alone = len(self._open) == 1
         for run in self._open:
@@ -195,7 +204,7 @@ class Stream:
 
     # comments
 
-    def _words(self, text: str) -> Run | None:
+    def _words(self, text: str) -> GrowingTest | None:
         for word, pattern, what in _ANNOUNCED:
             if word in text and (found := pattern.search(text)):
                 return self._announce(what, next((each for each in found.groups() if each), ""))
@@ -209,7 +218,7 @@ class Stream:
             self._command = found.group(1)
         return None
 
-    def _announce(self, what: str, value: str) -> Run:
+    def _announce(self, what: str, value: str) -> GrowingTest:
         """Two processes announce themselves before either prints its columns; later, a new test has begun."""
         run = next((each for each in self._open if not each.headed and what not in each.said and not each.rows), None)
         if run is None:
@@ -220,13 +229,13 @@ class Stream:
         run.said[what] = value
         return run
 
-    def _rank(self, number_: int) -> Run:
+    def _rank(self, number_: int) -> GrowingTest:
         waiting = [each for each in self._open if not each.rows]
         run = next((each for each in waiting if number_ not in each.ranks), None) or (waiting or [self._new()])[-1]
         run.ranks.add(number_)
         return run
 
-    def _header(self, units: Units) -> Run | None:
+    def _header(self, units: Units) -> GrowingTest | None:
         run = next((each for each in self._open if not each.headed and not each.rows), None)
         if run is None and any(not each.rows for each in self._open):
             return None
@@ -237,7 +246,7 @@ class Stream:
         run.headed, run.units = True, units
         return run
 
-    def _footer(self, text: str) -> Run | None:
+    def _footer(self, text: str) -> GrowingTest | None:
         if "Out of" in text and (found := _BOUNDS.search(text)):
             self.flush()
             run = self._ending(lambda each: each.bounds is None)
@@ -255,19 +264,19 @@ class Stream:
             return run_
         return None
 
-    def _ending(self, fits: Callable[[Run], bool]) -> Run:
+    def _ending(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
         """The run whose footer this is: the first that has rows and lacks it."""
         printed = [each for each in self._open if each.rows] or self._open
         return next((each for each in printed if fits(each)), None) or (printed or [self._new()])[0]
 
-    def _finish(self, run: Run) -> Run:
+    def _finish(self, run: GrowingTest) -> GrowingTest:
         run.finished = True
         if run in self._open:
             self._open.remove(run)
         self._last, self.torn = run, None
         return run
 
-    def _conclude(self, program: str | None) -> Run | None:
+    def _conclude(self, program: str | None) -> GrowingTest | None:
         half_done = next((each for each in self._open if each.bounds is not None), None)
         if half_done is None and self._last and not self._last.concluded:
             run = self._last
@@ -306,16 +315,16 @@ class NcclParser:
     """Reads the output of any number of tests, a piece at a time."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
-        self._streams: dict[str, Stream] = {}
-        self._blocks = Blocks(LONGEST)
+        self._runs: list[GrowingTest] = []
+        self._streams: dict[str, ProcessOutput] = {}
+        self._blocks = LineBlocks(LONGEST)
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
         self._reach, self._patience = _LEAST, 1
-        self._puzzle = UnparsableLine()
+        self._puzzle = UnparsedCounter()
 
     @property
-    def unreadable(self) -> Unreadable | None:
+    def unreadable(self) -> UnparsedLines | None:
         """Lines within a table that look like rows and cannot be read; None if there are none."""
         return self._puzzle.told
 
@@ -325,7 +334,7 @@ class NcclParser:
         return tuple(run.test() for run in self._runs)
 
     @property
-    def growing(self) -> Sequence[Run]:
+    def growing(self) -> Sequence[GrowingTest]:
         """The same tests as they are kept, for whoever cannot afford to copy their rows."""
         return self._runs
 
@@ -336,11 +345,11 @@ class NcclParser:
         """
         return [run.test() for run in self.read(data, line)]
 
-    def read(self, data: bytes, line: int | None = None) -> list[Run]:
+    def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
         """Reads on like `feed`; the tests that changed as they are kept, in the order they began."""
         block, at = self._blocks.add(data), 0
         self._puzzle.begin(block, line)
-        changed: dict[Run, None] = {}
+        changed: dict[GrowingTest, None] = {}
         while at < len(block):
             if block[at] == _MARK:
                 at = self._marked(block, at, changed)
@@ -360,7 +369,7 @@ class NcclParser:
         found = dict.fromkeys(run for run in changed if run)
         return [run.test() for run in sorted(found, key=lambda run: run.place)]
 
-    def _rows(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+    def _rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Take rows that follow each other there and can only belong to one test; where they end, 0 if there are none.
 
         Labels tell processes apart: only where no line has one it is certain whose they are.
@@ -374,11 +383,11 @@ class NcclParser:
         if rows is None:
             return 0
         stream.take(run, rows)
-        self._puzzle.read()
+        self._puzzle.add_parsed()
         changed[run] = None
         return end
 
-    def _window(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+    def _window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Reads lines up to where a table begins, ends or goes on with rows; how many bytes that was."""
         busy, rows = self._busy, 0
         for start, end in spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
@@ -386,13 +395,13 @@ class NcclParser:
             if run := self._line(block[start : min(end, start + LONGEST)]):
                 changed[run] = None
                 rows += 1
-                self._busy = any(stream.busy for stream in self._streams.values())
+                self._busy = any(stream.is_busy for stream in self._streams.values())
             if self._busy is not busy or (busy and rows == self._patience):
                 self._reach = _LEAST
                 return end + 1
         return len(block)
 
-    def _marked(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+    def _marked(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Reads the lines there that hold one of the words, as their mark is one; where they end."""
         said, size = False, len(block)
         while at < size and block[at] == _MARK:
@@ -403,36 +412,36 @@ class NcclParser:
                 said = True
             at = end + 1
         if said:
-            self._busy = any(stream.busy for stream in self._streams.values())
+            self._busy = any(stream.is_busy for stream in self._streams.values())
             self._reach = _LEAST
         return at
 
-    def _line(self, raw: bytes) -> Run | None:
+    def _line(self, raw: bytes) -> GrowingTest | None:
         self._look -= self._look > 0
         label, text = label_of(raw.decode("utf-8", "replace").rstrip("\r"))
         if not text.strip():
             return None
         known = self._streams.get(label)
-        own = stream = known or Stream(self._start)
-        failure = fails(text)
-        if failure and not stream.busy:
-            stream = next((each for each in self._streams.values() if each.busy), stream)
+        own = stream = known or ProcessOutput(self._start)
+        failure = match_failure(text)
+        if failure and not stream.is_busy:
+            stream = next((each for each in self._streams.values() if each.is_busy), stream)
         was = stream.torn
         rows = stream.rows
         run = stream.line(text, failure)
-        if stream.rows == rows and text[0] != "#" and stream.busy and _is_row(text, torn=stream.torn is not None):
-            self._puzzle.unread(text)
-            stream.spoil()
+        if stream.rows == rows and text[0] != "#" and stream.is_busy and _is_row(text, torn=stream.torn is not None):
+            self._puzzle.add_unparsed(text)
+            stream.mark_unreliable()
         elif stream.rows > rows:
-            self._puzzle.read()
-        if known is None and not own.blank:
+            self._puzzle.add_parsed()
+        if known is None and not own.is_blank:
             self._streams[label] = own
         if stream.torn is not was:
             self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
         return run
 
-    def _start(self) -> Run:
-        run = Run(place=len(self._runs))
+    def _start(self) -> GrowingTest:
+        run = GrowingTest(place=len(self._runs))
         self._runs.append(run)
         return run
 

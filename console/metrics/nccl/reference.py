@@ -34,7 +34,7 @@ PASS_LINE = 250.0
 GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fair
 
 
-class Word(StrEnum):
+class RowRating(StrEnum):
     """How a row compares."""
 
     GOOD = "good"
@@ -45,10 +45,10 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RowVerdict:
     """How one row compares with the reference."""
 
-    word: Word
+    word: RowRating
     ratio: float | None = None  # the better half's bandwidth as a share of the reference
     reference: float | None = None  # GB/s
 
@@ -74,15 +74,17 @@ def reference_curve(largest: int = 0) -> tuple[tuple[int, float], ...]:
     return A4_ALL_REDUCE if largest <= last else (*A4_ALL_REDUCE, (largest, value))
 
 
-def verdict(row: Row) -> Verdict:
+def judge_row(row: Row) -> RowVerdict:
     """How that row of an all_reduce test compares."""
     expected, best = expected_busbw(row.size), row.best_busbw
     ratio = best / expected if expected and best is not None else None
     if any(half and half.wrong for half in (row.out_of_place, row.in_place)):
-        return Verdict(Word.WRONG, ratio, expected)
+        return RowVerdict(RowRating.WRONG, ratio, expected)
     if ratio is None:
-        return Verdict(Word.NONE, None, expected)
-    return Verdict(Word.GOOD if ratio >= GOOD else Word.FAIR if ratio >= FAIR else Word.BELOW, ratio, expected)
+        return RowVerdict(RowRating.NONE, None, expected)
+    return RowVerdict(
+        RowRating.GOOD if ratio >= GOOD else RowRating.FAIR if ratio >= FAIR else RowRating.BELOW, ratio, expected
+    )
 
 
 def scan_average(test: NcclTest) -> float | None:
@@ -112,7 +114,7 @@ def is_a4(accelerator: str) -> bool:
     return not accelerator or accelerator.startswith("nvidia-b200")
 
 
-class Passing(StrEnum):
+class NcclResult(StrEnum):
     """What a whole test came to."""
 
     RUNNING = "running"
@@ -122,31 +124,31 @@ class Passing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class NcclVerdict:
     """The verdict on a test, and why."""
 
-    passing: Passing
+    passing: NcclResult
     why: str
 
 
-def judge(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> Judgement:
+def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> NcclVerdict:
     """The verdict on a whole test: wrong values fail it whatever its speed; it is only measured where that is fair."""
     wrong = sum(half.wrong or 0 for row in test.rows for half in (row.out_of_place, row.in_place) if half)
     if wrong:
-        return Judgement(Passing.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")
+        return NcclVerdict(NcclResult.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")
     if test.error or test.ok is False:
-        return Judgement(Passing.FAILED, test.error or "the test itself says FAILED")
+        return NcclVerdict(NcclResult.FAILED, test.error or "the test itself says FAILED")
     if not test.finished:
-        return Judgement(Passing.RUNNING, "")
+        return NcclVerdict(NcclResult.RUNNING, "")
     if not is_comparable(test, accelerator):
-        return Judgement(Passing.UNJUDGED, _not_comparable(test, accelerator))
+        return NcclVerdict(NcclResult.UNJUDGED, _not_comparable(test, accelerator))
     average = scan_average(test)
     if average is None:
-        return Judgement(Passing.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
+        return NcclVerdict(NcclResult.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
     sizes = sorted({row.size / _GIB for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB})
     measured = f"{sizes[0]:g}–{sizes[-1]:g} GiB average" if len(sizes) > 1 else f"{sizes[0]:g} GiB alone"
     words = f"{measured} {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
-    return Judgement(Passing.PASSED if average >= pass_line else Passing.FAILED, f"{words} of {pass_line:,.0f}")
+    return NcclVerdict(NcclResult.PASSED if average >= pass_line else NcclResult.FAILED, f"{words} of {pass_line:,.0f}")
 
 
 def _not_comparable(test: NcclTest, accelerator: str) -> str:

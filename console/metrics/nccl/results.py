@@ -136,7 +136,7 @@ class Rows(Sequence[Row]):
         return self._starts[-1] + len(self._tail)
 
     def __iter__(self) -> Iterator[Row]:
-        return chain.from_iterable(self.pieces(0))
+        return chain.from_iterable(self.chunks(0))
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -146,11 +146,11 @@ class Rows(Sequence[Row]):
         if isinstance(at, slice):
             return list(self)[at]
         at += len(self) if at < 0 else 0
-        for piece in self.pieces(at) if at >= 0 else ():
+        for piece in self.chunks(at) if at >= 0 else ():
             return next(iter(piece))
         raise IndexError(at)
 
-    def pieces(self, start: int) -> Iterator[PackedRows | list[Row]]:
+    def chunks(self, start: int) -> Iterator[PackedRows | list[Row]]:
         """Those from that place on, packed as they are."""
         for at in range(bisect_right(self._starts, start) - 1, len(self._starts)):
             piece = self._chunks[at] if at < len(self._chunks) else self._tail

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.metrics.training.steps import Packed, Step, packed
+from console.metrics.training.steps import PackedSteps, Step, pack_columns
 from console.metrics.training.values import finite_total, inverse, number, thousandth
 
 if TYPE_CHECKING:
-    from console.metrics.training.values import Found
+    from console.metrics.training.values import StepReport
 
 _LONGEST = 2000
 """Letters of a line of which a layout is made: with other numbers it stays below what is read of any line."""
@@ -65,11 +65,11 @@ _RULES: dict[str, Callable[[float], object]] = {
 }
 """What a field may be of its number."""
 
-Read = Callable[[str], "tuple[Found, str] | None"]  # what a line says, and who printed it
+Read = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class NumberSlot:
     """One number of a line."""
 
     name: str  # the field of `Step`, or the name under which it stands among the others; empty: neither
@@ -79,14 +79,14 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LineLayout:
     """What the lines of one kind look like, and which field each of their numbers is."""
 
     format: str
     label: str  # who prints them
     pattern: re.Pattern[bytes]  # one line with its end
     many: re.Pattern[bytes]  # as many of them as follow each other
-    slots: tuple[Slot, ...]
+    slots: tuple[NumberSlot, ...]
     like: Step  # one of them; what no slot says is the same in all
 
     @property
@@ -94,7 +94,7 @@ class Layout:
         """Whether they say which step they are of."""
         return self.like.step is not None
 
-    def front(self, piece: bytes) -> tuple[int, list[tuple[bytes, ...]]]:
+    def match_prefix(self, piece: bytes) -> tuple[int, list[tuple[bytes, ...]]]:
         """Bytes at the beginning of that piece, which are such lines and nothing else, and the numbers of each."""
         if self.pattern.match(piece) is None:
             return 0, []
@@ -127,7 +127,7 @@ class Layout:
             found[slot.name] = values
         return found
 
-    def packed(self, columns: dict[str, list[Any]], size: int) -> Packed:
+    def packed(self, columns: dict[str, list[Any]], size: int) -> PackedSteps:
         """These values, and what is the same in all lines."""
         fields: dict[str, Iterable[Any]] = {}
         for name, value in zip(Step._fields[:9], self.like, strict=False):
@@ -136,7 +136,7 @@ class Layout:
             elif value is not None:
                 fields[name] = repeat(value, size)
         extra = {name: columns.get(f" {name}") or repeat(value, size) for name, value in self.like.extra.items()}
-        return packed(fields, extra, size)
+        return pack_columns(fields, extra, size)
 
 
 def _numbers(column: Sequence[bytes]) -> list[float]:
@@ -155,7 +155,7 @@ def _made(column: Sequence[bytes]) -> list[float]:
         return [number(each.decode()) or 0.0 for each in column]
 
 
-def layout(text: str, read: Read) -> Layout | None:
+def find_layout(text: str, read: Read) -> LineLayout | None:
     """The layout of that line as `read` reads it; None where its numbers may change what the line means."""
     said = read(text)
     places = list(_NUMBER.finditer(text))
@@ -179,7 +179,7 @@ def layout(text: str, read: Read) -> Layout | None:
     ):
         return None
     whole = pattern.encode()
-    made = Layout(
+    made = LineLayout(
         said[0].format,
         said[1],
         re.compile(b"^" + whole, re.MULTILINE),
@@ -191,7 +191,7 @@ def layout(text: str, read: Read) -> Layout | None:
     return made if _agrees(made, text, said[0].step) else None
 
 
-def _agrees(made: Layout, text: str, step: Step) -> bool:
+def _agrees(made: LineLayout, text: str, step: Step) -> bool:
     rows = made.pattern.findall(f"{text}\n".encode())
     if len(rows) != 1:
         return False
@@ -202,13 +202,13 @@ def _agrees(made: Layout, text: str, step: Step) -> bool:
 class _Trial:
     """A line that is read again and again with something else in one place."""
 
-    def __init__(self, text: str, read: Read, said: tuple[Found, str]) -> None:
+    def __init__(self, text: str, read: Read, said: tuple[StepReport, str]) -> None:
         self._text = text
         self._read = read
         self._said = said
         self._values = _values(said[0].step)
 
-    def slot(self, start: int, end: int) -> Slot | None:
+    def slot(self, start: int, end: int) -> NumberSlot | None:
         """What the number there is; None if it has to stay as it is."""
         name, rules, kinds = "", [*_RULES], []
         for kind in _KINDS if "," in self._text[start:end] else _USUAL:
@@ -227,7 +227,7 @@ class _Trial:
         if not kinds:
             return None
         if not name:
-            return Slot("", "", False, _pattern(kinds, signed=self._text[start] == "-"))
+            return NumberSlot("", "", False, _pattern(kinds, signed=self._text[start] == "-"))
         zero, below = self._changed(start, end, _ZERO), None
         if _SIGNED.match(self._text, start - 1):
             below = self._changed(start, end, _NEGATIVE)
@@ -235,7 +235,7 @@ class _Trial:
         signed = rule is not None and self._fits(rule, float(_NEGATIVE), below, name)
         if self._text[start] == "-" and not signed:
             return None
-        return Slot(name, rule or rules[0], rule is None, _pattern(kinds, signed=signed))
+        return NumberSlot(name, rule or rules[0], rule is None, _pattern(kinds, signed=signed))
 
     def words(self, start: int, end: int) -> str:
         """A pattern of these words: of padding any width, where that does not matter."""

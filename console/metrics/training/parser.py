@@ -10,33 +10,33 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from console.logs.line_splitter import plain
-from console.logs.unparsable import UnparsableLine
-from console.logs.word_search import ANSI, Blocks, Words, line_end, spans_with
+from console.logs.line_splitter import strip_terminal_codes
+from console.logs.unparsable import UnparsedCounter
+from console.logs.word_search import ANSI, LineBlocks, WordSearch, line_end, spans_with
 from console.metrics.training.formats import dictionaries as dicts
-from console.metrics.training.formats.dictionaries import Block, Table, begins
+from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
 from console.metrics.training.formats.megatron import bars, megatron, step_time
-from console.metrics.training.formats.programs import drawn_bar, keras, known, verl, verl_start
-from console.metrics.training.formats.unknown_programs import Learned
-from console.metrics.training.layout import Layout, layout
+from console.metrics.training.formats.programs import drawn_bar, keras, parse_known_program, verl, verl_start
+from console.metrics.training.formats.unknown_programs import LearnedFormat
+from console.metrics.training.layout import LineLayout, find_layout
 from console.metrics.training.reader import (
     BESIDE,
     BY_EPOCH,
     Epochs,
     RunReader,
-    beside,
     close_in_time,
-    merged,
+    merge_reports,
     reporter,
+    run_of_library,
     skipped_since,
 )
-from console.metrics.training.values import Found, count, finite_total
+from console.metrics.training.values import StepReport, count, finite_total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from console.logs.unparsable import Unreadable
-    from console.metrics.training.steps import Bar, Step
+    from console.logs.unparsable import UnparsedLines
+    from console.metrics.training.steps import ProgressBar, Step
 
 
 _ITERATION = re.compile(r"\biteration\s+\d")
@@ -46,7 +46,7 @@ _OTHER = re.compile(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|sa
 """What is no step of training."""
 
 
-def half_megatron(text: str) -> bool:
+def looks_like_megatron(text: str) -> bool:
     """Whether it looks like a line of Megatron for an iteration."""
     return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
 
@@ -61,7 +61,7 @@ _WORTH = 8
 """The part of a piece that has to be such lines: else each odd line between them would cost the search of a piece."""
 
 
-def unlike(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
+def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
     """Pieces which have to be read by lines, and where they begin; `take` says how much of a piece it took."""
     at, size = 0, len(block)
     while at < size:
@@ -74,8 +74,8 @@ def unlike(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, by
         at = end
 
 
-def rows(
-    piece: bytes, layout: Layout, epochs: Epochs, runs: Mapping[str, RunReader], bar: Bar | None
+def add_rows(
+    piece: bytes, layout: LineLayout, epochs: Epochs, runs: Mapping[str, RunReader], bar: ProgressBar | None
 ) -> tuple[int, RunReader | None]:
     """How many bytes of that piece are such lines, and the run to which they were added; 0 if they cannot be.
 
@@ -84,7 +84,7 @@ def rows(
     run = next(iter(runs.values())) if len(runs) == 1 else None
     if run is None or run.finished or run.format != layout.format:
         return 0, None
-    taken, found = layout.front(piece)
+    taken, found = layout.match_prefix(piece)
     if not found or taken < len(piece) // _WORTH:
         return 0, None
     columns = layout.columns(found)
@@ -100,7 +100,7 @@ def rows(
 
 
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
-WORDS = Words(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
+WORDS = WordSearch(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
 """A line without any of these says nothing of training."""
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})
 """Lines read by themselves after which the layout is looked for again."""
@@ -118,12 +118,12 @@ class TrainingParser:
     """Reads the log of one training job, a piece at a time."""
 
     def __init__(self) -> None:
-        self._blocks = Blocks(LONGEST, returns=True)
+        self._blocks = LineBlocks(LONGEST, returns=True)
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
         self._changed: list[RunReader] = []
-        self._learned = Learned()
-        self._bar: Bar | None = None
+        self._learned = LearnedFormat()
+        self._bar: ProgressBar | None = None
         self._planned: int | None = None
         self._skipped = 0.0
         self._epochs = Epochs()
@@ -131,12 +131,12 @@ class TrainingParser:
         self._epoch: int | None = None  # the one that Keras said has begun
         self._parts: list[str] = []  # lines of a dictionary that is not closed yet
         self._metrics: tuple[int, list[str]] | None = None  # step of verl and its lines, while more may come
-        self._block: Block | Table | None = None
+        self._block: MultilineReport | NotebookTable | None = None
         """A report of several lines, or a table, of which more may come."""
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
-        self._puzzle = UnparsableLine()
+        self._puzzle = UnparsedCounter()
         self._rank = ""  # who printed the line, where that is known without its labels
-        self._layout: Layout | None = None  # what the lines look like, once that is known
+        self._layout: LineLayout | None = None  # what the lines look like, once that is known
         self._alone, self._unlike, self._looked = 0, 0, 0
         """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
 
@@ -146,12 +146,12 @@ class TrainingParser:
         return tuple(self._runs)
 
     @property
-    def bar(self) -> Bar | None:
+    def bar(self) -> ProgressBar | None:
         """The last progress bar that may be that of training."""
         return self._bar
 
     @property
-    def unreadable(self) -> Unreadable | None:
+    def unreadable(self) -> UnparsedLines | None:
         """Lines that look like steps and cannot be read; None if there are none."""
         return self._puzzle.told
 
@@ -188,7 +188,7 @@ class TrainingParser:
         if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
             block = block.replace(b"^M", b" \n")
         puzzle.begin(self._blocks.raw, line)
-        for at, piece in unlike(block, self._rows):
+        for at, piece in pieces_without_layout(block, self._rows):
             for start, end in spans_with(WORDS, piece, self.waiting):
                 puzzle.at(at + start)
                 self._line(piece[start : min(end, start + LONGEST)])
@@ -198,10 +198,10 @@ class TrainingParser:
         """Take the lines at the beginning of that piece which are all like the one before; how many bytes."""
         if self._layout is None or self.waiting() or self._timed is not None:
             return 0
-        taken, run = rows(piece, self._layout, self._epochs, self._open, self._bar)
+        taken, run = add_rows(piece, self._layout, self._epochs, self._open, self._bar)
         if run is not None:
             self._alone = 0
-            self._puzzle.read()
+            self._puzzle.add_parsed()
             self._changed.append(run)
         return taken
 
@@ -213,7 +213,7 @@ class TrainingParser:
         self._flush()
         run = self._open.get("megatron")
         if self._timed is not None and (run is None or run.number is None):
-            self._take(Found("megatron-bridge", self._timed), "")
+            self._take(StepReport("megatron-bridge", self._timed), "")
         self._timed = None
         self._changed += [run for run in self._open.values() if run.settle()]
         return self._told()
@@ -229,7 +229,7 @@ class TrainingParser:
     # lines
 
     def _line(self, raw: bytes) -> None:
-        self._text(plain(raw), raw)
+        self._text(strip_terminal_codes(raw), raw)
 
     def _text(self, text: str, raw: bytes | None) -> None:
         """`raw`: its bytes, where lines like it may follow that can be read together."""
@@ -248,13 +248,13 @@ class TrainingParser:
             self._by_itself(text, raw)
 
     def _report(self, text: str, raw: bytes | None) -> None:
-        if (start := dicts.opens(text)) is not None:
+        if (start := dicts.dictionary_start(text)) is not None:
             self._open_dictionary(text, start, raw)
         elif dicts.ends_run(text):
             self._end()
         elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._metrics = (step, [text])
-        elif (block := begins(text)) is not None:
+        elif (block := open_report(text)) is not None:
             self._block = block
         else:
             self._by_itself(text, raw)
@@ -268,8 +268,8 @@ class TrainingParser:
                 self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
-        elif half_megatron(text) or (self._is_known() and parse_partial_step(text)):
-            self._puzzle.unread(text)
+        elif looks_like_megatron(text) or (self._is_known() and parse_partial_step(text)):
+            self._puzzle.add_unparsed(text)
 
     def _reporter(self, text: str, at: int) -> str:
         return self._rank or reporter(text, at)
@@ -278,14 +278,14 @@ class TrainingParser:
         """Whether a program whose lines are known is at work."""
         return any(run.known for run in self._open.values())
 
-    def _read(self, text: str) -> Iterator[Found]:
+    def _read(self, text: str) -> Iterator[StepReport]:
         """What a line says by itself."""
         if ("%|" in text or "━" in text) and (drawn := bars(text)):
             yield from drawn
         elif "Epoch " in text[:20] and (epoch := _EPOCH.fullmatch(text)):
             self._epoch = int(epoch.group(1))
         elif (self._epoch is not None and "/" in text and (found := keras(text, self._epoch))) or (
-            found := known(text)
+            found := parse_known_program(text)
         ):
             yield found
         elif (timed := step_time(text) if "Step Time" in text else None) is not None:
@@ -310,7 +310,7 @@ class TrainingParser:
             return True
         if self._block and self._in_block(text):
             return True
-        if self._block and isinstance(self._block, Block) and self._block.goes_on(text):
+        if self._block and isinstance(self._block, MultilineReport) and self._block.goes_on(text):
             return False
         self._flush()
         return False
@@ -319,7 +319,7 @@ class TrainingParser:
         """Whether the line belongs to the report of several lines, or is a row of the table."""
         assert self._block is not None
         said = self._block.add(text)
-        if isinstance(said, Found):
+        if isinstance(said, StepReport):
             self._take(said, "")
         return bool(said)
 
@@ -332,7 +332,7 @@ class TrainingParser:
             self._take(found, "")
         if metrics and (found := verl(metrics[0], " ".join(metrics[1]))):
             self._take(found, "")
-        if isinstance(block, Block) and (found := block.found()):
+        if isinstance(block, MultilineReport) and (found := block.found()):
             self._take(found, "")
         for each in self._learned.read(" ".join(wrapped)) if len(wrapped) > 1 else ():
             self._take(each, "")
@@ -342,11 +342,11 @@ class TrainingParser:
             self._parts = [text[start:]]
         elif found := dicts.dictionary(text, start):
             self._take(found, self._reporter(text, start))
-            self._look(raw, dicts.whole)
+            self._look(raw, dicts.steps_of_line)
         else:
-            self._puzzle.unread(text)
+            self._puzzle.add_unparsed(text)
 
-    def _look(self, raw: bytes | None, read: Callable[[str], list[Found]]) -> None:
+    def _look(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
         """A line was read by itself: now and then the layout is looked for again, which costs as much as 300 lines."""
         if raw is None:
             return
@@ -358,12 +358,12 @@ class TrainingParser:
             return
         self._looked += 1
 
-        def again(text: str) -> tuple[Found, str] | None:
+        def again(text: str) -> tuple[StepReport, str] | None:
             words = ANSI.sub("", text)
             found = read(words)
             return (found[0], reporter(words, found[0].at)) if len(found) == 1 else None
 
-        self._layout = layout(raw.decode("utf-8", "replace"), again) or self._layout
+        self._layout = find_layout(raw.decode("utf-8", "replace"), again) or self._layout
 
     # beside the steps
 
@@ -382,19 +382,19 @@ class TrainingParser:
         run = self._open.get("megatron")
         if run is None or run.number is None:
             if self._timed is not None:
-                self._take(Found("megatron-bridge", self._timed), "")
+                self._take(StepReport("megatron-bridge", self._timed), "")
             self._timed = timed
         elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
-            run.steps[-1] = merged(run.steps[-1], timed)
+            run.steps[-1] = merge_reports(run.steps[-1], timed)
             run.format = "megatron-bridge"
             self._changed.append(run)
         else:
             self._timed = timed
 
-    def _with_time(self, found: Found) -> Found:
+    def _with_time(self, found: StepReport) -> StepReport:
         timed, self._timed = self._timed, None
         if timed is not None and close_in_time(found.step, timed):
-            found.format, found.step = "megatron-bridge", merged(found.step, timed)
+            found.format, found.step = "megatron-bridge", merge_reports(found.step, timed)
         return found
 
     def _end(self) -> None:
@@ -406,13 +406,13 @@ class TrainingParser:
 
     # steps
 
-    def _take(self, found: Found, label: str) -> None:
+    def _take(self, found: StepReport, label: str) -> None:
         if found.format == "deepspeed":
             found.step, self._skipped = skipped_since(found.step, self._skipped)
             label = f"deepspeed {label}"
         elif found.format in BY_EPOCH:
             found.step = self._epochs.through(found.step, label)
-        self._puzzle.read()
+        self._puzzle.add_parsed()
         run = self._run_for(found, label)
         if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
             run.format = found.format
@@ -422,13 +422,13 @@ class TrainingParser:
             run.add(found.step, label)
         self._changed.append(run)
 
-    def _run_for(self, found: Found, label: str) -> RunReader:
+    def _run_for(self, found: StepReport, label: str) -> RunReader:
         family, number = _FAMILIES.get(found.format, found.format), found.step.step
         if found.format in BESIDE and number is not None:
             for run in self._open.values():
                 if not run.finished and run.near(number):
                     return run
-        run_ = self._open.get(family) or beside(self._open, found, number)
+        run_ = self._open.get(family) or run_of_library(self._open, found, number)
         if run_ is None or run_.finished or run_.begins_again(number, label):
             run_ = RunReader(found.format)
             self._runs.append(run_)
@@ -436,8 +436,8 @@ class TrainingParser:
         return run_
 
 
-def _known(text: str) -> list[Found]:
-    found = known(text)
+def _known(text: str) -> list[StepReport]:
+    found = parse_known_program(text)
     return [found] if found else []
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from operator import eq, lt
 from typing import TYPE_CHECKING, Any
 
-from console.metrics.training.steps import Bar, Packed, Rollback, Step, Steps
+from console.metrics.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.metrics.training.layout import Layout
-    from console.metrics.training.values import Found
+    from console.metrics.training.layout import LineLayout
+    from console.metrics.training.values import StepReport
 
 
 WARM_UP = 5  # steps after a start whose speed says nothing
@@ -41,7 +41,7 @@ class RunReader:
     _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
     _warm_from: int | None = field(default=None, compare=False)
     _several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
-    _guessed: Bar | None = field(default=None, compare=False)
+    _guessed: ProgressBar | None = field(default=None, compare=False)
     """The bar before the last step, while the next bar may still say better which step it was."""
     _guessing: bool = field(default=False, compare=False)
     _number_before: int | None = field(default=None, compare=False)  # the one known before the guess
@@ -105,7 +105,7 @@ class RunReader:
         self._latest[label] = number
         if place is not None:
             self._several = self._several or latest == number
-            self.steps[place] = merged(self.steps[place], step, later=latest == number)
+            self.steps[place] = merge_reports(self.steps[place], step, later=latest == number)
         elif self.number is None or number > self.number:
             self._append(step)
         else:
@@ -114,7 +114,7 @@ class RunReader:
     def _place(self, number: int) -> int | None:
         return self.steps.place(number) if self.number is not None and number <= self.number else None
 
-    def follow(self, more: Packed, label: str) -> bool:
+    def follow(self, more: PackedSteps, label: str) -> bool:
         """Many reports, if it is certain that each is of a step after all before it, and none is of a warm-up."""
         numbers = more.columns["step"]
         latest = max(self.number or 0, self._latest.get(label, 0))
@@ -127,7 +127,7 @@ class RunReader:
         self.steps.extend(more)
         return True
 
-    def follow_unnumbered(self, more: Packed, bar: Bar | None) -> bool:
+    def follow_unnumbered(self, more: PackedSteps, bar: ProgressBar | None) -> bool:
         """Many reports that do not say which steps they are of, if no bar may say it and none is told twice."""
         if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
             return False
@@ -139,11 +139,11 @@ class RunReader:
         self._guessed, self._guessing = bar, True
         return True
 
-    def add_unnumbered(self, step: Step, bar: Bar | None) -> None:
+    def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
         """A report that does not say which step it is of: the bar before it may, and the bar after it even better."""
         last = self.steps[-1] if self.steps else None
         if last is not None and _same(last, step):
-            self.steps[-1] = merged(last, step)
+            self.steps[-1] = merge_reports(last, step)
             return
         self.settle()
         self._number_before = self.number
@@ -151,7 +151,7 @@ class RunReader:
         self.add(step._replace(step=bar.step, total=bar.total) if bar and fresh and self._in_phase else step, "")
         self._guessed, self._guessing = bar, True
 
-    def drawn(self, bar: Bar) -> bool:
+    def drawn(self, bar: ProgressBar) -> bool:
         """A bar after an unnumbered report: drawn again at once, it shows the step of that report."""
         if not self._guessing:
             return False
@@ -240,12 +240,12 @@ class RunReader:
         self.steps.insert(at, step._replace(warm_up=warm))
 
 
-def _fast(bar: Bar) -> bool:
+def _fast(bar: ProgressBar) -> bool:
     """Whether steps may pass between two drawings of that bar."""
     return bar.step_time_s is None or bar.step_time_s < _DRAWN
 
 
-def beside(open_runs: dict[str, RunReader], found: Found, number: int | None) -> RunReader | None:
+def run_of_library(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
     """A run that so far only the library beside it has told of."""
     if number is None or found.format in BESIDE:
         return None
@@ -257,7 +257,7 @@ def beside(open_runs: dict[str, RunReader], found: Found, number: int | None) ->
     return None
 
 
-def merged(old: Step, new: Step, *, later: bool = False) -> Step:
+def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     """Two reports of one step: what one of them lacks, and of two figures the one with more digits.
 
     `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
@@ -338,7 +338,9 @@ class Epochs:
         self._last: dict[str, tuple[float, int, int]] = {}
         """Of each reporter: epoch, step in it, and steps before it."""
 
-    def all_through(self, columns: dict[str, list[Any]], layout: Layout, follow: Callable[[Packed], bool]) -> bool:
+    def all_through(
+        self, columns: dict[str, list[Any]], layout: LineLayout, follow: Callable[[PackedSteps], bool]
+    ) -> bool:
         """Many steps of one reporter; nothing is changed by them if `follow`, which gets them, does not take them."""
         before = self._last.get(layout.label)
         numbers, totals, epochs = columns["step"], columns.get("total"), columns[" epoch"]

@@ -12,17 +12,17 @@ from statistics import median
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, late_words, thresholds_in_force
-from console.metrics.training.series import BLOCK, METRICS, Column
-from console.metrics.training.steps import standing, what_is_nan
+from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, thresholds_in_force
+from console.metrics.training.series import BLOCK, METRICS, MetricColumn
+from console.metrics.training.steps import run_position, what_is_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from console.metrics.alarm_rules import Thresholds
     from console.metrics.training.reader import RunReader
-    from console.metrics.training.steps import Rollback, Standing, Step
-    from console.scheduling.failure import Ending
+    from console.metrics.training.steps import Rollback, RunPosition, Step
+    from console.scheduling.failure import RankFailure
 
 
 SETTLED = 10  # finite losses after which a spike can be told from the beginning
@@ -39,7 +39,7 @@ SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0
 """A run is slower by such a share, and by so many times the usual spread, of the time its steps took before."""
 
 
-class MarkKind(StrEnum):
+class RunEventKind(StrEnum):
     """What happened."""
 
     SPIKE = "spike"
@@ -53,20 +53,20 @@ class MarkKind(StrEnum):
     FAILURE = "failure"
 
 
-class Mark(NamedTuple):
+class RunEvent(NamedTuple):
     """One event on the axis of a run."""
 
-    kind: MarkKind
+    kind: RunEventKind
     step: float | None  # where on the axis of steps; None: only its time is known
     time: float  # seconds since the epoch
     words: str
 
 
-class MarkFinder:
+class RunEventFinder:
     """Finds in the losses of a run what should be looked at, a step at a time."""
 
     def __init__(self) -> None:
-        self.marks: list[Mark] = []
+        self.marks: list[RunEvent] = []
         self._mean = self._spread = 0.0
         self._seen = 0
         self._up = 0  # steps for which the loss has been up
@@ -84,7 +84,7 @@ class MarkFinder:
             if not self._bad:
                 unseen = not self._any and number > 1  # what was read begins in the middle of it
                 words = f"{what_is_nan(step)} at {number:,.0f}{' or earlier' if unseen else ''}"
-                self._tell(MarkKind.NAN, number, time, words)
+                self._tell(RunEventKind.NAN, number, time, words)
             self._bad = self._any = True
             return
         self._bad, self._any = False, True
@@ -111,17 +111,17 @@ class MarkFinder:
         self._up += 1
         if self._up == 1:
             self._peak = loss
-            self._tell(MarkKind.SPIKE, number, time, self._spike_words(number))
+            self._tell(RunEventKind.SPIKE, number, time, self._spike_words(number))
         elif loss > self._peak:
             self._peak = loss
             last = self.marks[-1] if self.marks else None
-            if last is not None and last.kind is MarkKind.SPIKE and last.step is not None:
+            if last is not None and last.kind is RunEventKind.SPIKE and last.step is not None:
                 self.marks[-1] = last._replace(words=self._spike_words(last.step))
 
     def _spike_words(self, number: float) -> str:
         return f"loss up from {self._mean:.4g} to {self._peak:.4g} at {number:,.0f}"
 
-    def flat(self, run: TrainingRun, column: Column) -> None:
+    def check_plateau(self, run: TrainingRun, column: MetricColumn) -> None:
         """Look whether the loss has stopped falling; to be asked now and then."""
         length = len(column)
         half = max(PLATEAU_LEAST, length // 8)
@@ -133,7 +133,7 @@ class MarkFinder:
             self._flat_since = length - 2 * half
             number = run.numbers[self._flat_since]
             words = f"loss flat at {after:.4g} since {number:,.0f}"
-            self._tell(MarkKind.PLATEAU, number, run.times[self._flat_since], words)
+            self._tell(RunEventKind.PLATEAU, number, run.times[self._flat_since], words)
         elif self._flat_since and fall > 3 * PLATEAU_SHARE:
             self._flat_since = 0
 
@@ -156,11 +156,11 @@ class MarkFinder:
             )
             since, printed, _ = self._took[at]
             words = f"step time up from {usual:.3g} s to {now:.3g} s since {since:,.0f}"
-            self._tell(MarkKind.SLOWER, since, printed, words)
+            self._tell(RunEventKind.SLOWER, since, printed, words)
 
-    def _tell(self, kind: MarkKind, number: float, time: float, words: str) -> None:
+    def _tell(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
         if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
-            self.marks.append(Mark(kind, number, time, words))
+            self.marks.append(RunEvent(kind, number, time, words))
 
 
 _LATELY = 20
@@ -207,19 +207,21 @@ class TrainingRun:
         self.numbers: array[float] = array("d")
         """The number of each step, or its place where the program gives none; never falls."""
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, MetricColumn] = {}
         self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
         """Latest answers of `edges`: charts of one width ask the same."""
         self.finished = False
         self.goes_on = True  # whether its job runs
-        self.checkpoints: list[Mark] = []
-        self.restarts: list[Mark] = []
-        self.earlier: Standing | None = None  # what lines from before those that were read say of a lost loss
-        self.endings: tuple[Mark, ...] = ()  # evictions, preemptions and failures, by their time
-        self._finder = MarkFinder()
+        self.checkpoints: list[RunEvent] = []
+        self.restarts: list[RunEvent] = []
+        self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
+        self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
+        self._finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
-        self._standing: tuple[int, Step | None, Standing] | None = None  # of so many steps, the last of them this one
+        self._standing: tuple[int, Step | None, RunPosition] | None = (
+            None  # of so many steps, the last of them this one
+        )
         self._pauses = Pauses()
         self._paced_from = ENOUGH
         """Place of the first step before which a pause counts: none do after a start."""
@@ -266,7 +268,7 @@ class TrainingRun:
             if column is None:
                 if value is None:
                     continue
-                column = self.columns[metric.name] = Column()
+                column = self.columns[metric.name] = MetricColumn()
                 for _ in range(place):
                     column.append(None)
             column.append(value)
@@ -321,55 +323,55 @@ class TrainingRun:
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
                 if (column := self.columns.get("loss")) is not None:
-                    self._finder.flat(self, column)
+                    self._finder.check_plateau(self, column)
             return at
 
     def follow(self, reader: RunReader, time: float) -> None:
         """Take over what the reader of its log knows of it."""
         self.format, self.finished = reader.format, reader.finished
         self.sync(reader.steps, time)
-        self.restarted(reader.rewinds, time)
+        self.add_rollbacks(reader.rewinds, time)
 
-    def restarted(self, rewinds: Sequence[Rollback], time: float) -> None:
+    def add_rollbacks(self, rewinds: Sequence[Rollback], time: float) -> None:
         """It went back to an earlier step."""
         for back in rewinds[len(self.restarts) :]:
             words = f"from {back.last:,} back to {back.first:,}"
-            self.restarts.append(Mark(MarkKind.RESTART, float(back.first), time, words))
+            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
 
-    def saved(self, step: int | None, time: float) -> None:
+    def add_checkpoint(self, step: int | None, time: float) -> None:
         """A checkpoint was saved, of the last step if none is named."""
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
-            self.checkpoints.append(Mark(MarkKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
+            self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
 
-    def ended_badly(self, endings: Iterable[Ending]) -> None:
+    def add_failures(self, endings: Iterable[RankFailure]) -> None:
         """How ranks ended: the first of each attempt is a mark."""
-        first: dict[int, Ending] = {}
+        first: dict[int, RankFailure] = {}
         for each in endings:
             old = first.get(each.attempt)
             if each.time and (old is None or each.time < old.time):
                 first[each.attempt] = each
-        kinds = {"eviction": MarkKind.EVICTION, "preemption": MarkKind.PREEMPTION}
+        kinds = {"eviction": RunEventKind.EVICTION, "preemption": RunEventKind.PREEMPTION}
         self.endings = tuple(
-            Mark(
-                kinds.get(each.cause, MarkKind.FAILURE),
+            RunEvent(
+                kinds.get(each.cause, RunEventKind.FAILURE),
                 None,
                 each.time,
-                f"pod {each.rank}: {each.how}" if each.rank >= 0 else each.reason,
+                f"pod {each.rank}: {each.exit_text}" if each.rank >= 0 else each.reason,
             )
             for each in first.values()
         )
 
     # what is known
 
-    def marks(self) -> list[Mark]:
+    def events(self) -> list[RunEvent]:
         """All that happened, in the order of time; what is known by its time only stands at the step of that time."""
         with self.lock:
             placed = [self._placed(mark) for mark in self.endings]
         every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
         return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
 
-    def _placed(self, mark: Mark) -> Mark:
+    def _placed(self, mark: RunEvent) -> RunEvent:
         if not len(self):
             return mark
         at = max(0, bisect_left(self.times, mark.time) - 1)
@@ -420,7 +422,7 @@ class TrainingRun:
         steps, took = self.numbers[-1] - self.numbers[first], self.times[-1] - self.times[first]
         return took / steps if steps > 0 and took > 0 else None
 
-    def lasting(self) -> float | None:
+    def step_interval(self) -> float | None:
         """Seconds from one step to the next, by which the end is foretold: as printed, unless the clock says otherwise.
 
         The time between the lines of the latest steps counts where it is longer than what is printed (evaluations and
@@ -437,42 +439,42 @@ class TrainingRun:
         """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still,
         and for one that has diverged, for which nobody should wait.
 
-        By `lasting`, not by what the program says of its steps alone.
+        By `step_interval`, not by what the program says of its steps alone.
         """
-        last, total, pace = self.last, self.total, self.lasting()
+        last, total, pace = self.last, self.total, self.step_interval()
         if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
             return None
-        if not self.goes_on or last.nan or (now and self.late(now)):
+        if not self.goes_on or last.nan or (now and self.late_text(now)):
             return None
         return max(0.0, (total - last.step) * pace)
 
-    def rhythm(self) -> StepCadence | None:
+    def cadence(self) -> StepCadence | None:
         """How regularly it makes steps; None while there are too few."""
-        lasting = self.lasting()
+        lasting = self.step_interval()
         if len(self) < ENOUGH or lasting is None:
             return None
         between = median(after - before for before, after in pairwise(self.times[-RECENT:]))
         steps = median(after - before for before, after in pairwise(self.numbers[-RECENT:]))
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
-    def late(self, now: float, limits: Thresholds | None = None) -> str:
+    def late_text(self, now: float, limits: Thresholds | None = None) -> str:
         """That its next step is late, in words; empty: it is not, or that cannot be said."""
-        rhythm = self.rhythm()
+        rhythm = self.cadence()
         if rhythm is None or self.finished or not self.goes_on:
             return ""
         quiet = now - self.times[-1]
         if quiet <= rhythm.late_after(limits or thresholds_in_force()):
             return ""
-        return late_words(quiet, self.last.step if self.last else None, self.pace())
+        return format_late_step(quiet, self.last.step if self.last else None, self.pace())
 
-    def standing(self) -> Standing:
+    def standing(self) -> RunPosition:
         """Its last step, and the last loss with its step."""
         with self.lock:
             steps = self.steps
             if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
-                self._standing = len(steps), steps[-1] if steps else None, standing(steps)
+                self._standing = len(steps), steps[-1] if steps else None, run_position(steps)
             where = self._standing[2]
-        return where.begun(self.earlier) if self.earlier is not None else where
+        return where.with_nan_onset(self.earlier) if self.earlier is not None else where
 
     def _broke_off(self) -> bool:
         """Whether a rank ended badly after the last step."""

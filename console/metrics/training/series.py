@@ -17,7 +17,7 @@ BLOCK = 64
 NAN = math.nan
 
 
-class Metric(NamedTuple):
+class StepMetric(NamedTuple):
     """One figure of a step."""
 
     name: str  # name of the field of `Step`
@@ -27,17 +27,17 @@ class Metric(NamedTuple):
 
 
 METRICS = (
-    Metric("loss", "loss"),
-    Metric("grad_norm", "grad norm"),
-    Metric("step_time_s", "step time", "s", speed=True),
-    Metric("tflops_per_gpu", "TFLOP/s per GPU", "", speed=True),
-    Metric("lr", "learning rate"),
-    Metric("tokens_per_s", "tokens/s", "", speed=True),
+    StepMetric("loss", "loss"),
+    StepMetric("grad_norm", "grad norm"),
+    StepMetric("step_time_s", "step time", "s", speed=True),
+    StepMetric("tflops_per_gpu", "TFLOP/s per GPU", "", speed=True),
+    StepMetric("lr", "learning rate"),
+    StepMetric("tokens_per_s", "tokens/s", "", speed=True),
 )
 """In the order of their weight."""
 
 
-class Stretch(NamedTuple):
+class ColumnRange(NamedTuple):
     """What one column of a picture shows of a metric: all values from one step to before another."""
 
     at: int  # number of the column
@@ -47,7 +47,7 @@ class Stretch(NamedTuple):
     last: float
 
 
-class Column:
+class MetricColumn:
     """The values of one metric; what is missing, not a number or infinite is nan."""
 
     def __init__(self) -> None:
@@ -132,9 +132,9 @@ class Column:
                 return self.values[at]
         return None
 
-    def stretches(self, edges: Sequence[int]) -> list[Stretch]:
+    def ranges(self, edges: Sequence[int]) -> list[ColumnRange]:
         """What each column of a picture shows: column n has the steps from edges[n] to before edges[n + 1]."""
-        found: list[Stretch] = []
+        found: list[ColumnRange] = []
         values, start = self.values, edges[0]
         for at, stop in enumerate(edges[1:]):
             if stop > start:
@@ -142,7 +142,7 @@ class Column:
                 if low <= high:
                     first, last = values[start], values[stop - 1]
                     found.append(
-                        Stretch(at, low, high, first if first == first else low, last if last == last else high)
+                        ColumnRange(at, low, high, first if first == first else low, last if last == last else high)
                     )
             start = stop
         return found

@@ -32,7 +32,7 @@ class Step(NamedTuple):
     """Whatever else is printed as a number, under its own name and in its own unit."""
 
 
-class Standing(NamedTuple):
+class RunPosition(NamedTuple):
     """Where a run is: its last step, and the last loss that is a number with the step that it is of."""
 
     step: int | None = None
@@ -49,7 +49,7 @@ class Standing(NamedTuple):
         """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
         return f"{self.what} {nan_since(self)}" if self.nan else ""
 
-    def begun(self, earlier: Standing) -> Standing:
+    def with_nan_onset(self, earlier: RunPosition) -> RunPosition:
         """The same, with what an earlier or longer look knows of the beginning of its row of alarms."""
         if not self.nan or self.nan_from is not None:
             return self
@@ -61,7 +61,7 @@ class Standing(NamedTuple):
         return known._replace(step=self.step)
 
 
-class Begun(Protocol):
+class NanOnset(Protocol):
     """What knows since when a run's loss is no number."""
 
     @property
@@ -76,7 +76,7 @@ class Begun(Protocol):
     def nan_by(self) -> int | None: ...
 
 
-def nan_since(where: Begun) -> str:
+def nan_since(where: NanOnset) -> str:
     """Since when the loss is no number, and the last one that was: "since step 20 (last good 10.58 at 19)".
 
     Every page says it in these words.
@@ -93,7 +93,7 @@ def nan_since(where: Begun) -> str:
     return f"{since} (last good {where.loss:.4g}{at})"
 
 
-def standing(steps: Sequence[Step]) -> Standing:
+def run_position(steps: Sequence[Step]) -> RunPosition:
     """Where a run with these steps is."""
     at = len(steps)
     while at and steps[at - 1].nan:
@@ -106,7 +106,7 @@ def standing(steps: Sequence[Step]) -> Standing:
     # Programs count from 0 or from 1: nothing came before those. A step without figures says nothing of its loss.
     figures = good is not None or (before is not None and before.grad_norm is not None)
     seen = first_bad is not None and (figures or first_bad.step in {0, 1})
-    return Standing(
+    return RunPosition(
         step=steps[-1].step if steps else None,
         loss=good.loss if good else None,
         loss_step=good.step if good else None,
@@ -137,7 +137,7 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ProgressBar:
     """A progress bar, as last drawn."""
 
     step: int
@@ -156,7 +156,7 @@ _MADE: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
 _DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
 
 
-class Packed:
+class PackedSteps:
     """Some steps as columns, which never change."""
 
     __slots__ = ("columns", "extra", "first", "size", "whole")
@@ -205,13 +205,13 @@ class Packed:
             return None
 
 
-def packed(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> Packed:
+def pack_columns(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> PackedSteps:
     """These values as columns, of fields that have them all."""
     made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
-    return Packed(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
+    return PackedSteps(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
 
 
-def _pack(steps: list[Step]) -> Packed | list[Step]:
+def _pack(steps: list[Step]) -> PackedSteps | list[Step]:
     """These steps as columns, if all tell of the same things."""
     names, whole = tuple(steps[0].extra), True
     if any(tuple(step.extra) != names for step in steps):
@@ -229,7 +229,7 @@ def _pack(steps: list[Step]) -> Packed | list[Step]:
                 "q" if name in _COUNTS else "d", [missing if value is None else value for value in values]
             )
     extra = {name: array("d", [step.extra[name] for step in steps]) for name in names}
-    return Packed(made, extra, len(steps), whole=whole)
+    return PackedSteps(made, extra, len(steps), whole=whole)
 
 
 class Steps(Sequence[Step]):
@@ -238,7 +238,7 @@ class Steps(Sequence[Step]):
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
-        self._chunks: list[Packed | list[Step]] = []
+        self._chunks: list[PackedSteps | list[Step]] = []
         """None of them changes: one whose step changes is replaced."""
         self._starts: list[int] = [0]  # place of the first step of each chunk, and of the tail
         self._firsts: list[int] = []
@@ -273,15 +273,15 @@ class Steps(Sequence[Step]):
     def _slice(self, start: int, stop: int, every: int) -> list[Step]:
         if every != 1:
             return [self[at] for at in range(start, stop, every)]
-        return list(chain.from_iterable(self.pieces(start, stop)))
+        return list(chain.from_iterable(self.chunks(start, stop)))
 
-    def pieces(self, start: int, stop: int) -> Iterator[Packed | list[Step]]:
+    def chunks(self, start: int, stop: int) -> Iterator[PackedSteps | list[Step]]:
         """Those from the one place to the other, packed as they are."""
         for at in range(max(0, bisect_right(self._starts, start) - 1), len(self._starts)):
             begin, chunk = self._starts[at], self._chunks[at] if at < len(self._chunks) else self._tail
             if begin >= stop:
                 break
-            if isinstance(chunk, Packed) and begin >= start and begin + len(chunk) <= stop:
+            if isinstance(chunk, PackedSteps) and begin >= start and begin + len(chunk) <= stop:
                 yield chunk
             else:
                 yield list(chunk)[max(0, start - begin) : stop - begin]
@@ -299,8 +299,10 @@ class Steps(Sequence[Step]):
     @property
     def nans(self) -> int:
         """How many of them are alarms, without making each of them again."""
-        packed = sum(sum(chunk.columns.get("nan", ())) for chunk in self._chunks if isinstance(chunk, Packed))
-        others = (step.nan for chunk in (*self._chunks, self._tail) if not isinstance(chunk, Packed) for step in chunk)
+        packed = sum(sum(chunk.columns.get("nan", ())) for chunk in self._chunks if isinstance(chunk, PackedSteps))
+        others = (
+            step.nan for chunk in (*self._chunks, self._tail) if not isinstance(chunk, PackedSteps) for step in chunk
+        )
         return packed + sum(others)
 
     # it grows
@@ -311,17 +313,17 @@ class Steps(Sequence[Step]):
             self._add(_pack(self._tail[:_PACKED]))
             del self._tail[:_PACKED]
 
-    def extend(self, more: Packed) -> None:
+    def extend(self, more: PackedSteps) -> None:
         if self._tail:
             self._add(_pack(self._tail))
             self._tail = []
         self._add(more)
 
-    def _add(self, chunk: Packed | list[Step]) -> None:
+    def _add(self, chunk: PackedSteps | list[Step]) -> None:
         self._chunks.append(chunk)
         self._starts.insert(len(self._starts) - 1, self._starts[-1])
         self._starts[-1] += len(chunk)
-        first = chunk.first if isinstance(chunk, Packed) else _first(chunk)
+        first = chunk.first if isinstance(chunk, PackedSteps) else _first(chunk)
         self._firsts.append(first if first is not None else self._firsts[-1] if self._firsts else -1)
 
     def __setitem__(self, at: int, step: Step) -> None:
@@ -360,10 +362,10 @@ class Steps(Sequence[Step]):
                 return None
         for chunk in range(bisect_right(self._firsts, number) - 1, -1, -1):
             here = self._chunks[chunk]
-            found = here.place(number) if isinstance(here, Packed) else _place(here, number)
+            found = here.place(number) if isinstance(here, PackedSteps) else _place(here, number)
             if found is not None:
                 return self._starts[chunk] + found
-            if (here.first if isinstance(here, Packed) else _first(here)) is not None:
+            if (here.first if isinstance(here, PackedSteps) else _first(here)) is not None:
                 return None
         return None
 

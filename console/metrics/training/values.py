@@ -29,7 +29,7 @@ ENDLESS = 10_000_000  # a total above this is a stand-in for "no end"
 
 
 @dataclass(slots=True)
-class Found:
+class StepReport:
     """One report of a step, and which program's it is."""
 
     format: str
@@ -94,7 +94,7 @@ def thousandth(value: float | None) -> float | None:
     return round(value / 1000, 9) if value is not None else None
 
 
-def broken(loss: float | None, grad_norm: float | None = None) -> bool:
+def is_broken(loss: float | None, grad_norm: float | None = None) -> bool:
     """Whether these say that training has gone wrong; an infinite gradient alone is an overflow, not a nan."""
     return (loss is not None and not math.isfinite(loss)) or (grad_norm is not None and math.isnan(grad_norm))
 
@@ -284,6 +284,6 @@ def step_of(number: int | None, total: int | None, figures: Mapping[str, float])
         step_time_s=time if time and time > 0 else None,
         tflops_per_gpu=known.get("tflops") or None,
         tokens_per_s=known.get("tokens") or None,
-        nan=broken(loss, grad_norm),
+        nan=is_broken(loss, grad_norm),
         extra=extra,
     )

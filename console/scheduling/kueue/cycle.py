@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.flavors import Choice, FlavorAssigner, Mode
+from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode
 from console.scheduling.kueue.preemption import Preemption, Target
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Decision:
 
     workload: Workload
     verdict: Verdict = Verdict.SKIP
-    choice: Choice = field(default_factory=Choice)
+    choice: FlavorChoice = field(default_factory=FlavorChoice)
     targets: list[Target] = field(default_factory=list)
     message: str = ""
 
@@ -96,11 +96,11 @@ class _Cycle:
             return
         if entry.choice.mode is Mode.FIT:
             entry.verdict = Verdict.ADMIT
-            self._snapshot.hold(_admitted(entry))
+            self._snapshot.add_workload(_admitted(entry))
             return
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
-            queue.add(at, value)
+            queue.add_usage(at, value)
         entry.verdict = Verdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
 
@@ -125,7 +125,7 @@ class _Cycle:
             kept = max(0, min(value, nominal - used))
             if entry.choice.borrowing:
                 kept = value if limit is None else max(0, min(value, nominal + limit - used))
-            queue.add(at, kept)
+            queue.add_usage(at, kept)
 
 
 def _admitted(entry: Decision) -> Workload:

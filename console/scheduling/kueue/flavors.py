@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from console.kube.objects.matching import untolerated
-from console.scheduling.kueue.placement import place
+from console.kube.objects.matching import first_untolerated_taint
+from console.scheduling.kueue.placement import assign_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ class Mode(IntEnum):
 
 
 @dataclass
-class Attempt:
+class FlavorAttempt:
     """What trying one flavor gave, as the QuotaReserved event lists it."""
 
     flavor: str
@@ -56,13 +56,13 @@ class PodSetChoice:
     mode: Mode = Mode.NO_FIT
     reasons: list[str] = field(default_factory=list)
     error: str = ""
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[FlavorAttempt] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     tree: str = ""  # the flavor whose topology places the pods, empty when none does
 
 
 @dataclass
-class Choice:
+class FlavorChoice:
     """The outcome for a whole Workload."""
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)
@@ -119,9 +119,9 @@ class FlavorAssigner:
         self._assumed: Quantities = {}
         self._borrowing = 0
 
-    def assign(self) -> Choice:
+    def assign(self) -> FlavorChoice:
         """Flavors and places for every pod set, as far as they can be had."""
-        choice = Choice()
+        choice = FlavorChoice()
         for pod_set in self._workload.pod_sets:
             one = self._assign_pod_set(pod_set)
             choice.pod_sets.append(one)
@@ -135,19 +135,19 @@ class FlavorAssigner:
         self.place(choice)
         return choice
 
-    def place(self, choice: Choice) -> None:
+    def place(self, choice: FlavorChoice) -> None:
         """Find places by topology for what fits; without, it is a case for preemption or none at all."""
         for one in choice.pod_sets:
             if not one.tree:
                 continue
             tree = self._snapshot.trees[one.tree]
             if one.mode is Mode.FIT:
-                one.places, why = place(tree, one.pod_set)
+                one.places, why = assign_topology(tree, one.pod_set)
                 if not why:
                     continue
                 one.reasons.append(why)
                 one.mode = Mode.PREEMPT
-            if place(tree, one.pod_set, empty=True)[1]:
+            if assign_topology(tree, one.pod_set, empty=True)[1]:
                 one.mode = Mode.NO_FIT
 
     def _assign_pod_set(self, pod_set: PodSet) -> PodSetChoice:
@@ -184,7 +184,7 @@ class FlavorAssigner:
         chosen = ""
         for flavor in group.flavors:
             mode, borrow, why = self._try(flavor, wanted, one.pod_set, group)
-            one.attempts.append(Attempt(flavor, mode, borrow, sorted(why)))
+            one.attempts.append(FlavorAttempt(flavor, mode, borrow, sorted(why)))
             reasons += why
             if mode > Mode.NO_FIT and (not chosen or (mode, -borrow) > (best[0], -best[1])):
                 best, chosen = (mode, borrow), flavor
@@ -217,19 +217,19 @@ class FlavorAssigner:
         """Compare one amount with the quota."""
         flavor, resource = at
         assumed = self._assumed.get(at, 0)
-        total, most = assumed + value, self._queue.most(at)
+        total, most = assumed + value, self._queue.potential_available(at)
         if total > most:
             text = (
                 f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
-                f"({quantity_words(resource, assumed)}) + current podset request ({quantity_words(resource, value)}) "
-                f"> maximum capacity ({quantity_words(resource, most)})"
+                f"({format_quantity(resource, assumed)}) + current podset request ({format_quantity(resource, value)}) "
+                f"> maximum capacity ({format_quantity(resource, most)})"
             )
             return Mode.NO_FIT, 0, text
         borrow, hierarchy = self._queue.borrowing_height(at, total)
         free = self._queue.available(at)
         if total <= free:
             return Mode.FIT, borrow, ""
-        needed = quantity_words(resource, total - free)
+        needed = format_quantity(resource, total - free)
         text = f"insufficient unused quota for {resource} in flavor {flavor}, {needed} more needed"
         may_borrow = self._queue.borrow_within is not None
         if (at in self._queue.quotas and self._queue.nominal(at) >= total) or hierarchy or may_borrow:
@@ -243,7 +243,7 @@ class FlavorAssigner:
             return f"flavor {name} not found"
         if why := self._topology_mismatch(flavor, pod_set, group):
             return why
-        if taint := untolerated(flavor.taints, (*pod_set.tolerations, *flavor.tolerations)):
+        if taint := first_untolerated_taint(flavor.taints, (*pod_set.tolerations, *flavor.tolerations)):
             return f"untolerated taint {taint} in flavor {name}"
         if any(flavor.labels.get(key, value) != value for key, value in pod_set.selector.items()):
             return f"flavor {name} doesn't match node affinity"
@@ -282,7 +282,7 @@ class FlavorAssigner:
         return borrow > 0 and self._queue.next_if_borrowing
 
 
-def quantity_words(resource: str, value: int) -> str:
+def format_quantity(resource: str, value: int) -> str:
     """An amount as Kueue prints it: binary units for memory and storage, plain numbers for the rest."""
     if value % 1000:
         return f"{value}m"

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from console.kube.objects.matching import untolerated
+from console.kube.objects.matching import first_untolerated_taint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Domain:
     slices: int = 0
 
 
-class Tree:
+class TopologyTree:
     """The nodes of one flavor, by the levels of its Topology."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Tree:
         """Count pods at a place of an assignment in, or out if they are fewer than 0."""
         leaf = self._leaves.get(values)
         if leaf is not None:
-            add(leaf.used, {**single, **_ONE_POD}, pods)
+            add_amounts(leaf.used, {**single, **_ONE_POD}, pods)
 
     def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
         """Whether a place of an assignment has room for so many pods."""
@@ -93,12 +93,12 @@ class Tree:
             parent = domain
         if parent is not None:
             parent.nodes.append(node)
-            add(parent.free, node.allocatable)
-            add(parent.free, other, -1)
+            add_amounts(parent.free, node.allocatable)
+            add_amounts(parent.free, other, -1)
             self._leaves[self.assigned(parent)] = parent
 
 
-def add(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
+def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
     """Add amounts to others, so many times over."""
     for name, value in more.items():
         into[name] = into.get(name, 0) + value * times
@@ -131,7 +131,7 @@ class _Exclusions:
         return f". Total nodes: {self.total}; excluded: {listed}"
 
 
-def place(tree: Tree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Place], str]:
+def assign_topology(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Place], str]:
     """The places of all pods of a pod set, or no place and why not; `empty` ignores what is used."""
     request, why = _request(tree, pod_set)
     if request is None:
@@ -156,7 +156,7 @@ def place(tree: Tree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Pla
     return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
 
 
-def fill(tree: Tree, pod_set: PodSet, *, empty: bool = False) -> None:
+def fill(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> None:
     """Write into the `state` of every place how many pods of that kind fit there, or would if nothing ran."""
     _fill(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
@@ -166,7 +166,7 @@ def roomiest(domains: Iterable[Domain]) -> list[Domain]:
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
 
-def _request(tree: Tree, pod_set: PodSet) -> tuple[_Request | None, str]:
+def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]:
     asked, last = pod_set.topology, len(tree.levels) - 1
     key = asked.required or asked.preferred or (tree.levels[0] if asked.slice_level else "")
     level = tree.level_of(key) if key else last
@@ -182,7 +182,7 @@ def _request(tree: Tree, pod_set: PodSet) -> tuple[_Request | None, str]:
     return _Request(pod_set.count, level, slice_level, asked.slice_size, bool(asked.required), free), ""
 
 
-def _fill(tree: Tree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Exclusions:
+def _fill(tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Exclusions:
     """Write into every place how many pods fit there."""
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
@@ -192,7 +192,7 @@ def _fill(tree: Tree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Ex
         excluded.total += 1
         if tree.of_nodes:
             node = leaf.nodes[0]
-            if node.taints and (taint := untolerated(node.taints, tolerations)):
+            if node.taints and (taint := first_untolerated_taint(node.taints, tolerations)):
                 excluded.reasons[f'taint "{taint}"'] += 1
                 continue
             if not pod_set.selects(node.name, node.labels):
@@ -218,7 +218,9 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
         domain.slices = domain.state // request.slice_size
 
 
-def _find_level(tree: Tree, request: _Request, level: int, excluded: _Exclusions) -> tuple[int, list[Domain], str]:
+def _find_level(
+    tree: TopologyTree, request: _Request, level: int, excluded: _Exclusions
+) -> tuple[int, list[Domain], str]:
     """Return the level and places to begin with: one place that holds all, at this level or a wider one."""
     domains = _sorted(list(tree.by_level[level].values()), request)
     if not domains:
@@ -289,7 +291,7 @@ def _sorted(domains: list[Domain], request: _Request) -> list[Domain]:
     return roomiest(domains)
 
 
-def _not_fitting(tree: Tree, fit: int, request: _Request, excluded: _Exclusions) -> str:
+def _not_fitting(tree: TopologyTree, fit: int, request: _Request, excluded: _Exclusions) -> str:
     unit = "pod" if request.slice_size == 1 else "slice"
     total = request.count // request.slice_size
     text = f'topology "{tree.name}" allows to fit only {fit} out of {total} {unit}(s)'

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.scheduling.kueue.flavors import Mode
-from console.scheduling.kueue.placement import place
+from console.scheduling.kueue.placement import assign_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from console.scheduling.kueue.flavors import Choice
+    from console.scheduling.kueue.flavors import FlavorChoice
     from console.scheduling.kueue.quota import FlavorResource, Quantities, QuotaNode
     from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
 
@@ -54,7 +54,7 @@ class Preemption:
         self._workload = workload
         self._queue = snapshot.queues[workload.cluster_queue]
 
-    def targets(self, choice: Choice) -> list[Target]:
+    def targets(self, choice: FlavorChoice) -> list[Target]:
         """The Workloads to evict for a choice of flavors; none when that would not help."""
         needed = {
             (flavor, resource)
@@ -74,7 +74,7 @@ class Preemption:
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
-    def _search(self, needed: set[FlavorResource], usage: Quantities, choice: Choice | None) -> list[Target]:
+    def _search(self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None) -> list[Target]:
         own, hierarchy, priority = self._candidates(needed, usage)
         candidates = _evicted_first(hierarchy, priority, own)
         forbidden = self._queue.borrow_within is None
@@ -95,7 +95,7 @@ class Preemption:
         candidates: list[_Candidate],
         needed: set[FlavorResource],
         usage: Quantities,
-        choice: Choice | None,
+        choice: FlavorChoice | None,
         *,
         borrow: bool,
     ) -> list[Target]:
@@ -104,7 +104,7 @@ class Preemption:
             for candidate in candidates:
                 if not self._valid(candidate, needed, borrow=borrow):
                     continue
-                self._snapshot.release(candidate.workload)
+                self._snapshot.remove_workload(candidate.workload)
                 removed.append(candidate)
                 if self._fits(usage, choice, borrow=borrow):
                     self._fill_back(removed, usage, choice, borrow=borrow)
@@ -112,19 +112,21 @@ class Preemption:
             return []
         finally:
             for item in removed:
-                self._snapshot.hold(item.workload)
+                self._snapshot.add_workload(item.workload)
 
-    def _fill_back(self, removed: list[_Candidate], usage: Quantities, choice: Choice | None, *, borrow: bool) -> None:
+    def _fill_back(
+        self, removed: list[_Candidate], usage: Quantities, choice: FlavorChoice | None, *, borrow: bool
+    ) -> None:
         """Spare the ones, from the last but one back, that need not go after all."""
         for at in range(len(removed) - 2, -1, -1):
-            self._snapshot.hold(removed[at].workload)
+            self._snapshot.add_workload(removed[at].workload)
             if self._fits(usage, choice, borrow=borrow):
                 removed[at] = removed[-1]
                 removed.pop()
             else:
-                self._snapshot.release(removed[at].workload)
+                self._snapshot.remove_workload(removed[at].workload)
 
-    def _fits(self, usage: Quantities, choice: Choice | None, *, borrow: bool) -> bool:
+    def _fits(self, usage: Quantities, choice: FlavorChoice | None, *, borrow: bool) -> bool:
         for at, value in usage.items():
             if not borrow and self._queue.borrows_with(at, value):
                 return False
@@ -133,7 +135,7 @@ class Preemption:
         if choice is None:
             return True
         trees = self._snapshot.trees
-        return not any(place(trees[one.tree], one.pod_set)[1] for one in choice.pod_sets if one.tree)
+        return not any(assign_topology(trees[one.tree], one.pod_set)[1] for one in choice.pod_sets if one.tree)
 
     def _valid(self, candidate: _Candidate, needed: set[FlavorResource], *, borrow: bool) -> bool:
         if candidate.top is None:
@@ -143,7 +145,7 @@ class Preemption:
         queue = self._snapshot.queues[candidate.workload.cluster_queue]
         if queue.within_nominal(needed):
             return False
-        for node in queue.above():
+        for node in queue.ancestors():
             if node is candidate.top:
                 break
             if node.within_nominal(needed):
@@ -161,7 +163,7 @@ class Preemption:
             left = dict(usage)
             advantage = self._queue.has_room(left)
             below: QuotaNode = self._queue
-            for top in self._queue.above():
+            for top in self._queue.ancestors():
                 left = {at: max(0, value - below.local_free(at)) for at, value in left.items()}
                 into = hierarchy if advantage else priority
                 into += self._of_subtree(top, top, below, needed, hierarchical=advantage)

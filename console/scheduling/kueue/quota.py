@@ -63,26 +63,26 @@ class QuotaNode:
             above = min(stored - taken + limit, above)
         return self.local_free(at) + above
 
-    def most(self, at: FlavorResource) -> int:
+    def potential_available(self, at: FlavorResource) -> int:
         """How much could be used if nothing else were."""
         if self.parent is None:
             return self.subtree.get(at, 0)
-        total, limit = self.local(at) + self.parent.most(at), self.borrowing_limit(at)
+        total, limit = self.local(at) + self.parent.potential_available(at), self.borrowing_limit(at)
         return total if limit is None else min(self.subtree.get(at, 0) + limit, total)
 
-    def add(self, at: FlavorResource, value: int) -> None:
+    def add_usage(self, at: FlavorResource, value: int) -> None:
         """Use more; what exceeds the own part counts in the parent."""
         free = self.local_free(at)
         self.used[at] = self.used.get(at, 0) + value
         if self.parent is not None and value > free:
-            self.parent.add(at, value - free)
+            self.parent.add_usage(at, value - free)
 
-    def take(self, at: FlavorResource, value: int) -> None:
+    def remove_usage(self, at: FlavorResource, value: int) -> None:
         """Use less."""
         above = self.used.get(at, 0) - self.local(at)
         self.used[at] = self.used.get(at, 0) - value
         if above > 0 and self.parent is not None:
-            self.parent.take(at, min(value, above))
+            self.parent.remove_usage(at, min(value, above))
 
     def borrows_with(self, at: FlavorResource, value: int) -> bool:
         """Whether using that much more would exceed the quota of this subtree."""
@@ -96,7 +96,7 @@ class QuotaNode:
         """Whether all of that fits into the quota of this subtree."""
         return not any(self.borrows_with(at, value) for at, value in usage.items())
 
-    def above(self) -> Iterator[QuotaNode]:
+    def ancestors(self) -> Iterator[QuotaNode]:
         node = self.parent
         while node is not None:
             yield node
@@ -104,14 +104,14 @@ class QuotaNode:
 
     @property
     def root(self) -> QuotaNode:
-        return next(reversed([self, *self.above()]))
+        return next(reversed([self, *self.ancestors()]))
 
     def height(self) -> int:
         return max((child.height() + 1 for child in self.children), default=0)
 
     def path(self) -> str:
         """The way from the root: "/cohort/queue"."""
-        return "".join(f"/{node.name}" for node in reversed([self, *self.above()]))
+        return "".join(f"/{node.name}" for node in reversed([self, *self.ancestors()]))
 
     def borrowing_height(self, at: FlavorResource, value: int) -> tuple[int, bool]:
         """How high in the cohort tree that much has to borrow (0 not at all), and whether quota may be reclaimed."""
@@ -119,7 +119,7 @@ class QuotaNode:
             return 0, self.parent is not None
         left = value - self.local_free(at)
         top = self.parent
-        for node in self.above():
+        for node in self.ancestors():
             top = node
             if not node.borrows_with(at, left):
                 return node.height(), node.parent is not None
@@ -136,14 +136,16 @@ class Cohort:
     quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
 
 
-def plant(cohorts: Iterable[Cohort], queues: Iterable[tuple[QuotaNode, str]]) -> None:
+def build_cohort_trees(cohorts: Iterable[Cohort], queues: Iterable[tuple[QuotaNode, str]]) -> None:
     """Join queues, each with the name of its cohort, to trees, and sum up what there is to lend."""
     listed, members = list(cohorts), list(queues)
     known = {each.name: QuotaNode(each.name, quotas=each.quotas) for each in listed}
     for node, name in [*((known[each.name], each.parent) for each in listed), *members]:
         if name:
             above = known.setdefault(name, QuotaNode(name))
-            if node is not above and node not in above.above():  # Kueue admits nothing by cohorts that run in a circle
+            if (
+                node is not above and node not in above.ancestors()
+            ):  # Kueue admits nothing by cohorts that run in a circle
                 node.parent = above
                 above.children.append(node)
     for node in (*known.values(), *(queue for queue, _ in members)):

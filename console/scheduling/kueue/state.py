@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.kube.objects.matching import Requirement, Toleration
-from console.scheduling.kueue.quota import Cohort, FlavorResource, Quantities, Quota, QuotaNode, plant
+from console.scheduling.kueue.quota import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from console.scheduling.kueue.placement import Tree
+    from console.scheduling.kueue.placement import TopologyTree
 
 __all__ = [
     "BACK_OF_QUEUE",
@@ -88,7 +88,7 @@ class PodSet:
         if self.affinity is None:
             return True
         marks = {**labels, "metadata.name": name}
-        return any(all(each.holds(marks) for each in term) for term in self.affinity)
+        return any(all(each.matches(marks) for each in term) for term in self.affinity)
 
 
 @dataclass(slots=True, eq=False)
@@ -172,17 +172,17 @@ class QueueNode(QuotaNode):
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
         """Whether it takes workloads of a namespace with these labels."""
-        return self.namespaces is not None and all(each.holds(labels) for each in self.namespaces)
+        return self.namespaces is not None and all(each.matches(labels) for each in self.namespaces)
 
-    def hold(self, workload: Workload) -> None:
+    def add_workload(self, workload: Workload) -> None:
         self.workloads[workload.key] = workload
         for at, value in workload.usage().items():
-            self.add(at, value)
+            self.add_usage(at, value)
 
-    def release(self, workload: Workload) -> None:
+    def remove_workload(self, workload: Workload) -> None:
         self.workloads.pop(workload.key, None)
         for at, value in workload.usage().items():
-            self.take(at, value)
+            self.remove_usage(at, value)
 
 
 class Snapshot:
@@ -193,25 +193,25 @@ class Snapshot:
         queues: Iterable[QueueNode],
         cohorts: Iterable[Cohort] = (),
         flavors: Iterable[Flavor] = (),
-        trees: Mapping[str, Tree] | None = None,
+        trees: Mapping[str, TopologyTree] | None = None,
         holding: Iterable[Workload] = (),
     ) -> None:
         self.queues = {each.name: each for each in queues}
         self.flavors = {each.name: each for each in flavors}
         self.trees = trees or {}  # by flavor, of those that have a topology
-        plant(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
+        build_cohort_trees(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
         for workload in holding:
-            self.hold(workload)
+            self.add_workload(workload)
 
-    def hold(self, workload: Workload) -> None:
+    def add_workload(self, workload: Workload) -> None:
         """Count a workload in, quota and topology."""
         if workload.cluster_queue in self.queues:
-            self.queues[workload.cluster_queue].hold(workload)
+            self.queues[workload.cluster_queue].add_workload(workload)
         self._place(workload, 1)
 
-    def release(self, workload: Workload) -> None:
+    def remove_workload(self, workload: Workload) -> None:
         if workload.cluster_queue in self.queues:
-            self.queues[workload.cluster_queue].release(workload)
+            self.queues[workload.cluster_queue].remove_workload(workload)
         self._place(workload, -1)
 
     def _place(self, workload: Workload, sign: int) -> None:
@@ -226,9 +226,9 @@ class Snapshot:
         """See the world as if some workloads were gone."""
         gone = [item for item in workloads if item.key in self.queues[item.cluster_queue].workloads]
         for item in gone:
-            self.release(item)
+            self.remove_workload(item)
         try:
             yield
         finally:
             for item in gone:
-                self.hold(item)
+                self.add_workload(item)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.scheduling.kueue.cycle import Decision
-    from console.scheduling.kueue.flavors import Choice
+    from console.scheduling.kueue.flavors import FlavorChoice
     from console.scheduling.kueue.preemption import Target
     from console.scheduling.kueue.state import Snapshot, Workload
     from practice.controllers.base import ControlPlane
@@ -169,7 +169,7 @@ class Admission(Controller):
         self.record(workload, kind, reason, message, source="kueue-admission", action=reason)
 
 
-def _assignments(choice: Choice, snapshot: Snapshot) -> list[Object]:
+def _assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:
     found = []
     for one in choice.pod_sets:
         usage = {name: words(one.pod_set.requests[name]) for name in sorted(one.flavors)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.placement import Tree
+from console.scheduling.kueue.placement import TopologyTree
 from console.scheduling.kueue.state import (
     Cohort,
     Flavor,
@@ -100,14 +100,14 @@ def _flavor(obj: Object) -> Flavor:
     )
 
 
-def _trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, Tree]:
+def _trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, TopologyTree]:
     nodes, others = [_node(obj) for obj in storage.list(NODES) if _usable(obj)], _used_by_others(storage)
     found = {}
     for flavor in flavors:
         topology = storage.find(TOPOLOGIES, "", flavor.topology) if flavor.topology else None
         if topology is not None:
             levels = [level["nodeLabel"] for level in topology["spec"]["levels"]]
-            found[flavor.name] = Tree(flavor.topology, levels, flavor, nodes, others)
+            found[flavor.name] = TopologyTree(flavor.topology, levels, flavor, nodes, others)
     return found
 
 

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, NamedTuple
 
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,8 +48,8 @@ class Canvas:
         cells = self.width * self.height
         self._dots = bytearray(cells)
         self._dot_inks = [""] * cells
-        self._shades: list[dict[int, Run]] = [{} for _ in range(self.height)]
-        self._marks: list[dict[int, Run]] = [{} for _ in range(self.height)]
+        self._shades: list[dict[int, Span]] = [{} for _ in range(self.height)]
+        self._marks: list[dict[int, Span]] = [{} for _ in range(self.height)]
 
     def text(self, x: int, y: int, text: str, ink: str = "") -> None:
         """Writes from that cell on; what does not fit is cut."""
@@ -58,7 +58,7 @@ class Canvas:
 
     def mark(self, x: int, y: int, letter: str, ink: str = "") -> None:
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._marks[y][x] = Run(letter, ink)
+            self._marks[y][x] = Span(letter, ink)
 
     def letter(self, x: int, y: int) -> str:
         """The letter marked in that cell, or none."""
@@ -68,7 +68,7 @@ class Canvas:
     def shade(self, x: int, y: int, ink: str = "faint", letter: str = SHADE) -> None:
         """Puts a letter behind whatever is drawn in that cell."""
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._shades[y][x] = Run(letter, ink)
+            self._shades[y][x] = Span(letter, ink)
 
     def dot(self, x: int, y: int, ink: str = "") -> None:
         """Sets one braille dot; dots count from the top left, two to a cell across and four down."""
@@ -127,11 +127,11 @@ class Canvas:
             else:
                 self.line((x, y), (to_x, to_y), ink)
 
-    def rows(self) -> list[list[Run]]:
+    def rows(self) -> list[list[Span]]:
         """The picture, line by line, neighbours of one ink joined."""
         return [self._row(y) for y in range(self.height)]
 
-    def _row(self, y: int) -> list[Run]:
+    def _row(self, y: int) -> list[Span]:
         start, end = y * self.width, (y + 1) * self.width
         dots, inks = self._dots[start:end], self._dot_inks[start:end]
         letters = [_LETTERS[bits] for bits in dots]
@@ -143,7 +143,7 @@ class Canvas:
         runs, at = [], 0
         for ink, same in groupby(inks):
             upto = at + len(list(same))
-            runs.append(Run("".join(letters[at:upto]), ink))
+            runs.append(Span("".join(letters[at:upto]), ink))
             at = upto
         return runs
 

@@ -11,18 +11,26 @@ from rich.segment import Segment
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.metrics.export import size_words
-from console.metrics.nccl.history import faster
-from console.metrics.nccl.reference import PASS_LINE, Passing, Word, expected_busbw, is_comparable, judge, verdict
+from console.metrics.export import format_message_size
+from console.metrics.nccl.history import mean_speedup
+from console.metrics.nccl.reference import (
+    PASS_LINE,
+    NcclResult,
+    RowRating,
+    expected_busbw,
+    is_comparable,
+    judge_row,
+    judge_test,
+)
 from screens import wording
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_ticks
 from screens.widgets.line import Inked
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.metrics.nccl.history import MeasuredTest, Usual
+    from console.metrics.nccl.history import MeasuredTest, UsualBandwidth
     from console.metrics.nccl.results import Half, NcclTest, Row
     from screens.wording import Cell
 
@@ -112,7 +120,9 @@ def draw(
     frame = SizeFrame(points, band, width, height, overlays)
     _shade_band(canvas, frame, band)
     sizes = sorted({point.size for point in points if point.size > 0} | {each.size for each in band})
-    frame.draw(canvas, [(frame.left + round(frame.column(size)) // DOTS_WIDE, size_words(size)) for size in sizes])
+    frame.draw(
+        canvas, [(frame.left + round(frame.column(size)) // DOTS_WIDE, format_message_size(size)) for size in sizes]
+    )
     if marked is not None and frame.first <= marked <= frame.last:
         x, _ = frame.cell(marked, 0)
         frame.upright(canvas, x, "dim", "┊")
@@ -219,16 +229,16 @@ class Curve(Inked):
 
 
 _VERDICTS = {
-    "good": Run("● ok", "ok"),
-    "fair": Run("◐ low", "waits"),
-    "below": Run("✗ slow", "bad"),
-    "wrong": Run("✗ wrong", "bad"),
+    "good": Span("● ok", "ok"),
+    "fair": Span("◐ low", "waits"),
+    "below": Span("✗ slow", "bad"),
+    "wrong": Span("✗ wrong", "bad"),
 }
 _PASSED = {
-    Passing.PASSED: Run("✓ passed", "ok"),
-    Passing.FAILED: Run("✗ failed", "bad"),
-    Passing.UNJUDGED: Run("○ not judged", "dim"),
-    Passing.RUNNING: Run("● runs", "ok"),
+    NcclResult.PASSED: Span("✓ passed", "ok"),
+    NcclResult.FAILED: Span("✗ failed", "bad"),
+    NcclResult.UNJUDGED: Span("○ not judged", "dim"),
+    NcclResult.RUNNING: Span("● runs", "ok"),
 }
 NOTABLE = 0.02  # a difference by a smaller share is none
 
@@ -249,7 +259,7 @@ class Against:
 
     pass_line: float = PASS_LINE
     accelerator: str = ""
-    usual: Usual | None = None
+    usual: UsualBandwidth | None = None
     other: MeasuredTest | None = None
 
 
@@ -269,7 +279,7 @@ def halves(row: Row) -> list[Half]:
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
 
-def summary(test: NcclTest, against: Against | None = None) -> list[Run]:
+def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     """The test in one sentence: verdict, best row, average, wrong values, what is usual."""
     held = against or Against()
     best = max(
@@ -277,8 +287,8 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Run]:
     )
     if best is None or best.best_busbw is None:
         if test.error:
-            return [Run("✗ failed", "bad"), Run(f": {wording.sentence(test.error)}")]
-        return [Run("◐ ", "waits"), Run("The test has started; its first row is on the way.")]
+            return [Span("✗ failed", "bad"), Span(f": {wording.sentence(test.error)}")]
+        return [Span("◐ ", "waits"), Span("The test has started; its first row is on the way.")]
     words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
     reference = expected_busbw(best.size) if is_comparable(test, held.accelerator) else None
     if reference:
@@ -287,20 +297,20 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Run]:
     average = average_so_far(test)
     words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
     wrong = wrong_so_far(test)
-    end = Run(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
-    return [*_verdict_first(test, held), Run(words), end, *_why(test, held, wrong), *_than_other(test, held)]
+    end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
+    return [*_verdict_first(test, held), Span(words), end, *_why(test, held, wrong), *_than_other(test, held)]
 
 
-def _verdict_first(test: NcclTest, held: Against) -> list[Run]:
-    return [_PASSED[judge(test, held.pass_line, held.accelerator).passing], Run("  ")]
+def _verdict_first(test: NcclTest, held: Against) -> list[Span]:
+    return [_PASSED[judge_test(test, held.pass_line, held.accelerator).passing], Span("  ")]
 
 
-def _why(test: NcclTest, held: Against, wrong: int) -> list[Run]:
-    told = judge(test, held.pass_line, held.accelerator)
+def _why(test: NcclTest, held: Against, wrong: int) -> list[Span]:
+    told = judge_test(test, held.pass_line, held.accelerator)
     if not told.why or (wrong and not test.error):
         return []
-    ink = {Passing.PASSED: "ok", Passing.FAILED: "bad"}.get(told.passing, "dim")
-    return [Run(f"; {wording.sentence(told.why)}", ink)]
+    ink = {NcclResult.PASSED: "ok", NcclResult.FAILED: "bad"}.get(told.passing, "dim")
+    return [Span(f"; {wording.sentence(told.why)}", ink)]
 
 
 def _usually(best: Row, held: Against) -> str:
@@ -311,11 +321,11 @@ def _usually(best: Row, held: Against) -> str:
     return f", {share} ({median:,.0f}, {wording.count(held.usual.tests, 'test')})"
 
 
-def _than_other(test: NcclTest, held: Against) -> list[Run]:
-    share = faster(held.other.test, test) if held.other else None
+def _than_other(test: NcclTest, held: Against) -> list[Span]:
+    share = mean_speedup(held.other.test, test) if held.other else None
     if held.other is None or share is None:
         return []
-    return [Run(f"; {difference_words(share)} than {held.other.job}", difference_ink(share))]
+    return [Span(f"; {difference_words(share)} than {held.other.job}", difference_ink(share))]
 
 
 def difference_words(share: float) -> str:
@@ -348,7 +358,7 @@ def time_cell(pick: Callable[[Row], Half | None]) -> Callable[[Line], Cell]:
     def cell(line: Line) -> Cell:
         half = pick(line.row)
         value = half.time_us if half else None
-        return "" if value is None else Run(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", "dim")
+        return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", "dim")
 
     return cell
 
@@ -356,19 +366,19 @@ def time_cell(pick: Callable[[Row], Half | None]) -> Callable[[Line], Cell]:
 def wrong_cell(line: Line) -> Cell:
     counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
     if not counts:
-        return Run("n/a", "faint")
-    return Run(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
+        return Span("n/a", "faint")
+    return Span(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
 
 
 def verdict_cell(line: Line) -> Cell:
     """How the row compares with the A4 reference."""
-    told = verdict(line.row)
-    if told.word != Word.WRONG and (not line.compared or told.ratio is None):
+    told = judge_row(line.row)
+    if told.word != RowRating.WRONG and (not line.compared or told.ratio is None):
         return ""
     mark = _VERDICTS.get(told.word)
     if mark is None:
         return ""
-    return [mark, Run(f" {100 * told.ratio:.0f} %", "dim")] if told.ratio is not None and line.compared else mark
+    return [mark, Span(f" {100 * told.ratio:.0f} %", "dim")] if told.ratio is not None and line.compared else mark
 
 
 def usual_cell(line: Line) -> Cell:
@@ -377,7 +387,7 @@ def usual_cell(line: Line) -> Cell:
     if not line.usual or best is None:
         return ""
     share = best / line.usual - 1
-    return Run(f"{100 * (1 + share):.0f} %", difference_ink(share))
+    return Span(f"{100 * (1 + share):.0f} %", difference_ink(share))
 
 
 def other_cell(line: Line) -> Cell:
@@ -386,7 +396,7 @@ def other_cell(line: Line) -> Cell:
     if not line.other or best is None:
         return ""
     share = best / line.other - 1
-    return Run(f"{100 * share:+.1f} %", difference_ink(share))
+    return Span(f"{100 * share:+.1f} %", difference_ink(share))
 
 
 def out_of_place(row: Row) -> Half | None:

@@ -10,9 +10,9 @@ from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from console.metrics.export import BAND
-from console.metrics.nccl.history import MeasuredTest, comparable, usual
+from console.metrics.nccl.history import MeasuredTest, comparable, usual_bandwidth
 from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
 from screens import wording
 from screens.columns.column import Column
@@ -36,7 +36,7 @@ from screens.widgets.charts.nccl_curve import (
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.logs.unparsable import Unreadable
-    from console.metrics.nccl.history import Usual
+    from console.logs.unparsable import UnparsedLines
+    from console.metrics.nccl.history import UsualBandwidth
     from console.metrics.nccl.results import Half, NcclTest
     from screens.widgets.table.table import RowKey
 
-_READ = Link("tests", LinkState.LIVE)  # the table's rows come from a log, not from a watch
+_READ = WatchStatus("tests", WatchState.LIVE)  # the table's rows come from a log, not from a watch
 
 
 _OF_A4, _USUAL, _OTHER = "% OF A4", "USUAL", "EARLIER"
@@ -115,7 +115,7 @@ class NcclPanel(Container):
     chosen: reactive[int | None] = reactive(None)  # which test is shown; None: the last
     against: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
     pass_line: reactive[float] = reactive(PASS_LINE)
-    unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
+    unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
 
     def compose(self) -> ComposeResult:
         """Sentence above; curve and table below it, or beside each other."""
@@ -167,12 +167,12 @@ class NcclPanel(Container):
             return  # the page is being closed, and its session with it
         shown = self.shown
         if shown is None:
-            self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"), *self._not_read())
+            self.sentence.runs = (Span("○ ", "dim"), Span(self.waiting, "dim"), *self._not_read())
             self.curve.points, self.curve.band, self.curve.overlays = (), reference_band(), ()
             self.table.show_rows({}, _READ)
             return
         test = shown.test
-        own = usual([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
+        own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
         held = Against(self.pass_line, shown.accelerator, own, self.against)
         compared = is_comparable(test, shown.accelerator)
         self.sentence.runs = (*self._which(shown), *summary(test, held), *self._not_read())
@@ -185,7 +185,7 @@ class NcclPanel(Container):
         self._mark()
         self.refresh_bindings()
 
-    def _show_rows(self, test: NcclTest, compared: bool, own: Usual | None) -> None:
+    def _show_rows(self, test: NcclTest, compared: bool, own: UsualBandwidth | None) -> None:
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, Line] = {
@@ -197,7 +197,7 @@ class NcclPanel(Container):
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
 
-    def _overlays(self, own: Usual | None) -> tuple[Overlay, ...]:
+    def _overlays(self, own: UsualBandwidth | None) -> tuple[Overlay, ...]:
         found = []
         if own is not None:
             points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
@@ -209,20 +209,20 @@ class NcclPanel(Container):
             found.append(Overlay(self.against.job or "earlier", "△", "text", points))
         return tuple(found)
 
-    def _which(self, shown: MeasuredTest) -> list[Run]:
+    def _which(self, shown: MeasuredTest) -> list[Span]:
         if len(self.measured) < 2:
             return []
         at = len(self.measured) if self.chosen is None else self.chosen + 1
         of = f", attempt {shown.attempt + 1}" if shown.attempt else ""
         of += f", pod {shown.rank}" if shown.rank else ""
-        return [Run(f"test {at} of {len(self.measured)}{of}  ", "dim")]
+        return [Span(f"test {at} of {len(self.measured)}{of}  ", "dim")]
 
-    def _not_read(self) -> list[Run]:
+    def _not_read(self) -> list[Span]:
         if self.unreadable is None:
             return []
         rank, what = self.unreadable
         where = f" of pod {rank}" if rank else ""
-        return [Run(f"  ⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”", "waits")]
+        return [Span(f"  ⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”", "waits")]
 
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:

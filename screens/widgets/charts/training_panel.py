@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.metrics.training.run import MarkKind, peak_of
+from console.metrics.training.run import RunEventKind, peak_of
 from console.metrics.training.series import METRICS
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, tick_words
@@ -29,7 +29,7 @@ from screens.widgets.charts.training_plot import (
 )
 from screens.widgets.line import Inked
 from screens.widgets.sentence_line import SentenceLine
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,40 +37,40 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.logs.unparsable import Unreadable
-    from console.metrics.training.run import Mark, TrainingRun
-    from console.metrics.training.series import Metric
+    from console.logs.unparsable import UnparsedLines
+    from console.metrics.training.run import RunEvent, TrainingRun
+    from console.metrics.training.series import StepMetric
 
 
 BAR = 14
 TOLD = 4  # kinds of marks that are told of
 
 
-def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Run]:
+def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Span]:
     """How far it is, how well it learns, how fast it is, when it ends; `short` for narrow terminals.
 
     `late`: that its next step is late, in words; then nobody knows when it ends.
     """
     last = track.last
     if last is None:
-        return [Run("◐ ", "waits"), Run("Training has begun; its first step is on the way.")]
+        return [Span("◐ ", "waits"), Span("Training has begun; its first step is on the way.")]
     glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.WAITS if late else wording.OK
-    runs = [glyph, Run(" ")]
+    runs = [glyph, Span(" ")]
     total = track.total
     if total and last.step is not None:
-        runs += [*wording.bar(last.step, total, BAR), Run(f" {wording.percent(last.step, total)} ", "strong")]
-        runs.append(Run(f"step {last.step:,} of {total:,}"))
+        runs += [*wording.bar(last.step, total, BAR), Span(f" {wording.percent(last.step, total)} ", "strong")]
+        runs.append(Span(f"step {last.step:,} of {total:,}"))
     elif last.step is not None:
-        runs.append(Run(f"step {last.step:,}"))
+        runs.append(Span(f"step {last.step:,}"))
     loss = track.latest("loss")
     if track.nan:
-        runs.append(Run(f"; {track.standing().nan_words}", "bad"))
+        runs.append(Span(f"; {track.standing().nan_words}", "bad"))
     elif loss is not None:
-        runs.append(Run(f"; loss {loss:.4g}"))
+        runs.append(Span(f"; loss {loss:.4g}"))
     for words in (_speed(track, gpu, short=short), "" if late else _end(track, now, short=short)):
         if words:
-            runs.append(Run(f"; {words}"))
-    return [*runs, Run(f"; {late}", "waits")] if late else runs
+            runs.append(Span(f"; {words}"))
+    return [*runs, Span(f"; {late}", "waits")] if late else runs
 
 
 def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
@@ -102,26 +102,26 @@ def _end(track: TrainingRun, now: float, *, short: bool) -> str:
     return f"{wording.duration(left)} left{at}" if left >= 1 else "finished"
 
 
-def marks_words(marks: Sequence[Mark]) -> list[Run]:
+def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
     """What happened, the weightiest kinds first, the last of each kind in words."""
-    runs: list[Run] = []
+    runs: list[Span] = []
     kinds = [kind for kind in SIGNS if any(mark.kind is kind for mark in marks)]
     for kind in kinds[:TOLD]:
         every = [mark for mark in marks if mark.kind is kind]
         letter, ink = SIGNS[kind]
         number = f"{len(every)} " if len(every) > 1 else ""
         words = f" {number}{_plural(kind, len(every))}{', the last' if len(every) > 1 else ''}: {every[-1].words}  "
-        runs += [Run(letter, ink), Run(words, "" if kind is not MarkKind.CHECKPOINT else "dim")]
+        runs += [Span(letter, ink), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
     return runs
 
 
-def _plural(kind: MarkKind, number: int) -> str:
-    return str(kind) if number == 1 or kind is MarkKind.NAN else f"{kind}s"
+def _plural(kind: RunEventKind, number: int) -> str:
+    return str(kind) if number == 1 or kind is RunEventKind.NAN else f"{kind}s"
 
 
-def earlier_words(names: Sequence[str]) -> list[Run]:
+def earlier_words(names: Sequence[str]) -> list[Span]:
     """Which letter stands for which earlier run."""
-    return [Run(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}") for at, name in enumerate(names)]
+    return [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}") for at, name in enumerate(names)]
 
 
 def value_words(value: float | None) -> str:
@@ -130,7 +130,7 @@ def value_words(value: float | None) -> str:
     return f"{value:,.4g}" if 0.001 <= abs(value) < 10_000 else tick_words(value)
 
 
-def chart_title(metric: Metric, value: float | None, extra: str = "") -> str:
+def chart_title(metric: StepMetric, value: float | None, extra: str = "") -> str:
     """The first line of a chart: its metric, the value, what is special."""
     unit = f" {metric.unit}" if metric.unit and value is not None else ""
     return f"{metric.title} {value_words(value)}{unit}{f'  {extra}' if extra else ''}"
@@ -147,11 +147,11 @@ class Picture:
     """What is drawn: a run, what happened in it, earlier runs."""
 
     track: TrainingRun
-    marks: Sequence[Mark] = ()
+    marks: Sequence[RunEvent] = ()
     earlier: Sequence[TrainingRun] = ()
 
 
-def boxes(width: int, height: int, metrics: Sequence[Metric], *, alone: bool) -> list[Box]:
+def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[Box]:
     """Where the charts of these metrics go, the large one first; those without room have none."""
     others = 0 if alone else len(metrics) - 1
     if width >= 110 and height >= 10 and others:
@@ -169,7 +169,9 @@ def boxes(width: int, height: int, metrics: Sequence[Metric], *, alone: bool) ->
     return [Box(0, 0, width, height)]
 
 
-def draw(picture: Picture, view: View, metrics: Sequence[Metric], width: int, height: int, *, alone: bool) -> Canvas:
+def draw(
+    picture: Picture, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, alone: bool
+) -> Canvas:
     """All charts on one canvas; the first of the metrics is the large one."""
     canvas = Canvas(width, height)
     series = picture.track
@@ -181,7 +183,7 @@ def draw(picture: Picture, view: View, metrics: Sequence[Metric], width: int, he
     return canvas
 
 
-def _title(picture: Picture, metric: Metric, view: View, *, large: bool) -> str:
+def _title(picture: Picture, metric: StepMetric, view: View, *, large: bool) -> str:
     column = picture.track.columns.get(metric.name)
     if column is None:
         return metric.title
@@ -242,7 +244,7 @@ class TrainingCharts(Inked, can_focus=True):
         self._rows = None
 
     @property
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[StepMetric]:
         """Those that the run tells, the large one first."""
         columns = self.picture.track.columns if self.picture else {}
         told = [metric for metric in METRICS if metric.name in columns] or list(METRICS[:1])
@@ -344,7 +346,7 @@ class TrainingPanel(Container):
     chosen: reactive[int | None] = reactive(None)  # which run is shown; None: the last
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
     late: reactive[str] = reactive("")  # that the next step is late, in words; empty: it is not
-    unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
+    unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
 
     def __init__(self) -> None:
         super().__init__()
@@ -388,12 +390,12 @@ class TrainingPanel(Container):
             return  # the page is being closed, and its session with it
         track = self.track
         if track is None:
-            self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"))
+            self.sentence.runs = (Span("○ ", "dim"), Span(self.waiting, "dim"))
             self.happened.runs = tuple(self._not_read())
             self.charts.picture = None
             return
         with track.lock:
-            marks = track.marks()
+            marks = track.events()
             late = self.late if track is self.tracks[-1] else ""
             told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)
             self.sentence.runs = (*self._which(), *told)
@@ -401,18 +403,18 @@ class TrainingPanel(Container):
         self.happened.runs = (*self._not_read(), *marks_words(marks), *earlier_words(names))
         self.charts.picture = Picture(track, marks, [each for _, each in self.earlier])
 
-    def _which(self) -> list[Run]:
+    def _which(self) -> list[Span]:
         if len(self.tracks) < 2:
             return []
         at = len(self.tracks) if self.chosen is None else self.chosen + 1
-        return [Run(f"run {at} of {len(self.tracks)}  ", "dim")]
+        return [Span(f"run {at} of {len(self.tracks)}  ", "dim")]
 
-    def _not_read(self) -> list[Run]:
+    def _not_read(self) -> list[Span]:
         if self.unreadable is None:
             return []
         rank, what = self.unreadable
         where = f" of pod {rank}" if rank else ""
-        return [Run(f"⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
+        return [Span(f"⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
 
     def action_turn(self, step: int) -> None:
         """The run before or after."""

@@ -13,14 +13,14 @@ from itertools import pairwise
 from math import ceil, floor, inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.training.run import MarkKind
+from console.metrics.training.run import RunEventKind
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Frame, round_step, tick_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from console.metrics.training.run import Mark, TrainingRun
-    from console.metrics.training.series import Column, Metric
+    from console.metrics.training.run import RunEvent, TrainingRun
+    from console.metrics.training.series import MetricColumn, StepMetric
     from screens.widgets.charts.canvas import Canvas
 
 
@@ -48,19 +48,21 @@ def clock_words(moment: float) -> str:
 
 
 SIGNS = {
-    MarkKind.NAN: ("✗", "bad"),
-    MarkKind.FAILURE: ("!", "bad"),
-    MarkKind.EVICTION: ("⇤", "bad"),
-    MarkKind.PREEMPTION: ("⇤", "bad"),
-    MarkKind.RESTART: ("↻", "accent"),
-    MarkKind.SPIKE: ("▲", "waits"),
-    MarkKind.SLOWER: ("◂", "waits"),
-    MarkKind.PLATEAU: ("═", "dim"),
-    MarkKind.CHECKPOINT: ("◆", "dim"),
+    RunEventKind.NAN: ("✗", "bad"),
+    RunEventKind.FAILURE: ("!", "bad"),
+    RunEventKind.EVICTION: ("⇤", "bad"),
+    RunEventKind.PREEMPTION: ("⇤", "bad"),
+    RunEventKind.RESTART: ("↻", "accent"),
+    RunEventKind.SPIKE: ("▲", "waits"),
+    RunEventKind.SLOWER: ("◂", "waits"),
+    RunEventKind.PLATEAU: ("═", "dim"),
+    RunEventKind.CHECKPOINT: ("◆", "dim"),
 }
 """The sign of each kind, the weightiest first: where several meet, that one is drawn."""
 _WEIGHT = {kind: at for at, kind in enumerate(SIGNS)}
-_LINES = frozenset({MarkKind.NAN, MarkKind.RESTART, MarkKind.EVICTION, MarkKind.PREEMPTION, MarkKind.FAILURE})
+_LINES = frozenset(
+    {RunEventKind.NAN, RunEventKind.RESTART, RunEventKind.EVICTION, RunEventKind.PREEMPTION, RunEventKind.FAILURE}
+)
 """Kinds that get a line down through the chart."""
 SMOOTHED = 40  # the smoothed value is the mean of this fraction of the steps in sight
 LETTERS = "abc"
@@ -110,10 +112,10 @@ def _start(track: TrainingRun, view: View) -> float:
 class Chart:
     """One chart: a metric of a run, beside earlier runs."""
 
-    metric: Metric
+    metric: StepMetric
     track: TrainingRun
     earlier: Sequence[TrainingRun] = ()
-    marks: Sequence[Mark] = ()
+    marks: Sequence[RunEvent] = ()
     large: bool = True
 
 
@@ -151,7 +153,7 @@ def _edges(track: TrainingRun, sight: Reach, view: View, columns: int) -> list[i
     return track.edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
-def _scale(every: Sequence[tuple[TrainingRun, Column]], sight: Reach, view: View) -> tuple[float, float]:
+def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: Reach, view: View) -> tuple[float, float]:
     """Lowest and highest value in sight of all these runs; on a log scale those above 0."""
     low, high = inf, -inf
     for track, column in every:
@@ -165,12 +167,12 @@ def _scale(every: Sequence[tuple[TrainingRun, Column]], sight: Reach, view: View
     return low, high
 
 
-def _draw_raw(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[int], *, smooth: bool) -> None:
+def _draw_raw(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
     """From the lowest to the highest value of each column of dots, joined to the next; sparse beside a smooth line."""
     ink, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
     left = frame.left * DOTS_WIDE
     before: tuple[int, int, int, int | None] | None = None
-    for at, low, high, first, last in column.stretches(edges):
+    for at, low, high, first, last in column.ranges(edges):
         top = row(high)
         bottom = top if low == high else row(low)
         if top is None or bottom is None:
@@ -186,7 +188,7 @@ def _draw_raw(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[int]
         before = at, own_top, own_bottom, (own_bottom if low == high else row(last))
 
 
-def _draw_smooth(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[int]) -> None:
+def _draw_smooth(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequence[int]) -> None:
     width = max(5, (edges[-1] - edges[0]) // SMOOTHED)
     if edges[-1] - edges[0] < 2 * width:
         return
@@ -196,7 +198,7 @@ def _draw_smooth(canvas: Canvas, frame: Frame, column: Column, edges: Sequence[i
 
 
 def _draw_earlier(
-    canvas: Canvas, frame: Frame, track: TrainingRun, column: Column, sight: Reach, view: View, number: int
+    canvas: Canvas, frame: Frame, track: TrainingRun, column: MetricColumn, sight: Reach, view: View, number: int
 ) -> None:
     edges = _edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
@@ -220,7 +222,7 @@ def _along(frame: Frame, sight: Reach, view: View) -> Iterator[tuple[int, str]]:
 
 
 def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: View) -> None:
-    best: dict[int, Mark] = {}
+    best: dict[int, RunEvent] = {}
     start, span = _start(chart.track, view), (sight.high - sight.low) or 1.0
     for mark in chart.marks:
         place = mark.time - start if view.by_time else mark.step

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.launch.choices import Offer
     from console.launch.recipes import Field
     from screens.widgets.form.form import Form
-    from screens.wording import Run
+    from screens.wording import Span
 
 
 EDITS = frozenset({"left", "right"})  # keys besides letters that mean something for a word
@@ -87,7 +87,7 @@ class Line(Input, Inked, inherit_bindings=False):
         self._form = form
         self._words: tuple[str, ...] = ()
         self._yes_or_no = False
-        self._handle: tuple[Run, ...] | None = None
+        self._handle: tuple[Span, ...] | None = None
 
     def load(self, text: str, *, names: Sequence[str] = (), secret: bool = False, placeholder: str = "") -> None:
         self._words, self._handle = (), None
@@ -109,7 +109,7 @@ class Line(Input, Inked, inherit_bindings=False):
         self.typed = text
         self.refresh()
 
-    def load_handle(self, runs: Sequence[Run]) -> None:
+    def load_handle(self, runs: Sequence[Span]) -> None:
         """Only the cursor from now on, over a line that is no value."""
         self._words, self._handle = (), tuple(runs)
         self.refresh()

@@ -23,7 +23,7 @@ from screens.widgets.line import wrap
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
-from screens.wording import BAD, CARE, OK, Run, sentence
+from screens.wording import BAD, CARE, OK, Span, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,10 +58,10 @@ class DiffText(YamlText):
                 tooltip="What differs from the last launch of this recipe, or from its defaults again"),
     ]  # fmt: skip
 
-    def paint(self, text: str, whole: str) -> list[Run]:
+    def paint(self, text: str, whole: str) -> list[Span]:
         """The mark says it; the colour says it again."""
         ink = _DIFF_INKS.get(whole[:1], "")
-        return [Run(text, ink)] if ink else yaml_runs(text)
+        return [Span(text, ink)] if ink else yaml_runs(text)
 
     def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
         lines = []
@@ -101,11 +101,11 @@ class CommandText(YamlText):
         assert self._command is not None
         return self._command.inline if self.inline else self._command.with_file
 
-    def paint(self, text: str, whole: str) -> list[Run]:
+    def paint(self, text: str, whole: str) -> list[Span]:
         lead = text[: len(text) - len(text.lstrip())]
         word, gap, rest = text.lstrip().partition(" ")
         if word.startswith("--") or word == "helm":
-            return [Run(lead), Run(word, "accent"), Run(gap + rest)]
+            return [Span(lead), Span(word, "accent"), Span(gap + rest)]
         return yaml_runs(text)
 
     def action_copy(self) -> None:
@@ -192,9 +192,9 @@ class LaunchPane(Vertical):
             first = remarks[0]
             where = f"line {first.line}: " if first.line else ""
             more = f" ({len(remarks) - 1} more)" if len(remarks) > 1 else ""
-            said: tuple[Run, ...] = (Run("✗ ", "bad"), Run(f"{where}{sentence(first.message)}{more}", "bad"))
+            said: tuple[Span, ...] = (Span("✗ ", "bad"), Span(f"{where}{sentence(first.message)}{more}", "bad"))
         else:
-            said = (Run("What differs from the defaults; typing here changes the form.", "dim"),)
+            said = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
         self.yaml_said.runs = said
 
     @on(TextArea.Changed)
@@ -300,10 +300,10 @@ class LaunchPane(Vertical):
         added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
-            counted = Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim")
+            counted = Span(f"+{added} ", "ok"), Span(f"−{removed} ", "bad"), Span(f"lines, beside {than}", "dim")
             self.diff_said.runs = counted
         else:
-            self.diff_said.runs = (Run(f"The same as {than}.", "dim"),)
+            self.diff_said.runs = (Span(f"The same as {than}.", "dim"),)
         self.diff.show_diffs(diffs)
 
     @work(group="views-against", exclusive=True)
@@ -317,7 +317,7 @@ class LaunchPane(Vertical):
         elif found := await self._launch.session.launch.runs.last_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
-            self.diff_said.runs = (Run("This recipe has not been launched yet.", "waits"),)
+            self.diff_said.runs = (Span("This recipe has not been launched yet.", "waits"),)
             return
         self.draw()
 
@@ -358,10 +358,10 @@ REST = 1.5  # seconds without a change of the form after which the checks look
 BELIEVED = 60.0  # seconds for which what was found for a plan is believed
 
 
-def tally_words(found: Tally) -> list[Run]:
+def tally_words(found: Tally) -> list[Span]:
     results = dict(found.counts)
     mark = BAD if found.failing else CARE if results.get(Result.WARN) else OK
-    return [mark, Run(" preflight: ", "dim"), Run(found.sentence), Run("  f9 shows all", "faint")]
+    return [mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "faint")]
 
 
 class PreflightLine(SentenceLine):
@@ -395,7 +395,7 @@ class PreflightLine(SentenceLine):
             engine = session.preflight
             self.checks = tuple([check async for check in engine.run(engine.wish(plan))])
         except ConsoleError as error:
-            self.runs = (CARE, Run(f" preflight: {error.message}", "dim"))
+            self.runs = (CARE, Span(f" preflight: {error.message}", "dim"))
         else:
             self._plan, self._looked_at = plan, time.monotonic()
             self.runs = tuple(tally_words(tally(self.checks)))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from console.kube.nested_values import look
-from console.kube.snapshot import LinkState
+from console.kube.nested_values import get_path
+from console.kube.snapshot import WatchState
 from console.launch.choices import Offer, OfferState
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
-from console.scheduling.forecast import CHECK, Ask, Verdict, forecast
+from console.scheduling.forecast import CHECK, LaunchDemand, Verdict, forecast
 from console.scheduling.placement import level_name
 from console.scheduling.queue_choice import rank_queues
 from screens import wording
@@ -19,7 +19,7 @@ from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -48,12 +48,12 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
     return name
 
 
-def choices_of(fleet: Fleet, namespace: str, ask: Ask | None = None) -> dict[str, Offer]:
+def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, Offer]:
     """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
 
     Queues say what would become of that `ask` in them.
     """
-    asked = ask or Ask(namespace)
+    asked = ask or LaunchDemand(namespace)
     doors = rank_queues(fleet, asked)
     there = {door: forecast(fleet, replace(asked, queue=door)) for door in doors}
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
@@ -95,9 +95,9 @@ def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapp
     """Names of one kind; why there are none when the kind may not be listed, or there are none."""
     link = fleet.links.get(kind)
     states = {
-        LinkState.FORBIDDEN: OfferState.NOT_ALLOWED,
-        LinkState.ABSENT: OfferState.ABSENT,
-        LinkState.STALE: OfferState.FAILED,
+        WatchState.FORBIDDEN: OfferState.NOT_ALLOWED,
+        WatchState.ABSENT: OfferState.ABSENT,
+        WatchState.STALE: OfferState.FAILED,
     }
     state = states.get(link.state, OfferState.LISTED) if link is not None else OfferState.LISTED
     why = "" if names else f"{none}." if state is OfferState.LISTED or link is None else f"{link.why}."
@@ -106,45 +106,47 @@ def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapp
 
 def _queue_words(found: Forecast) -> str:
     """What stands beside a LocalQueue."""
-    room = f", {found.account.words}" if found.total else ""
+    room = f", {found.account.sum_text}" if found.total else ""
     return f"{found.verdict}{room}"
 
 
-def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
+def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Span]:
     """What a recipe does, needs and gives; brief: what it is called and how long it takes."""
-    head = [Run(recipe.title, "strong"), Run("  ")]
+    head = [Span(recipe.title, "strong"), Span("  ")]
     if brief:
-        return [*head, Run(f"{recipe.duration}.", "dim")]
+        return [*head, Span(f"{recipe.duration}.", "dim")]
     return [
         *head,
-        Run(f"{wording.sentence(recipe.summary)} "),
-        Run(" Needs ", "dim"),
-        Run(f"{recipe.needs}. "),
-        Run(" Gives ", "dim"),
-        Run(f"{recipe.gives}, "),
-        Run(f"{recipe.duration}.", "dim"),
+        Span(f"{wording.sentence(recipe.summary)} "),
+        Span(" Needs ", "dim"),
+        Span(f"{recipe.needs}. "),
+        Span(" Gives ", "dim"),
+        Span(f"{recipe.gives}, "),
+        Span(f"{recipe.duration}.", "dim"),
     ]
 
 
-LIST_HELP = Run("⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim")
+LIST_HELP = Span(
+    "⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim"
+)
 """Stands where a field's help will be, while the list of recipes has the keys."""
 
 
-def help_words(field: Field | None, problem: str) -> list[Run]:
+def help_words(field: Field | None, problem: str) -> list[Span]:
     """Help for one field: what is wrong with it first."""
     if field is None:
-        return [Run("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
-    wrong = [Run(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
+        return [Span("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
+    wrong = [Span(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
     default = "" if field.secret else spell(field, field.default).replace("\n", ", ")
     examples = f" For example {', '.join(field.examples)}." if field.examples else ""
     return [
         *wrong,
-        Run(f"{field.title}: ", "strong"),
-        Run(wording.sentence(field.description)),
-        Run(f" {_rule(field)}" if field.rule else "", "dim"),
-        Run(examples, "dim"),
-        Run(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
-        Run(f"  {field.path}" if field.path != "name" else "", "faint"),
+        Span(f"{field.title}: ", "strong"),
+        Span(wording.sentence(field.description)),
+        Span(f" {_rule(field)}" if field.rule else "", "dim"),
+        Span(examples, "dim"),
+        Span(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
+        Span(f"  {field.path}" if field.path != "name" else "", "faint"),
     ]
 
 
@@ -170,46 +172,46 @@ def _rule(field: Field) -> str:
 
 def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
     """What the plan has at that path, else the field's default."""
-    found = look(plan.values, path)
+    found = get_path(plan.values, path)
     return found if found is not None else next((field.default for field in fields if field.path == path), None)
 
 
-def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Run]:
+def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Span]:
     gpus = value_of(plan, draft.fields, "gpus")
-    words = [Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
+    words = [Span(plan.name, "strong"), Span(f" in {plan.namespace}", "dim")]
     if isinstance(gpus, int):
         nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
-        words.append(Run(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
+        words.append(Span(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
     return words
 
 
-def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Run]:
+def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Span]:
     """What would be created, or how many fields need a look first."""
     if problems:
         titles = {"": "the values as a whole", "namespace": "Namespace"}
         titles |= {path: field.title for path, field in draft.model.by_path.items()}
         wrong = dict.fromkeys(titles.get(problem.path, problem.path) for problem in problems)
-        return [Run("✗ ", "bad"), Run(f"Needs another value: {', '.join(wrong)}.", "bad")]
+        return [Span("✗ ", "bad"), Span(f"Needs another value: {', '.join(wrong)}.", "bad")]
     changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
     if queue := draft.filled_queue:
         said = f"  queue {queue} filled in{f', {changed} changed' if changed else ''}"
     else:
         said = f"  {changed} changed" if changed else "  all at their defaults"
-    return [*plan_words(plan, draft), Run(said, "dim")]
+    return [*plan_words(plan, draft), Span(said, "dim")]
 
 
 _LIGHTS = {
-    Verdict.NOW: (Run("● ", "ok"), "Fits now", "ok"),
-    Verdict.SPLIT: (Run("◑ ", "ok"), "Fits, but split", "ok"),
-    Verdict.NO_QUEUE: (Run("○ ", "waits"), "No queue", "waits"),
-    Verdict.WAITS: (Run("◐ ", "waits"), "Waits", "waits"),
-    Verdict.STOPPED: (Run("■ ", "bad"), "Queue stopped", "bad"),
-    Verdict.UNKNOWN: (Run("? ", "dim"), "Not known", "dim"),
-    Verdict.NEVER: (Run("✗ ", "bad"), "Never", "bad"),
+    Verdict.NOW: (Span("● ", "ok"), "Fits now", "ok"),
+    Verdict.SPLIT: (Span("◑ ", "ok"), "Fits, but split", "ok"),
+    Verdict.NO_QUEUE: (Span("○ ", "waits"), "No queue", "waits"),
+    Verdict.WAITS: (Span("◐ ", "waits"), "Waits", "waits"),
+    Verdict.STOPPED: (Span("■ ", "bad"), "Queue stopped", "bad"),
+    Verdict.UNKNOWN: (Span("? ", "dim"), "Not known", "dim"),
+    Verdict.NEVER: (Span("✗ ", "bad"), "Never", "bad"),
 }
 
 
-def fit_words(fleet: Fleet, ask: Ask) -> list[Run]:
+def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
     """The fit light: what would happen if it were launched now, with the reason."""
     found = forecast(fleet, ask)
     light, word, ink = _LIGHTS[found.verdict]
@@ -218,49 +220,51 @@ def fit_words(fleet: Fleet, ask: Ask) -> list[Run]:
         reason = reason[len(word) :].lstrip(": ")
     if since := _stale_since(fleet):
         about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
-        return [Run("◌ ", "waits"), Run(word, "dim"), Run(about, "waits"), Run(f"{reason}.", "dim")]
-    return [light, Run(word, ink), Run(f" ({CHECK}): ", "faint"), Run(f"{reason}.")]
+        return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
+    return [light, Span(word, ink), Span(f" ({CHECK}): ", "faint"), Span(f"{reason}.")]
 
 
 def _stale_since(fleet: Fleet) -> float:
     """When the oldest part of what the light stands on was heard last, while the server is away; 0.0 otherwise."""
     links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
-    return min((link.heard or link.since for link in links if link.state is LinkState.STALE), default=0.0)
+    return min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
 
 
-def note_words(notes: Sequence[str]) -> list[Run]:
+def note_words(notes: Sequence[str]) -> list[Span]:
     """What the values come to, as one line."""
     if not notes:
         return []
-    return [Run("⚑ ", "accent"), Run(" ".join(wording.sentence(note) for note in notes))]
+    return [Span("⚑ ", "accent"), Span(" ".join(wording.sentence(note) for note in notes))]
 
 
-def paste_words(read: Draft, *, taken: int) -> list[list[Run]]:
+def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:
     """What came of a paste, a line each."""
-    lines = [[Run("✗ ", "bad"), Run(str(remark))] for remark in read.problems]
+    lines = [[Span("✗ ", "bad"), Span(str(remark))] for remark in read.problems]
     if read.problems:
-        lines.append([Run("The form is as it was; correct the text and paste it again.", "dim")])
+        lines.append([Span("The form is as it was; correct the text and paste it again.", "dim")])
     if read.left_out:
-        lines.append([Run(f"Not taken ({len(read.left_out)}):", "strong")])
-    lines += [[Run("○ ", "waits"), Run(f"{remark.path}: ", "accent"), Run(remark.message)] for remark in read.left_out]
+        lines.append([Span(f"Not taken ({len(read.left_out)}):", "strong")])
+    lines += [
+        [Span("○ ", "waits"), Span(f"{remark.path}: ", "accent"), Span(remark.message)] for remark in read.left_out
+    ]
     if read.notes:
-        lines.append([Run("Worth knowing:", "strong")])
-    lines += [[Run("⚑ ", "accent"), Run(remark.message)] for remark in read.notes]
+        lines.append([Span("Worth knowing:", "strong")])
+    lines += [[Span("⚑ ", "accent"), Span(remark.message)] for remark in read.notes]
     if taken:
-        lines.append([Run(f"{wording.count(taken, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
+        lines.append([Span(f"{wording.count(taken, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
     return lines
 
 
-READ_ONLY = Run("Read-only: nothing can be launched from here. ", "waits")
+READ_ONLY = Span("Read-only: nothing can be launched from here. ", "waits")
 
 
 class AboutLine(SentenceLine):
     """What a recipe is, as high as the longest of all these sentences: nothing below moves from one to the next."""
 
-    all: tuple[tuple[Run, ...], ...] = ()
+    all: tuple[tuple[Span, ...], ...] = ()
     _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
 
-    def tell_all(self, sentences: Sequence[tuple[Run, ...]]) -> None:
+    def tell_all(self, sentences: Sequence[tuple[Span, ...]]) -> None:
         if self.all != sentences:
             self.all, self._highest = tuple(sentences), (0, 0)
             self.refresh(layout=True)
@@ -299,9 +303,9 @@ class LaunchHead(Vertical):
         first = (READ_ONLY,) if read_only else ()
         self._about.runs = (*first, *recipe_words(recipe, brief=brief))
 
-    def tell_fit(self, fleet: Fleet, ask: Ask | None) -> None:
+    def tell_fit(self, fleet: Fleet, ask: LaunchDemand | None) -> None:
         """Whether it fits; nothing is asked while the values say nothing that can be."""
-        words = [Run("○ Whether it fits is known once what is wrong is corrected.", "dim")]
+        words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, ask) if ask is not None else words)
 
     def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:

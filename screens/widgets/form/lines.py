@@ -17,7 +17,7 @@ from screens import wording
 from screens.widgets.base import Steady
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
 from screens.widgets.line import Inked, changed_columns, fit, line
-from screens.wording import Run, sentence
+from screens.wording import Span, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,13 +68,13 @@ def room_for(model: FormModel, row: Row, offers: Mapping[str, Offer], columns: C
     return columns.room if note_run(model, field, offers, columns.spare).text else whole
 
 
-def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int) -> list[Run]:
+def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int) -> list[Span]:
     """The chosen one of a few words: all of them if they fit, it marked."""
     if yes_or_no:
-        return [Run("[✓] yes" if typed == "true" else "[ ] no")]
+        return [Span("[✓] yes" if typed == "true" else "[ ] no")]
     if sum(len(word) + 3 for word in words) > width:
-        return [Run(f"‹ {typed} ›")]
-    return [Run(f"●{word}  ") if word == typed else Run(f"○{word}  ", "faint") for word in words]
+        return [Span(f"‹ {typed} ›")]
+    return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "faint") for word in words]
 
 
 def offer_for(field: Field, offers: Mapping[str, Offer]) -> Offer | None:
@@ -100,71 +100,71 @@ def shown_text(field: Field, text: str) -> str:
     return MASK * min(len(text), 12) if field.secret else text
 
 
-def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int, *, here: bool) -> list[Run]:
+def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int, *, here: bool) -> list[Span]:
     """One line of the form, from its left edge to its right."""
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
         return section_runs(model, row, width)
     if row.kind is RowKind.MORE:
-        return [Run(" " * 3), Run(f"+ {wording.count(row.number, 'more field')}", "dim"), Run("  ⏎", "faint")]
+        return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "faint")]
     field, columns = model.by_path[row.path], Columns(width)
     value = _value_runs(model, row, field, room_for(model, row, offers, columns))
     if row.number:
-        return [Run(" " * columns.value), *_cut(value, width - columns.value)]
+        return [Span(" " * columns.value), *_cut(value, width - columns.value)]
     room = room_for(model, row, offers, columns)
     runs = [*_title_runs(model, row, columns, here=here), *_padded(value, room)]
     left = width - columns.value - room - 2
     note = note_run(model, field, offers, left)
-    return [*runs, Run("  "), Run(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
+    return [*runs, Span("  "), Span(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
 
 
-def section_runs(model: FormModel, row: Row, width: int) -> list[Run]:
+def section_runs(model: FormModel, row: Row, width: int) -> list[Span]:
     """A section's line: open with a rule, folded with what is in it."""
     if row.path == MENTIONS:
         words = ", ".join(f"“{word}”" for word in model.wanted.split())
-        return [Run(" ── ", "faint"), Run(f"{MENTIONS}: {words}", "head")]
+        return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
     changed = model.changed_in(row.path)
     said = f"{changed} changed" if changed else ""
     wrong = sum(field.path in model.problems for field in model.of(row.path))
-    bad = [Run(f" ✗ {wrong} ", "bad")] if wrong else []
+    bad = [Span(f" ✗ {wrong} ", "bad")] if wrong else []
     if row.folded:
         count = wording.count(len(model.of(row.path)), "field")
-        more = [Run(f", {said}", "accent")] if said else []
-        return [Run(" ▸ ", "accent"), Run(row.path, "head"), Run(f"  {count}", "dim"), *more, *bad]
+        more = [Span(f", {said}", "accent")] if said else []
+        return [Span(" ▸ ", "accent"), Span(row.path, "head"), Span(f"  {count}", "dim"), *more, *bad]
     rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9 - sum(len(run.text) for run in bad))
-    end = [Run(f" {said} ", "accent"), *bad, Run("──", "faint")] if said else bad
-    return [Run(" ── ", "faint"), Run(f"{row.path} ", "head"), Run(rule, "faint"), *end]
+    end = [Span(f" {said} ", "accent"), *bad, Span("──", "faint")] if said else bad
+    return [Span(" ── ", "faint"), Span(f"{row.path} ", "head"), Span(rule, "faint"), *end]
 
 
-def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Run]:
+def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
-    cursor = Run("▸" if here else " ", "accent")
-    mark = Run("✗", "bad") if problem else Run("•" if changed else " ", "accent")
+    cursor = Span("▸" if here else " ", "accent")
+    mark = Span("✗", "bad") if problem else Span("•" if changed else " ", "accent")
     ink = "strong" if here or changed else "dim"
-    return [cursor, mark, Run(" "), Run(fit(model.by_path[row.path].title, columns.value - 4), ink), Run(" ")]
+    return [cursor, mark, Span(" "), Span(fit(model.by_path[row.path].title, columns.value - 4), ink), Span(" ")]
 
 
-def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Run]:
+def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Span]:
     if field.kind in PICKED:
         words = field.choices if field.kind is FieldKind.CHOICE else ()
         pieces = picked_pieces(model.texts[row.path], words, not words, room)
-        return [Run(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
+        return [Span(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
     if row.kind is RowKind.TEXT:
         return _text_runs(model, row)
     text = model.text_at(row)
     if not text:
-        return [Run(placeholder(field), "faint")]
-    return [Run(shown_text(field, text), "strong" if _differs(model, row, text) else "dim")]
+        return [Span(placeholder(field), "faint")]
+    return [Span(shown_text(field, text), "strong" if _differs(model, row, text) else "dim")]
 
 
-def _text_runs(model: FormModel, row: Row) -> list[Run]:
+def _text_runs(model: FormModel, row: Row) -> list[Span]:
     lines = model.texts[row.path].split("\n")
     if row.number == TALLEST - 1 and len(lines) > TALLEST:
-        return [Run(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
+        return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
     if not model.texts[row.path]:
-        return [Run(placeholder(model.by_path[row.path]), "faint")]
-    return [Run(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
+        return [Span(placeholder(model.by_path[row.path]), "faint")]
+    return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
 
 
 def _differs(model: FormModel, row: Row, text: str) -> bool:
@@ -174,14 +174,14 @@ def _differs(model: FormModel, row: Row, text: str) -> bool:
     return model.is_changed(row.path)
 
 
-def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int) -> Run:
+def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int) -> Span:
     """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
 
     What a value must be stands there only if all of it fits.
     """
     problem = model.problems.get(field.path)
     if problem:
-        return Run(sentence(problem).removeprefix(field.title).lstrip(), "bad")
+        return Span(sentence(problem).removeprefix(field.title).lstrip(), "bad")
     words = [field.unit] if field.unit and field.unit.lower() != field.title.lower() else []
     offer = offer_for(field, offers)
     text = model.texts[field.path]
@@ -198,7 +198,7 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: 
         rule = field.rule.removeprefix("must be ").partition(", because")[0]
         words += [rule] if len(" · ".join([*words, rule])) <= room else []
     said = " · ".join(word for word in words if word)
-    return Run(said if room >= min(len(said), LEAST) else "", "dim")
+    return Span(said if room >= min(len(said), LEAST) else "", "dim")
 
 
 def offered(offer: Offer) -> str:
@@ -222,20 +222,20 @@ def _default_words(model: FormModel, field: Field) -> str:
     return f"default {sentence(default)}" if default else "default: none"
 
 
-def _padded(runs: Sequence[Run], width: int) -> list[Run]:
+def _padded(runs: Sequence[Span], width: int) -> list[Span]:
     cut = _cut(runs, width)
-    return [*cut, Run(" " * (width - sum(cell_len(run.text) for run in cut)))]
+    return [*cut, Span(" " * (width - sum(cell_len(run.text) for run in cut)))]
 
 
-def _cut(runs: Sequence[Run], width: int) -> list[Run]:
-    kept: list[Run] = []
+def _cut(runs: Sequence[Span], width: int) -> list[Span]:
+    kept: list[Span] = []
     left = width
     for run in runs:
         text = wording.one_line(run.text)
         if cell_len(text) > left:
             text = fit(text, left)
         if text:
-            kept.append(Run(text, run.ink))
+            kept.append(Span(text, run.ink))
         left -= cell_len(text)
     return kept
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import BadInput
-from console.kube.nested_values import Value, look, overlay, put
+from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe, changed, coerce, spell
 
 if TYPE_CHECKING:
@@ -387,14 +387,14 @@ class LaunchDraft:
         exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
         values, unread = changed([field for field in self.fields if field.path not in exact], texts)
         for path, value in exact.items():
-            put(values, path, value)
+            set_path(values, path, value)
         return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
 
     def texts_for(self, values: Mapping[str, Value], name: str = "") -> dict[str, str]:
         """The texts of a form that holds these values; they are known exactly from now on."""
         texts = {NAME: name or self.model.texts[NAME]}
         for field in self.fields:
-            given = look(values, field.path)
+            given = get_path(values, field.path)
             if given is None:
                 continue
             whole = _laid(field, given)
@@ -416,7 +416,7 @@ class LaunchDraft:
 def _laid(field: Field, given: Value) -> Value:
     """The whole value: of a map only the names that differ are given, None for those that go."""
     if field.kind is FieldKind.MAP and isinstance(given, dict) and isinstance(field.default, dict):
-        return {name: item for name, item in overlay(field.default, given).items() if item is not None}
+        return {name: item for name, item in overlay_values(field.default, given).items() if item is not None}
     return given
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.launch.choices import Offer
     from console.launch.recipes import Field
     from screens.widgets.form.form import Form
-    from screens.wording import Run
+    from screens.wording import Span
 
 
 class SearchInput(Input):
@@ -220,7 +220,7 @@ class FormPage(Widget):
         self._line.load(text, names=self._names(), secret=field.secret, placeholder=placeholder(field))
         return self._line
 
-    def _handle_runs(self, row: Row) -> list[Run]:
+    def _handle_runs(self, row: Row) -> list[Span]:
         return row_runs(self.model, row, self.offers, self.lines.room, here=True)
 
     def _names(self) -> tuple[str, ...]:

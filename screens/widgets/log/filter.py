@@ -13,12 +13,12 @@ from textual.widget import Widget
 
 from console.logs.line import HEAD, level
 from screens.widgets.base import Abstract
-from screens.wording import Run, one_line
+from screens.wording import Span, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.logs.text import Keep, Text
+    from console.logs.text import LineFilter, Text
 
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -60,18 +60,18 @@ def byte_pattern(query: str) -> re.Pattern[bytes] | None:
     return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
 
 
-def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Run]:
+def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Span]:
     """The line in its ink, with every match in the ink of what was found."""
     if wanted is None:
-        return [Run(text, ink)]
-    runs: list[Run] = []
+        return [Span(text, ink)]
+    runs: list[Span] = []
     last = 0
     for match in wanted.finditer(text):
         if match.start() == match.end():
             continue
-        runs += [Run(text[last : match.start()], ink), Run(match.group(), "found")]
+        runs += [Span(text[last : match.start()], ink), Span(match.group(), "found")]
         last = match.end()
-    return [run for run in (*runs, Run(text[last:], ink)) if run.text]
+    return [run for run in (*runs, Span(text[last:], ink)) if run.text]
 
 
 def folded(text: str, width: int) -> Sequence[str]:
@@ -91,7 +91,7 @@ class TextFilter(Widget, metaclass=Abstract):
 
     text: Text
     wanted: reactive[str] = reactive("", init=False)  # what is searched for
-    keep: reactive[Keep | None] = reactive(None, init=False)  # which lines are shown; None: all
+    keep: reactive[LineFilter | None] = reactive(None, init=False)  # which lines are shown; None: all
     matches: reactive[int] = reactive(0)
     """Lines in which the search text stands, as far as they were looked at."""
     match: reactive[int] = reactive(-1)  # which of the matches was last gone to
@@ -109,7 +109,7 @@ class TextFilter(Widget, metaclass=Abstract):
         if self.wanted:
             self.text.seek(byte_pattern(self.wanted))
 
-    def watch_keep(self, keep: Keep | None) -> None:
+    def watch_keep(self, keep: LineFilter | None) -> None:
         """Other lines are shown; the search begins anew among them."""
         self.text.apply_filter(keep)
         self._begin()

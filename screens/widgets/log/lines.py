@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.logs.text import MemoryText
-from console.metrics.training.formats.megatron import short
+from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.widgets.line import Inked
 from screens.widgets.log.filter import TextFilter, folded, line_ink, marked, printable
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from textual import events
     from textual.timer import Timer
 
-    from console.logs.text import Row, Text
-    from screens.wording import Run
+    from console.logs.text import Text, TextRow
+    from screens.wording import Span
 
 LIMIT = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
 FLUSH = 1 / 30  # seconds between two drawings while lines stream in
@@ -71,7 +71,7 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         self._flush_due: Timer | None = None
         self._jumping = False
         self._widest = 0
-        self._page: tuple[int, list[Row]] = (0, [])
+        self._page: tuple[int, list[TextRow]] = (0, [])
         self._folds: list[tuple[int, str, bool]] = []
         """While folded: for each visible row its line, its piece of that, and whether it is the first."""
 
@@ -156,7 +156,7 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
     def _room(self) -> int:
         return max(1, self.scrollable_content_region.width - self._margin())
 
-    def _lines(self, start: int, stop: int) -> Sequence[Row]:
+    def _lines(self, start: int, stop: int) -> Sequence[TextRow]:
         """These lines, from the page that was read last if they are all in it."""
         first, rows = self._page
         stop = min(stop, self.shown)
@@ -171,9 +171,9 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
                 self.virtual_size = Size(widest + self._margin(), self.virtual_size.height)
         return rows[start - first : stop - first]
 
-    def _drawn(self, row: Row) -> Row:
+    def _drawn(self, row: TextRow) -> TextRow:
         text = printable(row.text)
-        brief = short(text) if self.short and "iteration" in text else ""
+        brief = shorten_iteration_line(text) if self.short and "iteration" in text else ""
         return row._replace(text=brief or text, whole=text)
 
     def _last_top(self) -> int:
@@ -215,7 +215,7 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         body = body.crop(left, left + width - self._margin())
         return Strip.join([self._head(row, ground, first=first), body]).adjust_cell_length(width, ground)
 
-    def _head(self, row: Row, ground: Style, *, first: bool) -> Strip:
+    def _head(self, row: TextRow, ground: Style, *, first: bool) -> Strip:
         """Time and label, at the first piece of a line."""
         head = []
         if self.times:
@@ -227,7 +227,7 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
             head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.ink(ink)))
         return Strip(head)
 
-    def paint(self, text: str, whole: str) -> list[Run]:
+    def paint(self, text: str, whole: str) -> list[Span]:
         """A piece of a line in its inks; the words of the whole line decide."""
         return marked(text, line_ink(whole), self.marks)
 

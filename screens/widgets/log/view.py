@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
-from console.logs.text import Keep
+from console.logs.text import LineFilter
 from screens import wording
 from screens.widgets.log.filter import byte_pattern, printable
 from screens.widgets.log.lines import LogLines
@@ -165,7 +165,7 @@ class LogView(Vertical):
         following = "● following" if lines.follow else "‖ paused: space follows"
         state, count, found, hits = self.over or following, wording.count(lines.shown, "line"), "", ""
         if lines.keep is not None:
-            count += f" {lines.keep.words}"
+            count += f" {lines.keep.description}"
         if lines.wanted:
             at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
             what = SOUGHT.get(lines.wanted, f"/{lines.wanted}")
@@ -190,9 +190,9 @@ class LogView(Vertical):
         if lines.keep is None or lines.shown or not total:
             return ""
         if lines.looking:
-            return f"Searching {wording.count(total, 'line')} with the filter ({lines.keep.words}) …"
+            return f"Searching {wording.count(total, 'line')} with the filter ({lines.keep.description}) …"
         way = "esc ends the search; esc again clears the filter." if lines.wanted else "esc clears the filter."
-        return f"The filter ({lines.keep.words}) matches none of {wording.count(total, 'line')}: {way}"
+        return f"The filter ({lines.keep.description}) matches none of {wording.count(total, 'line')}: {way}"
 
     @property
     def tells(self) -> bool:
@@ -277,11 +277,11 @@ class LogView(Vertical):
     # filters
 
     @property
-    def _kept(self) -> Keep:
-        return self.lines.keep or Keep()
+    def _kept(self) -> LineFilter:
+        return self.lines.keep or LineFilter()
 
-    def _keep(self, keep: Keep) -> None:
-        self.lines.keep = None if keep == Keep() else keep
+    def _keep(self, keep: LineFilter) -> None:
+        self.lines.keep = None if keep == LineFilter() else keep
 
     def action_level(self) -> None:
         """All lines, warnings and worse, errors only, and round again."""

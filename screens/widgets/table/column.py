@@ -9,10 +9,10 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
 
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowT
 from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, wrap
-from screens.wording import Cell, Run, runs_of, sentence
+from screens.wording import Cell, Span, runs_of, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,7 +31,7 @@ EXTRA = 5  # columns with this `drop` or more are shown only where all others ha
 def cell_width(cell: Cell) -> int:
     if isinstance(cell, str):
         return len(cell) if cell.isascii() else cell_len(cell)
-    if isinstance(cell, Run):
+    if isinstance(cell, Span):
         return cell_width(cell.text)
     return sum(cell_width(run.text) for run in cell)
 
@@ -133,7 +133,7 @@ class RowPainter(Generic[RowT]):
         if drawn is not None and drawn[0] is row and drawn[1] == look:
             return drawn[2]
         ink_of = self._inks_on(ground)
-        glyph = Run("▸" if here else " ", "accent"), Run("▌" if marked else " ", "found")
+        glyph = Span("▸" if here else " ", "accent"), Span("▌" if marked else " ", "found")
         segments = fit_runs(glyph, MARGIN, ink_of)
         room = self._widget.size.width - MARGIN
         for column, width in layout:
@@ -159,13 +159,13 @@ class RowPainter(Generic[RowT]):
             title = column.title[: max(0, width - len(arrow))] + arrow
             if number:
                 segments.append(Segment(" " * GAP, ink_of("head")))
-            segments += fit_runs([Run(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
+            segments += fit_runs([Span(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
         return Strip(segments).adjust_cell_length(self._widget.size.width, ink_of("head"))
 
     def notice(self, notice: Notice | None, y: int) -> Strip:
         """One line of what stands in place of the rows."""
         runs = notice.line(y, max(1, self._widget.size.width - 2 * MARGIN)) if notice else []
-        return line([Run(" " * MARGIN), *runs], self._widget.size.width, self._inks_on(""))
+        return line([Span(" " * MARGIN), *runs], self._widget.size.width, self._inks_on(""))
 
     def forget(self) -> None:
         """The inks are others from here on."""
@@ -195,25 +195,25 @@ class Notice:
     glyph: str = "○"
     ink: str = "dim"
 
-    def line(self, y: int, width: int) -> list[Run]:
+    def line(self, y: int, width: int) -> list[Span]:
         """Line `y` of the notice: an empty one, the sentence, the hint."""
         inner = max(1, width - 2)
-        lines = [[Run(f"{self.glyph if not number else ' '} ", self.ink), Run(text, "text")]
+        lines = [[Span(f"{self.glyph if not number else ' '} ", self.ink), Span(text, "text")]
                  for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip
-        lines += [[Run("  "), Run(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
+        lines += [[Span("  "), Span(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
         return lines[y - 1] if 1 <= y <= len(lines) else []
 
 
-def notice_for(link: Link | None, empty: Notice) -> Notice:
+def notice_for(link: WatchStatus | None, empty: Notice) -> Notice:
     """The notice for a kind without rows, from the state of its watch."""
-    if link is None or link.state is LinkState.LISTING:
+    if link is None or link.state is WatchState.LISTING:
         kind = link.kind if link else ""
         return Notice(f"Listing {kind} …" if kind else "Connecting …", sentence(link.why) if link else "", "◐", "waits")
-    if link.state is LinkState.LIVE:
+    if link.state is WatchState.LIVE:
         return empty
     glyph, ink = {
-        LinkState.STALE: ("◐", "waits"),
-        LinkState.FORBIDDEN: ("✗", "bad"),
-        LinkState.ABSENT: ("○", "dim"),
+        WatchState.STALE: ("◐", "waits"),
+        WatchState.FORBIDDEN: ("✗", "bad"),
+        WatchState.ABSENT: ("○", "dim"),
     }[link.state]
     return Notice(sentence(f"{link.kind}: {link.why or link.state}"), sentence(link.hint), glyph, ink)

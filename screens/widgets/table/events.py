@@ -9,16 +9,16 @@ from screens import wording
 from screens.columns.column import Column, since
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from console.kube.snapshot import Link
+    from console.kube.snapshot import WatchStatus
 
 
-def _type(event: Event) -> Run:
-    return Run("⚠", "waits") if event.type == "Warning" else Run("·", "dim")
+def _type(event: Event) -> Span:
+    return Span("⚠", "waits") if event.type == "Warning" else Span("·", "dim")
 
 
 class EventTable(ResourceTable[Event]):
@@ -30,12 +30,14 @@ class EventTable(ResourceTable[Event]):
         since("AGO", lambda event: event.last),
         Column("", _type, width=1),
         Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
-        Column("OBJECT", lambda event: Run(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2),
-        Column("×", lambda event: Run(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3),
+        Column("OBJECT", lambda event: Span(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2),
+        Column(
+            "×", lambda event: Span(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3
+        ),
         Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
     )
 
-    def show_rows(self, rows: Mapping[Any, Event], link: Link | None = None) -> None:
+    def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None) -> None:
         """Show these; a cursor on the newest event stays on the newest."""
         newest = self.shown[:1] == [self.cursor]
         super().show_rows(rows, link)

@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.line import Inked, fit_runs
-from screens.wording import BAD, DONE, WAITS, Run, age, sentence
+from screens.wording import BAD, DONE, WAITS, Span, age, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,30 +21,31 @@ MOST = 6  # rows that are shown
 _REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
 
 
-def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Run, ...]:
+def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Span, ...]:
     """An operation under way, or one that failed."""
-    began = Run(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
+    began = Span(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
     if operation.error:
-        return (BAD, Run(f" {words} {sentence(operation.error)}", "bad"), began)
-    return (DONE if operation.over else WAITS, Run(f" {words}  ", "text"), *bar(operation), began)
+        return (BAD, Span(f" {words} {sentence(operation.error)}", "bad"), began)
+    return (DONE if operation.over else WAITS, Span(f" {words}  ", "text"), *bar(operation), began)
 
 
-def bar(operation: GkeOperation) -> list[Run]:
+def bar(operation: GkeOperation) -> list[Span]:
     done, total = operation.done or 0, operation.total or 0
     if not total:
         return []
     full = BAR * done // total
-    return [Run("█" * full, "accent"), Run("░" * (BAR - full), "faint"), Run(f" {done}/{total}", "text")]
+    return [Span("█" * full, "accent"), Span("░" * (BAR - full), "faint"), Span(f" {done}/{total}", "text")]
 
 
-def request_row(request: ProvisioningRequest, now: float) -> tuple[Run, ...]:
+def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
     """A wish for machines of DWS."""
     glyph = _REQUEST.get(request.state, WAITS)
     pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
     why = f"  {sentence(request.why)}" if request.why else ""
     since = f"  asked {age(now - request.created)} ago" if request.created else ""
-    return (glyph, Run(f" DWS: {request.namespace}/{request.name} for {pods}: ", "text"), Run(request.state, "strong"),
-            Run(why, "dim"), Run(since, "dim"))  # fmt: skip
+    return (glyph, Span(f" DWS: {request.namespace}/{request.name} for {pods}: ", "text"),
+            Span(request.state, "strong"),
+            Span(why, "dim"), Span(since, "dim"))  # fmt: skip
 
 
 class ProgressRows(Inked):
@@ -53,12 +54,12 @@ class ProgressRows(Inked):
     DEFAULT_CSS = """
     ProgressRows { height: auto; max-height: 7; padding: 0 0; }
     """
-    rows: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
+    rows: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
 
-    def show(self, rows: Sequence[tuple[Run, ...]]) -> None:
+    def show(self, rows: Sequence[tuple[Span, ...]]) -> None:
         shown = tuple(rows[:MOST])
         if len(rows) > MOST:
-            shown = (*shown, (Run(f"and {len(rows) - MOST} more", "dim"),))
+            shown = (*shown, (Span(f"and {len(rows) - MOST} more", "dim"),))
         moved = len(shown) != len(self.rows)
         self.rows = shown
         if moved:
@@ -67,4 +68,4 @@ class ProgressRows(Inked):
     def render_line(self, y: int) -> Strip:
         back = self.rich_style.background_style
         runs = self.rows[y] if y < len(self.rows) else ()
-        return Strip(fit_runs([Run("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))
+        return Strip(fit_runs([Span("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -27,7 +27,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import PAGE, Column, RowT
 from screens.widgets.line import Inked, changed_columns
 from screens.widgets.table.column import GAP, MARGIN, Notice, RowPainter, notice_for
@@ -158,7 +158,7 @@ class Listing(Generic[RowT]):
         return bool(self._wanted or self._unwanted)
 
 
-_UNWATCHED = Link("", LinkState.LIVE)  # of rows that no watch brings
+_UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
 
 class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
@@ -235,7 +235,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._cursor_index = 0
         self._cursor_before: RowKey | None = None
         """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
-        self._link: Link | None = None
+        self._link: WatchStatus | None = None
         self._trouble: Notice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
         self._painted: dict[int, Strip] = {}
@@ -254,14 +254,14 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     # rows
 
-    def show_rows(self, rows: Mapping[Any, RowT], link: Link | None = _UNWATCHED) -> None:
+    def show_rows(self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED) -> None:
         """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows.
 
         Without a `link` they are all there is; None means that their watch has not begun.
         """
         stale_before = self._painter.stale
         self._link = link
-        self._painter.stale = link is not None and link.state in {LinkState.STALE, LinkState.FORBIDDEN}
+        self._painter.stale = link is not None and link.state in {WatchState.STALE, WatchState.FORBIDDEN}
         moved = self.listing.update(rows)
         grew = self._painter.measure([row for _, row in self.listing.changes if row is not None])
         if self.marks:

@@ -4,7 +4,7 @@ import pytest
 
 from console.attach.exec_many import OutputGroup, RankOutput, grouped, parse_ranks, worst
 from console.errors import BadInput
-from console.scheduling.ranks import ranges
+from console.scheduling.ranks import format_ranges
 
 
 def said(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankOutput:
@@ -36,7 +36,7 @@ def test_the_same_words_with_another_code_are_another_answer() -> None:
 
 def test_ranks_are_ranges_in_both_directions() -> None:
     assert parse_ranks("0-2, 7,9-10", range(11)) == (0, 1, 2, 7, 9, 10)
-    assert parse_ranks(ranges(range(8)), range(8)) == tuple(range(8))
+    assert parse_ranks(format_ranges(range(8)), range(8)) == tuple(range(8))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ async def opened(
         session = await Session.open(settings, kinds=kinds)
         try:
             if kinds:
-                await session.listed(*kinds)
+                await session.wait_until_listed(*kinds)
             yield session, cluster
         finally:
             await session.close()
@@ -97,7 +97,7 @@ async def test_entering_a_cluster_changes_no_file() -> None:
         before = cluster.kubeconfig.read_bytes()
         await session.cloud.enter(await session.cloud.find("practice", ["practice"]))
         assert session.context == OWN
-        fleet = await session.listed("nodes")
+        fleet = await session.wait_until_listed("nodes")
         assert len(fleet.nodes) == 23
         assert await session.cloud.place() == Place("practice", "us-central1", "practice")
         assert cluster.kubeconfig.read_bytes() == before

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from console.errors import BadKubeconfig
-from console.kube.kubeconfig import Entry, write
+from console.kube.kubeconfig import KubeconfigEntry, write_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ENTRY = Entry("gke_p_l_c", "https://1.2.3.4", "QUJD", "gke-gcloud-auth-plugin")
+ENTRY = KubeconfigEntry("gke_p_l_c", "https://1.2.3.4", "QUJD", "gke-gcloud-auth-plugin")
 THEIRS = """# mine, do not touch
 apiVersion: v1
 kind: Config
@@ -37,7 +37,7 @@ preferences: {}
 
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config"
-    assert not write(path, ENTRY)
+    assert not write_entry(path, ENTRY)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     config = yaml.safe_load(path.read_text())
     assert config["current-context"] == "gke_p_l_c"
@@ -50,7 +50,7 @@ def test_nothing_else_is_changed(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(THEIRS)
     path.chmod(0o644)
-    assert not write(path, ENTRY)
+    assert not write_entry(path, ENTRY)
     text = path.read_text()
     added = [line for line in text.splitlines() if line not in THEIRS.splitlines()]
     assert [line for line in text.splitlines() if line in THEIRS.splitlines()] == THEIRS.splitlines()
@@ -64,11 +64,11 @@ def test_nothing_else_is_changed(tmp_path: Path) -> None:
 def test_an_entry_of_the_same_name_is_replaced_and_its_namespace_kept(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(THEIRS)
-    write(path, ENTRY)
+    write_entry(path, ENTRY)
     config = yaml.safe_load(path.read_text())
     config["contexts"][0]["context"]["namespace"] = "mine"
     path.write_text(yaml.safe_dump(config))
-    assert write(path, Entry("gke_p_l_c", "https://5.6.7.8", "", "a4", ("clusters", "token")))
+    assert write_entry(path, KubeconfigEntry("gke_p_l_c", "https://5.6.7.8", "", "a4", ("clusters", "token")))
     after = yaml.safe_load(path.read_text())
     assert after["contexts"][0]["context"] == {"cluster": "gke_p_l_c", "user": "gke_p_l_c", "namespace": "mine"}
     assert after["clusters"][0]["cluster"] == {"server": "https://5.6.7.8"}
@@ -78,9 +78,9 @@ def test_an_entry_of_the_same_name_is_replaced_and_its_namespace_kept(tmp_path: 
 def test_writing_twice_leaves_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(THEIRS)
-    write(path, ENTRY)
+    write_entry(path, ENTRY)
     once = path.read_text()
-    assert write(path, ENTRY)
+    assert write_entry(path, ENTRY)
     assert path.read_text() == once
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_kubeconfig_is_left_as_it_is(tmp_path: Path, text: str) -> No
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(BadKubeconfig):
-        write(path, ENTRY)
+        write_entry(path, ENTRY)
     assert path.read_text() == text
 
 
@@ -98,6 +98,6 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real.write_text(THEIRS)
     link = tmp_path / "config"
     link.symlink_to(real)
-    write(link, ENTRY)
+    write_entry(link, ENTRY)
     assert link.is_symlink()
     assert "gke_p_l_c" in real.read_text()

@@ -120,7 +120,7 @@ async def test_a_renamed_context_is_found_by_its_machines_and_its_address() -> N
                 return b'{"items": [{"spec": {"providerID": "gce://practice/us-central1-b/node"}}]}'
 
     class Watched:
-        context, connected = "renamed", Connected
+        context, current_connection = "renamed", Connected
 
     async with practice_google() as (_, practice):
         cloud = Cloud(Watched())  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ class Cluster:
         pods = [rank(JOB, number, f"node-{number}") for number in range(JOB.ranks)]
         self.fleet = fleet_of(JOB, *pods)
 
-    def changing(self, what: str) -> None:
+    def connection_for_change(self, what: str) -> None:
         if self.read_only:
             raise NotAllowed(f"Could not {what}: the console is in read-only mode.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.kube.find_job import in_namespace
+from console.kube.find_job import with_namespace_option
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from console.kube.find_job import in_namespace
     ],
 )  # fmt: skip
 def test_what_looks_in_a_namespace_is_told_which(text: str, told: str) -> None:
-    assert in_namespace(text, "team") == told
-    assert in_namespace(text, "") == text
+    assert with_namespace_option(text, "team") == told
+    assert with_namespace_option(text, "") == text

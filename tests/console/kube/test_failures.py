@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from console.errors import Conflict, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.failures import refusal
+from console.kube.failures import error_from_status
 
 
 def status(code: int, message: str = "", **fields: Any) -> bytes:
@@ -26,7 +26,7 @@ def status(code: int, message: str = "", **fields: Any) -> bytes:
     ],
 )
 def test_every_refusal_has_its_class(code: int, kind: type[Refused]) -> None:
-    error = refusal(code, status(code, "so it is", reason="Because"), doing="list pods")
+    error = error_from_status(code, status(code, "so it is", reason="Because"), doing="list pods")
     assert type(error) is kind
     assert isinstance(error, Refused)
     assert (error.status, error.reason, error.message) == (code, "Because", "Could not list pods: so it is.")
@@ -34,17 +34,20 @@ def test_every_refusal_has_its_class(code: int, kind: type[Refused]) -> None:
 
 def test_a_refused_list_says_what_to_ask_for() -> None:
     said = 'pods is forbidden: User "anna" cannot list resource "pods" in API group "" at the cluster scope'
-    assert refusal(403, status(403, said), doing="list pods").hint == "Ask for `list pods`."
+    assert error_from_status(403, status(403, said), doing="list pods").hint == "Ask for `list pods`."
     said = (
         'workloads.kueue.x-k8s.io is forbidden: User "a" cannot watch resource "workloads" '
         'in API group "kueue.x-k8s.io" in the namespace "n"'
     )
-    assert refusal(403, status(403, said), doing="x").hint == "Ask for `watch workloads.kueue.x-k8s.io` in namespace n."
+    assert (
+        error_from_status(403, status(403, said), doing="x").hint
+        == "Ask for `watch workloads.kueue.x-k8s.io` in namespace n."
+    )
 
 
 def test_busy_servers_say_when_to_come_back() -> None:
-    told = refusal(429, status(429, "slow down", details={"retryAfterSeconds": 3}), doing="x")
-    header = refusal(429, b"slow down", doing="x", retry_after=7)
+    told = error_from_status(429, status(429, "slow down", details={"retryAfterSeconds": 3}), doing="x")
+    header = error_from_status(429, b"slow down", doing="x", retry_after=7)
     assert isinstance(told, Refused)
     assert isinstance(header, Refused)
     assert (told.retry_after, header.retry_after) == (3.0, 7.0)
@@ -52,7 +55,7 @@ def test_busy_servers_say_when_to_come_back() -> None:
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504])
 def test_a_broken_server_may_be_asked_again(code: int) -> None:
-    error = refusal(code, status(code, "etcdserver: leader changed"), doing="list pods")
+    error = error_from_status(code, status(code, "etcdserver: leader changed"), doing="list pods")
     assert isinstance(error, Unreachable)
     assert "leader changed" in error.message
     assert str(code) in error.message
@@ -62,7 +65,7 @@ def test_a_broken_server_may_be_asked_again(code: int) -> None:
     "body", [b"", b"<html><body>nginx</body></html>", b"\xff\xfe", b"[1]", b"null", b'{"code": "x"}']
 )
 def test_bodies_that_are_no_status(body: bytes) -> None:
-    error = refusal(404, body, doing="read pod p")
+    error = error_from_status(404, body, doing="read pod p")
     assert error.message.startswith("Could not read pod p: ")
     assert "<html" not in error.message
 
@@ -77,7 +80,7 @@ def test_bodies_that_are_no_status(body: bytes) -> None:
     ],
 )
 def test_a_container_that_has_ended_is_no_broken_server(said: str, name: str) -> None:
-    error = refusal(500, status(500, said), doing="open a shell in pod x")
+    error = error_from_status(500, status(500, said), doing="open a shell in pod x")
     assert isinstance(error, Unreachable), "a tunnel goes on trying: the pod may be replaced"
     assert error.message == f"Could not open a shell in pod x: {name} has ended, or has not started yet."
     assert "a4 logs" in error.hint

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import NotAllowed, NotFound, Unreadable
-from console.kube.discovery import Catalogue
-from console.kube.snapshot import LinkState
-from console.kube.watch import Backoff, Changed, Heard, Listed, Lost, Served, feed
+from console.kube.discovery import ApiDiscovery
+from console.kube.snapshot import WatchState
+from console.kube.watch import Backoff, Changed, Disconnected, Heartbeat, Listed, Served, watch_kind
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 from tests.console.kube.objects.recorded import kind
 
@@ -25,7 +25,7 @@ PODS = "/api/v1/pods"
 async def fed(server: ApiServer, plural: str, namespace: str = "team") -> AsyncIterator[list[Any]]:
     async with (
         server.client() as client,
-        gathered(feed(client, Catalogue(client), kind(plural), namespace, QUICK)) as told,
+        gathered(watch_kind(client, ApiDiscovery(client), kind(plural), namespace, QUICK)) as told,
     ):
         yield told
 
@@ -47,7 +47,7 @@ async def test_the_best_version_that_is_served() -> None:
 
 async def test_core_kinds_need_no_discovery() -> None:
     async with ApiServer() as server, fed(server, "pods") as told:
-        await eventually(lambda: seen(told, Heard))
+        await eventually(lambda: seen(told, Heartbeat))
         assert not server.asked("/apis")
 
 
@@ -55,8 +55,8 @@ async def test_an_operator_that_is_not_installed_is_said_and_found_once_it_is() 
     async with ApiServer() as server:
         kueue = server.groups.pop("kueue.x-k8s.io")
         async with fed(server, "clusterqueues") as told:
-            await eventually(lambda: seen(told, Lost))
-            assert told[0].state is LinkState.ABSENT
+            await eventually(lambda: seen(told, Disconnected))
+            assert told[0].state is WatchState.ABSENT
             assert "Kueue is not installed" in told[0].error.message
             server.groups["kueue.x-k8s.io"] = kueue
             await eventually(lambda: seen(told, Listed))
@@ -69,7 +69,7 @@ async def test_an_operator_that_is_removed_while_we_look() -> None:
         del server.groups["jobset.x-k8s.io"]
         server.refuse[path] = status(404, "the server could not find the requested resource", reason="NotFound")
         server.hang_up(path)
-        await eventually(lambda: any(each.state is LinkState.ABSENT for each in seen(told, Lost)))
+        await eventually(lambda: any(each.state is WatchState.ABSENT for each in seen(told, Disconnected)))
 
 
 async def test_a_dead_aggregated_api_is_never_asked() -> None:
@@ -88,13 +88,13 @@ async def test_a_kind_that_may_not_be_listed_everywhere_is_followed_in_one_names
         server.refuse[PODS] = forbidden("pods")
         server.put("/api/v1/namespaces/team/pods", named("mine", "team"))
         async with fed(server, "pods") as told:
-            await eventually(lambda: seen(told, Heard))
+            await eventually(lambda: seen(told, Heartbeat))
             assert [each.note for each in seen(told, Served)] == [
                 "",
                 "only namespace team: listing pods everywhere is not allowed",
             ]
             assert list(seen(told, Listed)[0].objects) == [("team", "mine")]
-            assert not seen(told, Lost)
+            assert not seen(told, Disconnected)
 
 
 async def test_a_kind_that_may_not_be_listed_at_all_says_so() -> None:
@@ -102,9 +102,9 @@ async def test_a_kind_that_may_not_be_listed_at_all_says_so() -> None:
         server.refuse["/api/v1/nodes"] = [forbidden("nodes")]
         async with fed(server, "nodes") as told:
             await eventually(lambda: seen(told, Listed))
-            (lost,) = seen(told, Lost)
+            (lost,) = seen(told, Disconnected)
             assert (lost.state, type(lost.error), lost.error.hint) == (
-                LinkState.FORBIDDEN,
+                WatchState.FORBIDDEN,
                 NotAllowed,
                 "Ask for `list nodes`.",
             )
@@ -115,8 +115,8 @@ async def test_a_server_that_is_down_at_first() -> None:
     async with server:
         pass
     async with fed(server, "workloads") as told:
-        await eventually(lambda: len(seen(told, Lost)) > 2)
-        assert {each.state for each in seen(told, Lost)} == {LinkState.STALE}
+        await eventually(lambda: len(seen(told, Disconnected)) > 2)
+        assert {each.state for each in seen(told, Disconnected)} == {WatchState.STALE}
         async with server:
             await eventually(lambda: seen(told, Listed))
 
@@ -127,14 +127,14 @@ async def test_500_is_stale_and_recovers() -> None:
         server.refuse[PODS] = [status(500, "boom"), status(503, "boom")]
         async with fed(server, "pods") as told:
             await eventually(lambda: seen(told, Listed))
-            assert [each.state for each in seen(told, Lost)] == [LinkState.STALE] * 2
+            assert [each.state for each in seen(told, Disconnected)] == [WatchState.STALE] * 2
 
 
 async def test_429_with_a_long_wait_is_stale() -> None:
     async with ApiServer() as server:
         server.refuse[PODS] = [status(429, "too many", headers={"Retry-After": "100"})]
         async with fed(server, "pods") as told:
-            await eventually(lambda: seen(told, Lost))
+            await eventually(lambda: seen(told, Disconnected))
             assert told[-1].error.retry_after == 100
 
 
@@ -147,7 +147,7 @@ async def test_something_that_is_no_kubernetes_api() -> None:
     async with ApiServer() as server:
         server.handlers["/apis"] = page
         async with fed(server, "workloads") as told:
-            await eventually(lambda: seen(told, Lost))
+            await eventually(lambda: seen(told, Disconnected))
             assert isinstance(told[0].error, Unreadable)
 
 
@@ -162,20 +162,20 @@ async def test_odd_names_and_missing_fields_come_through() -> None:
 @pytest.mark.parametrize("plural", ["jobsets", "workloads"])
 async def test_a_catalogue_is_asked_once(plural: str) -> None:
     async with ApiServer() as server, server.client() as client:
-        catalogue = Catalogue(client)
+        catalogue = ApiDiscovery(client)
         for _ in range(3):
             assert await catalogue.version(kind(plural))
         assert len(server.asked("/apis")) == 1
         server.groups.clear()
-        catalogue.forget()
+        catalogue.clear_cache()
         assert await catalogue.version(kind(plural)) == ""
-        assert await catalogue.build() == "v1.36.4-test"
+        assert await catalogue.server_version() == "v1.36.4-test"
 
 
 async def test_a_group_that_may_not_be_looked_at_counts_as_absent() -> None:
     async with ApiServer() as server, server.client() as client:
         server.refuse["/apis/jobset.x-k8s.io/v1alpha2"] = status(404, "gone", reason="NotFound")
-        assert await Catalogue(client).version(kind("jobsets")) == ""
+        assert await ApiDiscovery(client).version(kind("jobsets")) == ""
         server.refuse["/apis"] = status(404, "gone", reason="NotFound")
         with pytest.raises(NotFound):
-            await Catalogue(client).version(kind("jobsets"))
+            await ApiDiscovery(client).version(kind("jobsets"))

@@ -11,9 +11,9 @@ import pytest
 
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 from console.kube.client import Client
-from console.kube.failures import CHECK_PROXY, first_bytes
+from console.kube.failures import CHECK_PROXY, read_error_body
 from console.kube.login import Login
-from console.kube.raw_connection import connected
+from console.kube.raw_connection import open_connection
 from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer
 from tests.certificates import make_certificate
@@ -32,7 +32,7 @@ async def plain(client: Client) -> bytes:
 
 async def going_on(client: Client) -> bytes:
     async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
-        return await first_bytes(answer.pieces(), 1 << 30)
+        return await read_error_body(answer.iter_chunks(), 1 << 30)
 
 
 async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type[ConsoleError], str, str]]:
@@ -201,7 +201,7 @@ async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> No
     ):
         async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
             assert "via" not in answer.headers
-            assert await first_bytes(answer.pieces(), 99) == VERSION
+            assert await read_error_body(answer.iter_chunks(), 99) == VERSION
         assert set(asked) == {b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port}
 
 
@@ -227,7 +227,7 @@ async def test_all_ways_of_asking_take_the_proxy_of_the_environment(
         client = Client(login)
         assert await plain(client) == await going_on(client) == VERSION
         await client.close()
-        async with connected(login, "ask") as wire:
+        async with open_connection(login, "ask") as wire:
             (answer,) = await wire.get(PATH)
         assert answer.body == VERSION
         assert set(asked) == {b"CONNECT api.example:%d HTTP/1.1" % server.port}
@@ -248,7 +248,7 @@ async def test_a_proxy_that_is_reached_over_tls_has_to_show_a_certificate_too(
         client = Client(login)
         if trusted:
             assert await plain(client) == VERSION
-            async with connected(login, "ask") as wire:
+            async with open_connection(login, "ask") as wire:
                 (answer,) = await wire.get(PATH)
             assert answer.body == VERSION
             assert asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port] * 2
@@ -256,7 +256,7 @@ async def test_a_proxy_that_is_reached_over_tls_has_to_show_a_certificate_too(
             with pytest.raises(Unreachable, match="certificate"):
                 await plain(client)
             with pytest.raises(Unreachable, match="certificate"):
-                async with connected(login, "ask"):
+                async with open_connection(login, "ask"):
                     pass
             assert asked == []
         await client.close()
@@ -312,7 +312,7 @@ async def test_a_socks_proxy_is_gone_through_and_resolves_the_name(
         client = Client(login)
         assert await plain(client) == VERSION
         await client.close()
-        async with connected(login, "ask") as wire:
+        async with open_connection(login, "ask") as wire:
             (answer,) = await wire.get(PATH)
         assert answer.body == VERSION
         assert asked == [(b"anna:s3cr3t", b"api.example")] * 2
@@ -354,7 +354,7 @@ async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
 async def said_by_wire(server: str) -> tuple[type[ConsoleError], str, str]:
     """What is told where the connection is to become a tunnel."""
     with pytest.raises(ConsoleError) as caught:
-        async with connected(Login(Target("x", "u", "d", Cluster(server=server), User())), "ask"):
+        async with open_connection(Login(Target("x", "u", "d", Cluster(server=server), User())), "ask"):
             pass
     return type(caught.value), caught.value.message, caught.value.hint
 

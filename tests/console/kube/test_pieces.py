@@ -11,7 +11,7 @@ from aiohttp import web
 
 from console.errors import ConsoleError, NotAllowed, Unreachable
 from console.kube.client import Client
-from console.kube.failures import first_bytes
+from console.kube.failures import read_error_body
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from tests.apiserver import ApiServer, eventually, forbidden
@@ -31,7 +31,7 @@ def chunked(pieces: list[bytes]) -> bytes:
 
 async def read(client: Client, silence: float = 10) -> bytes:
     async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
-        return b"".join([piece async for piece in answer.pieces()])
+        return b"".join([piece async for piece in answer.iter_chunks()])
 
 
 async def poured(client: Client, found: list[bytes], silence: float = 10) -> None:
@@ -208,4 +208,4 @@ async def test_a_reader_that_is_slow_keeps_the_server_waiting_and_gets_all() -> 
             before = sent
             await asyncio.sleep(0.3)
             assert before == sent < 256 * len(body)
-            assert await first_bytes(slow.pieces(), 1 << 30) == 256 * body
+            assert await read_error_body(slow.iter_chunks(), 1 << 30) == 256 * body

@@ -12,8 +12,8 @@ from console.attach.tunnel import engine, relay
 from console.attach.tunnel.engine import Forwarding, Reach
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
-from console.kube.locate_rank import Ended
-from console.kube.rank_address import Address, LivePod, Ports
+from console.kube.locate_rank import JobEnded
+from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.target import User
 from tests.apiserver import ApiServer, eventually, status
 from tests.console.kube.kubelet import FORWARD, V4, echo_port
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 P = LivePod("default", "p", "uid-p")
 POD = "/api/v1/namespaces/default/pods/p"
-TO_P = Address("default", "", pod="p")
+TO_P = RankAddress("default", "", pod="p")
 
 
 def pod(uid: str = "uid-p", phase: str = "Running") -> web.Response:
@@ -38,7 +38,7 @@ def pod(uid: str = "uid-p", phase: str = "Running") -> web.Response:
 async def tunnel(server: ApiServer, port: int = 2222, local: int = 0) -> AsyncIterator[Forwarding]:
     """A tunnel to pod p."""
     server.refuse.setdefault(POD, pod())
-    made = Forwarding(Reach(server.login(), limit=5), TO_P, [Ports(port, local)], name="p", context="test")
+    made = Forwarding(Reach(server.login(), limit=5), TO_P, [PortPair(port, local)], name="p", context="test")
     await made.open()
     try:
         yield made
@@ -109,7 +109,7 @@ async def test_a_pod_that_is_not_there() -> None:
         with pytest.raises(NotFound, match="Could not reach port 22 of pod p"):
             await Reach(server.login()).open(P, 22)
         server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
-        with pytest.raises(Ended, match="There is no pod p in namespace default"):
+        with pytest.raises(JobEnded, match="There is no pod p in namespace default"):
             await Reach(server.login()).open(TO_P, 22)
 
 
@@ -292,7 +292,7 @@ async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(mon
     async with ApiServer() as server:
         server.handlers[FORWARD] = streaming(behave)
         server.refuse[POD] = pod()
-        made = Forwarding(Reach(server.login()), TO_P, [Ports(2222)], name="p", context="test", clock=lambda: now[0])
+        made = Forwarding(Reach(server.login()), TO_P, [PortPair(2222)], name="p", context="test", clock=lambda: now[0])
         await made.open()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))

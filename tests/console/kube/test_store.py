@@ -7,7 +7,7 @@ import pytest
 
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
-from console.kube.snapshot import Fleet, LinkState
+from console.kube.snapshot import Fleet, WatchState
 from console.kube.store import FIELDS, PAUSE, Store
 from tests.apiserver import eventually, first, gathered
 
@@ -20,7 +20,7 @@ def test_every_kind_has_a_field_of_the_fleet() -> None:
     assert set(FIELDS.values()) <= set(Fleet.__dataclass_fields__)
     store = Store()
     assert set(store.fleet.links) == set(FIELDS)
-    assert all(link.state is LinkState.LISTING for link in store.fleet.links.values())
+    assert all(link.state is WatchState.LISTING for link in store.fleet.links.values())
 
 
 def test_a_picture_does_not_change_and_stays_the_same_until_something_does() -> None:
@@ -29,7 +29,7 @@ def test_a_picture_does_not_change_and_stays_the_same_until_something_does() -> 
     store.replace("nodes", {("", "x"): Node("x")}, {})
     before = store.fleet
     assert store.fleet is before
-    store.put("pods", ("n", "b"), pod("b"))
+    store.set_object("pods", ("n", "b"), pod("b"))
     store.remove("pods", ("n", "a"))
     assert list(before.pods) == [("n", "a")]
     assert list(store.fleet.pods) == [("n", "b")]
@@ -39,9 +39,9 @@ def test_a_picture_does_not_change_and_stays_the_same_until_something_does() -> 
 def test_pages_fill_a_list_that_is_not_live_yet() -> None:
     store = Store()
     store.add("pods", {("n", "a"): pod("a")})
-    assert (list(store.fleet.pods), store.link("pods").state) == ([("n", "a")], LinkState.LISTING)
+    assert (list(store.fleet.pods), store.link("pods").state) == ([("n", "a")], WatchState.LISTING)
     store.replace("pods", {("n", "b"): pod("b")}, {})
-    assert (list(store.fleet.pods), store.link("pods").state) == ([("n", "b")], LinkState.LIVE)
+    assert (list(store.fleet.pods), store.link("pods").state) == ([("n", "b")], WatchState.LIVE)
 
 
 def test_a_lost_link_keeps_its_rows_and_recovers() -> None:
@@ -49,37 +49,37 @@ def test_a_lost_link_keeps_its_rows_and_recovers() -> None:
     store = Store(clock=lambda: now[0])
     store.replace("pods", {("n", "a"): pod("a")}, {})
     now[0] = 130.0
-    store.lost("pods", LinkState.STALE, "the connection was reset", "wait")
+    store.mark_lost("pods", WatchState.STALE, "the connection was reset", "wait")
     now[0] = 140.0
-    store.lost("pods", LinkState.STALE, "connection refused", "wait")
+    store.mark_lost("pods", WatchState.STALE, "connection refused", "wait")
     link = store.fleet.links["pods"]
-    assert (link.state, link.since, link.heard, link.why) == (LinkState.STALE, 130.0, 100.0, "connection refused")
+    assert (link.state, link.since, link.last_seen, link.why) == (WatchState.STALE, 130.0, 100.0, "connection refused")
     assert list(store.fleet.pods) == [("n", "a")]
-    store.heard("pods")
+    store.mark_alive("pods")
     link = store.fleet.links["pods"]
-    assert (link.state, link.since, link.why, link.hint) == (LinkState.LIVE, 140.0, "", "")
+    assert (link.state, link.since, link.why, link.hint) == (WatchState.LIVE, 140.0, "", "")
 
 
-@pytest.mark.parametrize("state", [LinkState.FORBIDDEN, LinkState.ABSENT])
-def test_what_may_not_be_seen_is_not_shown(state: LinkState) -> None:
+@pytest.mark.parametrize("state", [WatchState.FORBIDDEN, WatchState.ABSENT])
+def test_what_may_not_be_seen_is_not_shown(state: WatchState) -> None:
     store = Store()
     store.replace("pods", {("n", "a"): pod("a")}, {})
-    store.lost("pods", state, "no", "ask")
+    store.mark_lost("pods", state, "no", "ask")
     assert (dict(store.fleet.pods), store.fleet.links["pods"].hint) == ({}, "ask")
 
 
 def test_objects_that_cannot_be_read_are_counted_and_keep_their_last_form() -> None:
     store = Store()
-    store.served("pods", "v1", "only namespace n")
+    store.set_version("pods", "v1", "only namespace n")
     store.replace("pods", {("n", "a"): pod("a"), ("n", "b"): pod("b")}, {("n", "z"): "Expected `str`"})
     assert store.link("pods").why == "only namespace n; 1 of them cannot be read, the first n/z: Expected `str`"
-    store.puzzle("pods", ("n", "a"), "nonsense")
+    store.mark_unparsable("pods", ("n", "a"), "nonsense")
     assert set(store.fleet.pods) == {("n", "a"), ("n", "b")}
     store.replace("pods", {("n", "b"): pod("b")}, {("n", "a"): "nonsense"})
     assert set(store.fleet.pods) == {("n", "a"), ("n", "b")}
-    store.put("pods", ("n", "a"), pod("a", "Failed"))
+    store.set_object("pods", ("n", "a"), pod("a", "Failed"))
     assert (store.fleet.pods["n", "a"].phase, store.link("pods").why) == ("Failed", "only namespace n")
-    store.puzzle("pods", ("n", "a"), "nonsense")
+    store.mark_unparsable("pods", ("n", "a"), "nonsense")
     store.remove("pods", ("n", "a"))
     assert (set(store.fleet.pods), store.link("pods").why) == ({("n", "b")}, "only namespace n")
 
@@ -89,7 +89,7 @@ async def test_bursts_fold_and_the_last_change_is_never_lost() -> None:
     async with gathered(store.snapshots()) as pictures:
         started = asyncio.get_running_loop().time()
         for each in range(2000):
-            store.put("pods", ("n", "a"), pod("a", str(each)))
+            store.set_object("pods", ("n", "a"), pod("a", str(each)))
             if each % 100 == 0:
                 await asyncio.sleep(0)
         await eventually(lambda: pictures and pictures[-1].pods["n", "a"].phase == "1999")
@@ -104,15 +104,15 @@ async def test_the_picture_comes_at_once_and_then_only_when_something_changes() 
         waiting = asyncio.ensure_future(anext(pictures))
         done, _ = await asyncio.wait([waiting], timeout=PAUSE * 2)
         assert not done
-        store.heard("pods")
+        store.mark_alive("pods")
         fleet = await asyncio.wait_for(waiting, 60)
-        assert fleet.links["pods"].state is LinkState.LIVE
+        assert fleet.links["pods"].state is WatchState.LIVE
 
 
 async def test_everybody_who_looks_sees() -> None:
     store = Store()
     async with gathered(store.snapshots()) as one, gathered(store.snapshots()) as two:
-        store.put("pods", ("n", "a"), pod("a"))
+        store.set_object("pods", ("n", "a"), pod("a"))
         await eventually(lambda: one and two and one[-1].pods and two[-1].pods)
         assert one[-1] is two[-1]
 
@@ -136,8 +136,8 @@ def test_another_cluster_begins_empty() -> None:
     store.reset(["pods", "nodes"])
     assert (dict(store.fleet.pods), store.link("pods").state, set(store.fleet.links)) == (
         {},
-        LinkState.LISTING,
+        WatchState.LISTING,
         {"pods", "nodes"},
     )
-    store.heard("pods")
+    store.mark_alive("pods")
     assert store.link("pods").why == ""

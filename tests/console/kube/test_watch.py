@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.kube.watch import Backoff, Changed, Heard, HttpSource, Listed, Lost, Page, Removed, Unparsable, follow
+from console.kube.watch import (
+    Backoff,
+    Changed,
+    Disconnected,
+    FirstListPage,
+    Heartbeat,
+    HttpSource,
+    Listed,
+    Removed,
+    Unparsable,
+    follow,
+)
 from tests.apiserver import ApiServer, eventually, first, gathered, named, status
 from tests.console.kube.objects.recorded import kind
 
@@ -99,11 +110,11 @@ async def test_the_first_list_fills_page_by_page_and_then_lines_follow() -> None
         [[line("ADDED", pod("d", 6)), line("MODIFIED", pod("a", 7)), line("DELETED", pod("b", 8))]],
     )
     one, everything, heard, *changes = await told(script, 6)
-    assert isinstance(one, Page)
+    assert isinstance(one, FirstListPage)
     assert names(one) == ["a", "b"]
     assert isinstance(everything, Listed)
     assert names(everything) == ["a", "b", "c"]
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, Heartbeat)
     assert [(type(each), each.key[1]) for each in changes] == [(Changed, "d"), (Changed, "a"), (Removed, "b")]
     assert script.tokens == ["", "t1"]
     assert script.versions == ["5"]
@@ -124,7 +135,7 @@ async def test_410_lists_again_and_gives_one_replacement_without_a_gap(gone: Any
         [page("a", "b", version=5), page("b", version=90, token="t"), page("c", version=90)],
         [[line("MODIFIED", pod("a", 6))], gone, [line("ADDED", pod("d", 91))]],
     )
-    changes = [each for each in await told(script, 6 if gone is GONE else 7) if not isinstance(each, Heard)]
+    changes = [each for each in await told(script, 6 if gone is GONE else 7) if not isinstance(each, Heartbeat)]
     assert [type(each) for each in changes[:4]] == [Listed, Changed, Listed, Changed]
     assert names(changes[2]) == ["b", "c"]
     assert script.versions == ["5", "6", "90"] or script.versions == ["5", "6", "90", "91"]
@@ -140,7 +151,7 @@ async def test_a_watch_that_ends_goes_on_where_it_stopped_and_nobody_hears_of_it
     )
     changes = await told(script, 6)
     assert script.versions[:2] == ["5", "40"]
-    assert not [each for each in changes if isinstance(each, Lost)]
+    assert not [each for each in changes if isinstance(each, Disconnected)]
 
 
 async def test_one_break_is_mended_quietly_and_the_second_is_told() -> None:
@@ -149,7 +160,15 @@ async def test_one_break_is_mended_quietly_and_the_second_is_told() -> None:
         [page("a", version=5)], [[line("ADDED", pod("b", 6)), BROKEN], BROKEN, BROKEN, [line("ADDED", pod("c", 7))]]
     )
     changes = await told(script, 7, backoff)
-    assert [type(each) for each in changes] == [Listed, Heard, Changed, Lost, Lost, Heard, Changed]
+    assert [type(each) for each in changes] == [
+        Listed,
+        Heartbeat,
+        Changed,
+        Disconnected,
+        Disconnected,
+        Heartbeat,
+        Changed,
+    ]
     assert changes[3].error is BROKEN
     assert script.versions[:4] == ["5", "6", "6", "6"]
     assert backoff.waits == [("Unreachable", 2), ("Unreachable", 3)]
@@ -159,14 +178,14 @@ async def test_a_list_that_fails_is_told_at_once_and_tried_again() -> None:
     backoff = Recorded()
     script = Script([BROKEN, BROKEN, page("a", version=5)], [])
     changes = await told(script, 4, backoff)
-    assert [type(each) for each in changes] == [Lost, Lost, Listed, Heard]
+    assert [type(each) for each in changes] == [Disconnected, Disconnected, Listed, Heartbeat]
     assert backoff.waits == [("Unreachable", 1), ("Unreachable", 2)]
 
 
 async def test_a_list_that_goes_stale_in_the_middle_begins_again() -> None:
     script = Script([page("a", version=5, token="t"), GONE, page("b", version=9)], [])
     changes = await told(script, 3)
-    assert [type(each) for each in changes] == [Page, Listed, Heard]
+    assert [type(each) for each in changes] == [FirstListPage, Listed, Heartbeat]
     assert names(changes[1]) == ["b"]
     assert script.tokens == ["", "t", ""]
 
@@ -183,14 +202,14 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
     script = Script([page("a", version=5)], [[], [], [], []])
     changes = await told(script, 6, backoff)
     assert len(backoff.waits) == 3
-    assert not [each for each in changes if isinstance(each, Lost)]
+    assert not [each for each in changes if isinstance(each, Disconnected)]
 
 
 async def test_a_restored_server_lists_again() -> None:
     too_large = {"kind": "Status", "code": 504, "message": "Too large resource version: 90, current: 7"}
     script = Script([page("a", version=90), page("b", version=7)], [[line("ERROR", too_large)]])
     changes = await told(script, 4)
-    assert [type(each) for each in changes] == [Listed, Heard, Listed, Heard]
+    assert [type(each) for each in changes] == [Listed, Heartbeat, Listed, Heartbeat]
 
 
 async def test_an_object_that_turns_to_nonsense_is_told_apart() -> None:
@@ -257,7 +276,7 @@ async def test_pages_and_lines_over_http() -> None:
             server.put(PATH, named(name))
         async with following(server) as changes:
             await eventually(lambda: server.watched(PATH))
-            assert [names(each) for each in seen(changes, Page)] == [["a", "b"], ["c", "d"]]
+            assert [names(each) for each in seen(changes, FirstListPage)] == [["a", "b"], ["c", "d"]]
             assert [names(each) for each in seen(changes, Listed)] == [list("abcde")]
             server.put(PATH, named("f"))
             await eventually(lambda: seen(changes, Changed))
@@ -277,14 +296,14 @@ async def test_a_line_cut_off_costs_nothing() -> None:
         await eventually(lambda: seen(changes, Changed))
         assert [each.key[1] for each in seen(changes, Changed)] == ["whole"]
         assert len(seen(changes, Listed)) == 1
-        assert not seen(changes, Lost)
+        assert not seen(changes, Disconnected)
 
 
 async def test_a_silent_connection_is_noticed() -> None:
     async with ApiServer() as server, following(server, silence=0.1) as changes:
         await eventually(lambda: len(server.asked(PATH, watch="1")) >= 2)
         assert len(seen(changes, Listed)) == 1
-        assert not seen(changes, Lost)
+        assert not seen(changes, Disconnected)
 
 
 async def test_410_over_http() -> None:
@@ -296,15 +315,15 @@ async def test_410_over_http() -> None:
         await eventually(lambda: len(seen(changes, Listed)) == 2)
         assert names(seen(changes, Listed)[1]) == ["a"]
         assert not seen(changes, Removed)
-        assert not seen(changes, Lost)
+        assert not seen(changes, Disconnected)
 
 
 async def test_a_server_that_is_killed_and_comes_back() -> None:
     async with ApiServer() as server, following(server) as changes:
         await eventually(lambda: server.watched(PATH))
         await server.stop()
-        await eventually(lambda: seen(changes, Lost))
-        assert "connection refused" in seen(changes, Lost)[0].error.message
+        await eventually(lambda: seen(changes, Disconnected))
+        assert "connection refused" in seen(changes, Disconnected)[0].error.message
         server.put(PATH, named("late"))
         await server.start()
         await eventually(lambda: seen(changes, Changed))

@@ -43,7 +43,7 @@ def test_frames_survive_any_cut(sizes: list[int], cuts: list[int]) -> None:
         sent(websocket.BINARY, bytes([at]) * size) + sent(websocket.PING, b"x") for at, size in enumerate(sizes)
     )
     heard = Heard()
-    reader = websocket.Reader(heard)
+    reader = websocket.FrameReader(heard)
     at = 0
     for cut in cycle(cuts or [1 << 20]):
         if at >= len(stream):
@@ -57,7 +57,7 @@ def test_frames_survive_any_cut(sizes: list[int], cuts: list[int]) -> None:
 def test_every_single_byte_apart() -> None:
     stream = sent(websocket.BINARY, b"a" * 300) + sent(websocket.CLOSE, b"\x03\xe8bye") + sent(websocket.BINARY, b"")
     heard = Heard()
-    reader = websocket.Reader(heard)
+    reader = websocket.FrameReader(heard)
     for at in range(len(stream)):
         reader.feed(memoryview(stream)[at : at + 1])
     assert [bytes(each) for each in heard.messages] == [b"a" * 300, b""]
@@ -66,7 +66,7 @@ def test_every_single_byte_apart() -> None:
 
 def test_a_message_in_several_frames_is_one() -> None:
     heard = Heard()
-    websocket.Reader(heard).feed(
+    websocket.FrameReader(heard).feed(
         memoryview(
             sent(websocket.BINARY, b"one ", last=False) + sent(websocket.PONG, b"") + sent(websocket.CONTINUED, b"two")
         )
@@ -76,14 +76,14 @@ def test_a_message_in_several_frames_is_one() -> None:
 
 def test_what_no_server_sends() -> None:
     with pytest.raises(ValueError, match="mask"):
-        websocket.Reader(Heard()).feed(memoryview(websocket.frame(websocket.BINARY, b"x")))
+        websocket.FrameReader(Heard()).feed(memoryview(websocket.frame(websocket.BINARY, b"x")))
 
 
 @given(st.integers(0, 9000), st.binary(min_size=4, max_size=4))
 def test_masking(size: int, mask: bytes) -> None:
     data = bytes(range(256)) * (size // 256 + 1)
     expected = bytes(one ^ other for one, other in zip(data, cycle(mask), strict=False))
-    assert websocket.masked(data, mask) == websocket.masked_slowly(data, mask) == expected
+    assert websocket.apply_mask(data, mask) == websocket.apply_mask_in_python(data, mask) == expected
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
@@ -92,4 +92,4 @@ def test_a_frame_is_what_a_server_reads(size: int) -> None:
     assert made[0] == 0x82
     head = {0: 2, 125: 2, 126: 4, 65_535: 4, 65_536: 10}[size]
     assert made[1] & 0x80
-    assert websocket.masked(made[head + 4 :], made[head : head + 4]) == b"a" * size
+    assert websocket.apply_mask(made[head + 4 :], made[head : head + 4]) == b"a" * size

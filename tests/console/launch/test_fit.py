@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.kube.nested_values import Value, put
+from console.kube.nested_values import Value, set_path
 from console.launch.install import Catalogue
 from console.launch.recipes import LaunchPlan
 
@@ -16,7 +16,7 @@ CUDA_12_6 = "modelscope:ubuntu22.04-cuda12.6.3-py311-torch2.7.1-vllm0.10.0-model
 def plan(recipe: str, changes: dict[str, Value]) -> LaunchPlan:
     values: dict[str, Value] = {}
     for path, value in changes.items():
-        put(values, path, value)
+        set_path(values, path, value)
     return LaunchPlan(recipe, "anna", "team", values)
 
 

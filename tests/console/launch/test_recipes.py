@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import BadInput
-from console.kube.nested_values import Value, look, merge, overlay, put
+from console.kube.nested_values import Value, get_path, merge_values, overlay_values, set_path
 from console.launch.recipes import Field, FieldKind, FieldProblem, changed, coerce, spell
 
 
@@ -134,16 +134,16 @@ def test_what_cannot_be_read_is_said_at_its_field() -> None:
 def test_values_lie_over_each_other_as_in_helm() -> None:
     below: dict[str, Value] = {"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}
     above: dict[str, Value] = {"b": {"c": None, "x": 4}, "e": [3]}
-    assert merge(below, above) == {"a": 1, "b": {"d": 3, "x": 4}, "e": [3]}
-    assert overlay(below, above) == {"a": 1, "b": {"c": None, "d": 3, "x": 4}, "e": [3]}
+    assert merge_values(below, above) == {"a": 1, "b": {"d": 3, "x": 4}, "e": [3]}
+    assert overlay_values(below, above) == {"a": 1, "b": {"c": None, "d": 3, "x": 4}, "e": [3]}
     assert below == {"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}
 
 
 def test_paths_lead_into_levels() -> None:
     values: dict[str, Value] = {}
-    put(values, "a.b.c", 1)
-    put(values, "a.d", 2)
+    set_path(values, "a.b.c", 1)
+    set_path(values, "a.d", 2)
     assert values == {"a": {"b": {"c": 1}, "d": 2}}
-    assert (look(values, "a.b.c"), look(values, "a.x"), look(values, "a.d.e")) == (1, None, None)
+    assert (get_path(values, "a.b.c"), get_path(values, "a.x"), get_path(values, "a.d.e")) == (1, None, None)
     with pytest.raises(BadInput, match="d is a single value"):
-        put(values, "a.d.e", 3)
+        set_path(values, "a.d.e", 3)

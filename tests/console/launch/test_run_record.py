@@ -161,7 +161,7 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     assert (stalled.outcome, stalled.state) == (Outcome.STOPPED, "stopped")
     assert stalled.why == stalled.how == f"stopped by a person, {STALL.words}"
     (alarm,) = stalled.alarms
-    assert (alarm.over, alarm.over_words) == (1500.0, "until the job was stopped")
+    assert (alarm.over, alarm.ended_text) == (1500.0, "until the job was stopped")
     assert stalled.sick
     known = concluded(replace(stopped, step=1240, alarms=(replace(STALL, more="X-ray: rank 9 stands"),)))
     assert known.why == "stopped by a person, stalled since step 1,240; X-ray: rank 9 stands"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from console.errors import BadInput
-from console.kube.nested_values import Value, merge
+from console.kube.nested_values import Value, merge_values
 from console.launch.install import Catalogue
 from console.launch.schema import parse_sets
 
@@ -17,7 +17,7 @@ DEFAULTS = CATALOGUE.defaults("nccl-all-reduce")
 
 
 def problems(**values: Value) -> dict[str, str]:
-    return {problem.path: problem.message for problem in CATALOGUE.checker.problems(merge(DEFAULTS, values))}
+    return {problem.path: problem.message for problem in CATALOGUE.checker.problems(merge_values(DEFAULTS, values))}
 
 
 def test_defaults_fit() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.logs.collectors import Collected
+from console.logs.collectors import CollectorUnwrapper
 from console.metrics.log_results import LogReading
 
 if TYPE_CHECKING:
@@ -177,13 +177,13 @@ PLAIN = [
 @pytest.mark.parametrize("text", PLAIN)
 @pytest.mark.parametrize("piece", [3, 1 << 20])
 def test_a_plain_log_stays_as_it_is(text: str, piece: int) -> None:
-    data, collected = text.encode(), Collected()
+    data, collected = text.encode(), CollectorUnwrapper()
     said = b"".join(collected.feed(data[at : at + piece]) for at in range(0, len(data), piece))
     assert said + collected.close() == data
 
 
 def test_a_plain_line_is_there_as_soon_as_it_has_come() -> None:
-    collected = Collected()
+    collected = CollectorUnwrapper()
     assert collected.feed(b"step 1 loss 2.5\n") == b"step 1 loss 2.5\n"
     assert collected.feed(b"step 2 loss") + collected.feed(b" 2.4\n") == b"step 2 loss 2.4\n"
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from console.errors import NotAllowed, NotFound, Refused
 from console.kube.objects.meta import parse_time
 from console.kube.watch import Backoff
-from console.logs.container_log import LogStream, Memory, Wanted, follow_log
+from console.logs.container_log import LogRequest, LogStream, ResumeCursor, follow_log
 from console.logs.line import StreamState
-from console.logs.line_splitter import LONGEST_LINE, LineSplitter, stamped, text_of
+from console.logs.line_splitter import LONGEST_LINE, LineSplitter, split_timestamps, text_of
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 
 POD = "/api/v1/namespaces/default/pods/p"
@@ -108,14 +108,14 @@ class Container:
 
 async def texts(server: ApiServer, **wanted: Any) -> list[str]:
     async with server.client() as client, asyncio.timeout(60):
-        return [line.text async for line in follow_log(client, Wanted("default", "p", **wanted), QUICK)]
+        return [line.text async for line in follow_log(client, LogRequest("default", "p", **wanted), QUICK)]
 
 
 async def test_lines_until_the_container_ends() -> None:
     async with ApiServer() as server, server.client() as client:
         container = Container(server)
         container.say(1, b"one", b"two")
-        async with gathered(follow_log(client, Wanted("default", "p", "main"), QUICK)) as lines:
+        async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK)) as lines:
             await eventually(lambda: len(lines) == 2)
             container.say(2.5, b"three")
             await eventually(lambda: len(lines) == 3)
@@ -147,7 +147,7 @@ async def test_a_clean_end_of_the_connection_is_not_the_end_of_the_container() -
         container = Container(server)
         container.say(1, b"one")
         container.ended = True  # the connection ends, the container says that it runs
-        async with gathered(follow_log(client, Wanted("default", "p"), QUICK)) as lines:
+        async with gathered(follow_log(client, LogRequest("default", "p"), QUICK)) as lines:
             await eventually(lambda: len(container.queries) >= 3)
             container.ended = False
             container.say(2, b"two")
@@ -259,7 +259,7 @@ async def test_a_log_that_was_rotated_while_it_could_not_be_read_has_a_gap() -> 
         container = Container(server)
         container.say(1, b"one", b"two")
         container.drops = [2]
-        stream = LogStream(client, Wanted("default", "p"), backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p"), backoff=QUICK)
         seen: list[bytes] = []
 
         async def read() -> None:
@@ -302,7 +302,7 @@ async def test_a_container_that_is_started_anew_is_read_on_and_the_run_before_to
             return web.Response(body=lines)
 
         server.handlers[POD], server.handlers[f"{POD}/log"] = describe, serve
-        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         seen = [text_of(raw) async for batch in stream.batches() for _, raw in batch]
         assert seen == [b"one", b"last words", b"second life"]
         assert stream.gaps == []
@@ -330,7 +330,7 @@ async def test_a_connection_that_ends_well_in_the_middle_of_a_line_gives_the_lin
         container = Container(server)
         container.drops, container.politely = [1], True
         container.say(1, b"one", b"two and a half")
-        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         lines: list[bytes] = []
         async with gathered(stream.batches()) as batches:
             await eventually(lambda: sum(map(len, batches)) == 2)
@@ -344,7 +344,7 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> N
     async with ApiServer() as server, server.client() as client:
         container = Container(server)
         container.say(1, b"one")
-        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:
             await eventually(lambda: sum(map(len, batches)) == 1)
             container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r 20%|# | 2/9 hf_AbCdEfGhIjk\r")
@@ -361,7 +361,7 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> N
 async def test_whoever_reads_one_log_sees_the_bar_too() -> None:
     async with ApiServer() as server, server.client() as client:
         container = Container(server)
-        async with gathered(follow_log(client, Wanted("default", "p", "main"), QUICK, drawn=True)) as lines:
+        async with gathered(follow_log(client, LogRequest("default", "p", "main"), QUICK, drawn=True)) as lines:
             container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r")
             await eventually(lambda: [(line.text, line.open) for line in lines] == [(" 10%|# | 1/9", True)])
             container.end()
@@ -371,11 +371,11 @@ async def test_whoever_reads_one_log_sees_the_bar_too() -> None:
 
 async def test_a_log_goes_on_in_another_session_where_it_was_left() -> None:
     async with ApiServer() as server:
-        container, memory = Container(server), Memory(whole=False)
+        container, memory = Container(server), ResumeCursor(whole=False)
         container.say(1, b"same")
         container.say(2, b"same", b"two")
         seen = []
-        wanted = Wanted("default", "p", "main", tail=10)
+        wanted = LogRequest("default", "p", "main", tail=10)
         async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
             await eventually(lambda: len(lines) == 3)
             seen += lines
@@ -414,7 +414,7 @@ async def test_the_last_part_of_a_line_that_comes_again_is_no_line(parts: list[b
             return web.Response(body=body)
 
         server.handlers[f"{POD}/log"] = serve
-        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         seen = [text_of(raw) async for batch in stream.batches() for _, raw in batch]
     assert seen == [*lines, b"after", b"more"]
 
@@ -424,7 +424,7 @@ async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_mo
         container = Container(server)
         container.say(1, b"one", b"two")
         container.drops = [1]
-        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with aclosing(stream.batches()) as batches:
             assert [text_of(raw) for _, raw in await anext(batches)] == [b"one"]
             gone = status(404, 'pods "p" not found', reason="NotFound")
@@ -438,7 +438,7 @@ async def test_all_go_on_once_the_server_has_answered_one_of_them() -> None:
     async with ApiServer() as server, server.client() as client:
         container = Container(server)
         patient, eager = (
-            LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=Backoff(first=first, most=first))
+            LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=Backoff(first=first, most=first))
             for first in (60.0, 0.02)
         )
         async with gathered(patient.batches()) as slow, gathered(eager.batches()) as quick:
@@ -463,7 +463,7 @@ async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_ane
         monkeypatch.setattr(
             client, "follow", lambda *path, **how: follow(*path, **{**how, "silence": next(silences, 60.0)})
         )
-        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:
             await eventually(lambda: len(container.queries) == 2 and stream.state is StreamState.LIVE)
             server.refuse[POD] = server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
@@ -518,19 +518,19 @@ def test_of_a_progress_bar_of_megabytes_the_last_picture_is_kept() -> None:
     pictures = b"".join(b"\r%d %%" % number + b" " * 5000 for number in range(1000))
     line = f"{stamp(0)} ".encode() + pictures
     (kept,) = cut(line + b"\n", list(range(0, len(line), 10_000)))
-    assert stamped([kept])[0][0] == START + 0.000000789
+    assert split_timestamps([kept])[0][0] == START + 0.000000789
     assert text_of(kept).startswith(b"999 %")
     assert len(kept) < 6000
 
 
 @pytest.mark.parametrize("line", [b"no stamp here", b"", b"2026-11-21 12:00:00 mine", b"2026-99-99T99:99:99Z x"])
 def test_a_line_without_a_timestamp(line: bytes) -> None:
-    assert stamped([line])[0][0] == 0.0
+    assert split_timestamps([line])[0][0] == 0.0
 
 
 def test_timestamps_of_every_form() -> None:
     lines = [b"1970-01-01T00:00:01Z x", b"1970-01-01T00:00:01.5Z x", b"1970-01-01T01:00:01.250000000+01:00 x"]
-    assert [time for time, _ in stamped(lines)] == [1.0, 1.5, 1.25]
+    assert [time for time, _ in split_timestamps(lines)] == [1.0, 1.5, 1.25]
     assert text_of(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
     assert text_of(b"1970-01-01T00:00:01.5Z ") == b""
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.logs.failure_kinds import LogFailure, in_groups
+from console.logs.failure_kinds import LogFailure, group_sentences
 from console.logs.failures import MOST, FailureParser, failed_step, parse_failures
 from console.logs.line import level
 from console.metrics.log_results import LogReading
@@ -234,13 +234,13 @@ def test_a_failure_of_a_rank_is_told_once_with_how_often_it_was_named() -> None:
     other = WATCHDOG.replace("13]", "14]").replace("rank13", "rank14")
     first, second = parse_failures(("noise\n" + 3 * WATCHDOG + 2 * other).encode())
     assert [(each.rank, each.line, each.times) for each in (first, second)] == [(13, 2, 3), (14, 5, 2)]
-    (said,) = in_groups((first, second))
+    (said,) = group_sentences((first, second))
     assert said.startswith("line 2: ranks 13-14: NCCL timeout: _ALLGATHER_BASE (SeqNum 8817) ran for 600 s")
 
 
 def test_hosts_of_which_the_same_is_said_are_told_together() -> None:
     text = "".join(f"node-{number}: Test NCCL failure common.cu:1 'x'\n" for number in range(6))
-    (said,) = in_groups(parse_failures(text.encode()))
+    (said,) = group_sentences(parse_failures(text.encode()))
     assert said.startswith("line 1: on node-0, node-1, node-2, node-3 and 2 more: Test NCCL failure common.cu:1 'x'.")
 
 

@@ -138,7 +138,7 @@ async def test_a_deleted_job_is_read_from_the_disk_without_secrets(tmp_path: Pat
         assert log.gone
         found = [line async for batch in log.lines() for line in batch]
         assert [line.text for line in found][-1] == "after"
-        assert log.coverage.words == "6 of 6 ended, 0 lines lost"
+        assert log.coverage.sentence == "6 of 6 ended, 0 lines lost"
 
 
 async def test_what_is_kept_is_not_fetched_or_shown_again(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path) -> None:
         await log.ready.wait()
         await eventually(lambda: log.coverage.refused == 6)
         assert "Ask for pods/log" in log.coverage.why
-        assert "6 refused" in log.coverage.words
+        assert "6 refused" in log.coverage.sentence
 
 
 async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_changes(
@@ -189,7 +189,7 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_cha
         await eventually(lambda: log.coverage.refused == 6)
         del session.answers["follow_log"]
         await eventually(lambda: texts(lines) == ["one"])
-        await eventually(lambda: log.coverage.words == "6 of 6 live, 0 lines lost")
+        await eventually(lambda: log.coverage.sentence == "6 of 6 live, 0 lines lost")
 
 
 async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(t
         session.say(again.name, "second life")
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key[1] != PODS[0]}, again.key: again})
         await eventually(lambda: texts(lines) == ["first life", "second life"])
-        assert "1 gap with lines that may be lost" in log.coverage.words
-        assert log.coverage.gaps[0].words.endswith(
+        assert "1 gap with lines that may be lost" in log.coverage.sentence
+        assert log.coverage.gaps[0].sentence.endswith(
             "may be lost (its pod was deleted before the end of its log was read)"
         )
 
@@ -219,9 +219,9 @@ async def test_a_full_disk_is_told_and_following_goes_on(tmp_path: Path, monkeyp
         await eventually(lambda: texts(lines) == ["one"])
         monkeypatch.setattr("console.logs.segment.os.write", full)
         session.say(PODS[0], "two")
-        await eventually(lambda: "no space left on device" in log.coverage.words)
+        await eventually(lambda: "no space left on device" in log.coverage.sentence)
         await eventually(lambda: texts(lines) == ["one", "two"])
-        assert "following continues" in log.coverage.words
+        assert "following continues" in log.coverage.sentence
 
 
 async def test_once_reads_what_there_is_and_ends(tmp_path: Path) -> None:
@@ -239,16 +239,16 @@ async def test_lines_that_a_tail_left_out_are_told_of_and_fetched_when_all_are_w
         session.say(PODS[0], f"line {at}", at=100.0 + at / 8)
     async with session.logs.job("default", "llama", tail=2) as log:
         await eventually(lambda: sum(map(len, log.parts)) == 2)
-        await eventually(lambda: "of 1 pod only the last 2 lines were read" in log.coverage.words)
+        await eventually(lambda: "of 1 pod only the last 2 lines were read" in log.coverage.sentence)
     session.logs = FakeLogs(session, tmp_path)
     async with session.logs.job("default", "llama", tail=2) as log:
         await log.ready.wait()
-        assert "only the last 2 lines were read" in log.coverage.words
+        assert "only the last 2 lines were read" in log.coverage.sentence
     async with reading(session, {0}) as lines:
         await eventually(lambda: texts(lines) == [f"line {at}" for at in range(6)])
     async with session.logs.job("default", "llama") as log:
         await log.ready.wait()
-        assert "opened with" not in log.coverage.words
+        assert "opened with" not in log.coverage.sentence
 
 
 async def test_a_cluster_that_took_over_a_contexts_name_shows_nothing_of_the_other(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import at_least, level
+from console.logs.line import has_severity, level
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ from console.logs.line import at_least, level
 )
 def test_the_words_of_a_line_say_it(line: str, wanted: str) -> None:
     assert level(line.encode()) == wanted
-    assert at_least(line.encode(), "error") is (wanted == "error")
-    assert at_least(line.encode(), "warn") is (wanted in {"error", "warn"})
+    assert has_severity(line.encode(), "error") is (wanted == "error")
+    assert has_severity(line.encode(), "warn") is (wanted in {"error", "warn"})

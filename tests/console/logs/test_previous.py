@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.logs.previous import PreviousRuns, Run
+from console.logs.previous import PreviousLog, PreviousLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,14 @@ class Counted(list[tuple[float, bytes]]):
             yield line
 
 
-def run(rank: int, *moments: float) -> tuple[Run, Counted]:
+def run(rank: int, *moments: float) -> tuple[PreviousLog, Counted]:
     lines = Counted((moment, f"2026-11-21T12:00:00Z at {moment:g}".encode()) for moment in moments)
-    return Run(rank, 0, f"pod-{rank}", "main", lines), lines
+    return PreviousLog(rank, 0, f"pod-{rank}", "main", lines), lines
 
 
 def test_lines_of_all_ranks_are_merged_by_time_and_made_as_they_are_read() -> None:
     (zero, of_zero), (one, of_one) = run(0, 1, 4, 5), run(1, 2, 4, 6)
-    runs = PreviousRuns(2, (zero, one), (), 2)
+    runs = PreviousLogs(2, (zero, one), (), 2)
     lines = runs.lines
     assert (next(lines).text, of_zero.read, of_one.read) == ("at 1", 1, 1)
     assert [(line.rank, line.time) for line in lines] == [(1, 2), (0, 4), (1, 4), (0, 5), (1, 6)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.logs import segment as parts
-from console.logs.segment import GONE, LOST, RECENT, Part
+from console.logs.segment import GONE, LOST, RECENT, LogSegment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def words(start: int, stop: int) -> list[bytes]:
 
 
 def test_lines_are_the_same_before_and_after_they_are_written(tmp_path: Path) -> None:
-    part = Part(7, file=tmp_path / "log")
+    part = LogSegment(7, file=tmp_path / "log")
     for at in range(0, 1000, 100):
         part.append(lines(at, 100))
         assert part.texts(0, 2000) == words(0, at + 100)
@@ -36,23 +36,23 @@ def test_lines_are_the_same_before_and_after_they_are_written(tmp_path: Path) ->
         assert part.texts(0, 2000) == words(0, at + 100)
     assert not part.pending
     assert part.texts(500, 503) == words(500, 503)
-    assert part.picked([1, 2, 3, 990, 995]) == [*words(1, 4), b"line 990", b"line 995"]
+    assert part.texts_at([1, 2, 3, 990, 995]) == [*words(1, 4), b"line 990", b"line 995"]
     assert len(part._recent) == RECENT
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
 
 
 def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path: Path) -> None:
-    part = Part(7, file=tmp_path / "log")
+    part = LogSegment(7, file=tmp_path / "log")
     part.append(lines(0, 10))
     part.write()
     with (tmp_path / "log").open("ab") as file:
         file.write(b"2026-11-21T00:00:10.5Z half a li")
-    again = Part.read(tmp_path / "log", 7)
-    again.mend()
+    again = LogSegment.read(tmp_path / "log", 7)
+    again.repair()
     again.append(lines(10, 5))
     again.write()
     assert again.texts(0, 99) == words(0, 15)
-    assert Part.read(tmp_path / "log", 7).texts(0, 99) == words(0, 15)
+    assert LogSegment.read(tmp_path / "log", 7).texts(0, 99) == words(0, 15)
     assert [moment % 60 for moment, _ in again.tail(2)] == [13.5, 14.5]
 
 
@@ -63,7 +63,7 @@ def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> Non
             file.write(block)
     tracemalloc.start()
     try:
-        part = Part.read(tmp_path / "log", 7)
+        part = LogSegment.read(tmp_path / "log", 7)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -74,7 +74,7 @@ def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> Non
 def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = Part(7, file=tmp_path / "log")
+    part = LogSegment(7, file=tmp_path / "log")
     part.append(lines(0, 10))
     part.write()
 
@@ -101,7 +101,7 @@ def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
 
 def test_without_a_file_the_newest_lines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "HELD", 2000)
-    part = Part(0)
+    part = LogSegment(0)
     part.append(lines(0, 500))
     assert part.texts(495, 500) == words(495, 500)
     assert part.texts(0, 1) == [LOST]
@@ -109,13 +109,13 @@ def test_without_a_file_the_newest_lines_stay(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_times_never_go_back() -> None:
-    part = Part(0)
+    part = LogSegment(0)
     part.append([(5.0, b"a"), (3.0, b"b"), (0.0, b"c"), (6.0, b"d")])
     assert list(part.times) == [5.0, 5.0, 5.0, 6.0]
 
 
 def test_two_threads_that_write_the_same_lines_write_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = Part(7, file=tmp_path / "log")
+    part = LogSegment(7, file=tmp_path / "log")
     part.append(lines(0, 3))
     inside, go_on, append = threading.Event(), threading.Event(), parts.append_to
 

@@ -6,21 +6,21 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from console.logs.segment import Part
-from console.logs.store import JobNote, Shelf, kept, kept_job, sweep
-from console.scheduling.failure import Ending
+from console.logs.segment import LogSegment
+from console.logs.store import JobLogStore, JobMetadata, delete_old_logs, find_stored_job, stored_jobs
+from console.scheduling.failure import RankFailure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-NOTE = JobNote("uid-1", "default", "llama", "ctx", 2, 100.0)
+NOTE = JobMetadata("uid-1", "default", "llama", "ctx", 2, 100.0)
 
 
-def put(shelf: Shelf, *texts: str, uid: str = "pod-uid") -> Path:
-    file = shelf.place(1, 0, "main", uid)
-    part = Part.read(file, 1) if file.exists() else Part(1, file=file)
+def put(shelf: JobLogStore, *texts: str, uid: str = "pod-uid") -> Path:
+    file = shelf.segment_path(1, 0, "main", uid)
+    part = LogSegment.read(file, 1) if file.exists() else LogSegment(1, file=file)
     start = len(part)
     part.append(
         [(float(at), b"1970-01-01T00:00:%02dZ %s" % (at, text.encode())) for at, text in enumerate(texts, start)]
@@ -30,21 +30,21 @@ def put(shelf: Shelf, *texts: str, uid: str = "pod-uid") -> Path:
 
 
 def texts(root: Path) -> list[bytes]:
-    shelf = kept_job(root, NOTE.context, "default", "llama")
+    shelf = find_stored_job(root, NOTE.context, "default", "llama")
     assert shelf is not None
-    return [text for part in shelf.parts() for text in part.texts(0, 999)]
+    return [text for part in shelf.segments() for text in part.texts(0, 999)]
 
 
 def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path, NOTE)
+    shelf = JobLogStore.open(tmp_path, NOTE)
     file = put(shelf, "a", "b")
-    shelf.tell(Ending(0, 1, "pod", "node", "OOMKilled", exit_code=137, time=5.0))
+    shelf.record_failure(RankFailure(0, 1, "pod", "node", "OOMKilled", exit_code=137, time=5.0))
     shelf.close()
     assert texts(tmp_path) == [b"a", b"b"]
-    (found,) = kept(tmp_path)
+    (found,) = stored_jobs(tmp_path)
     assert found.note == NOTE
-    assert [each.exit_code for each in found.endings()] == [137]
-    assert [(part.rank, part.attempt, part.container, part.uid) for part in found.parts()] == [
+    assert [each.exit_code for each in found.failures()] == [137]
+    assert [(part.rank, part.attempt, part.container, part.uid) for part in found.segments()] == [
         (1, 0, "main", "pod-uid")
     ]
     for path in (file, file.parent.parent / "job.json", file.parent.parent / "endings.jsonl"):
@@ -53,8 +53,8 @@ def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Pat
 
 
 def test_a_second_console_keeps_a_copy_and_hands_in_what_the_first_missed(tmp_path: Path) -> None:
-    first = Shelf.open(tmp_path, NOTE)
-    second = Shelf.open(tmp_path, NOTE)
+    first = JobLogStore.open(tmp_path, NOTE)
+    second = JobLogStore.open(tmp_path, NOTE)
     assert (first.private, second.private) == (False, True)
     put(first, "a", "b")
     put(second, "a", "b", "c")
@@ -66,8 +66,8 @@ def test_a_second_console_keeps_a_copy_and_hands_in_what_the_first_missed(tmp_pa
 
 
 def test_a_copy_is_dropped_while_the_first_still_writes(tmp_path: Path) -> None:
-    first = Shelf.open(tmp_path, NOTE)
-    second = Shelf.open(tmp_path, NOTE)
+    first = JobLogStore.open(tmp_path, NOTE)
+    second = JobLogStore.open(tmp_path, NOTE)
     put(second, "a")
     second.close()
     put(first, "a", "b")
@@ -76,7 +76,7 @@ def test_a_copy_is_dropped_while_the_first_still_writes(tmp_path: Path) -> None:
 
 
 def test_names_from_the_server_never_lead_out_of_the_folder(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path / "logs", JobNote("../../evil", "default", "llama", NOTE.context))
+    shelf = JobLogStore.open(tmp_path / "logs", JobMetadata("../../evil", "default", "llama", NOTE.context))
     put(shelf, "a", uid="../../../x")
     shelf.close()
     assert texts(tmp_path / "logs") == [b"a"]
@@ -89,28 +89,28 @@ def test_old_logs_go_then_the_oldest_until_the_rest_is_small_enough(
     monkeypatch.setenv("A4_LOGS_KEEP_DAYS", "10")
     now = 1e9
     for number, days in enumerate((20, 5, 4, 3)):
-        shelf = Shelf.open(tmp_path, JobNote(f"uid-{number}", "default", "job"))
+        shelf = JobLogStore.open(tmp_path, JobMetadata(f"uid-{number}", "default", "job"))
         put(shelf, "x" * 1000)
         shelf.close()
         for file in shelf.folder.rglob("*.*"):
             os.utime(file, (now - days * 86400, now - days * 86400))
-    assert sweep(tmp_path, now=now) == ["uid-0"]
+    assert delete_old_logs(tmp_path, now=now) == ["uid-0"]
     monkeypatch.setenv("A4_LOGS_KEEP_GB", "0.0000025")
-    busy = Shelf.open(tmp_path, JobNote("uid-1", "default", "job"))
-    assert sweep(tmp_path, now=now) == ["uid-2"]
+    busy = JobLogStore.open(tmp_path, JobMetadata("uid-1", "default", "job"))
+    assert delete_old_logs(tmp_path, now=now) == ["uid-2"]
     busy.close()
     monkeypatch.setenv("A4_LOGS_KEEP_GB", "nonsense")
-    assert sweep(tmp_path, now=now) == []
+    assert delete_old_logs(tmp_path, now=now) == []
 
 
 def test_two_clusters_of_one_context_name_do_not_share_what_is_kept(tmp_path: Path) -> None:
     for uid, server, created in (("uid-1", "https://one", 100.0), ("uid-2", "https://two", 200.0)):
-        shelf = Shelf.open(tmp_path, JobNote(uid, "default", "llama", "ctx", 2, created, "", server))
+        shelf = JobLogStore.open(tmp_path, JobMetadata(uid, "default", "llama", "ctx", 2, created, "", server))
         put(shelf, server)
         shelf.close()
 
     def found(context: str, server: str) -> str:
-        shelf = kept_job(tmp_path, context, "default", "llama", server=server)
+        shelf = find_stored_job(tmp_path, context, "default", "llama", server=server)
         return shelf.note.uid if shelf else ""
 
     assert (found("ctx", "https://one"), found("ctx", "https://two"), found("ctx", "https://three")) == (
@@ -123,5 +123,5 @@ def test_logs_kept_before_the_server_was_noted_are_found_by_the_context(tmp_path
     folder = tmp_path / "uid-1"
     folder.mkdir()
     (folder / "job.json").write_text('{"uid": "uid-1", "namespace": "default", "name": "llama", "context": "ctx"}')
-    assert kept_job(tmp_path, "ctx", "default", "llama", server="https://one") is not None
-    assert kept_job(tmp_path, "other", "default", "llama", server="https://one") is None
+    assert find_stored_job(tmp_path, "ctx", "default", "llama", server="https://one") is not None
+    assert find_stored_job(tmp_path, "other", "default", "llama", server="https://one") is None

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from console.errors import NotFound
 from console.logs import file_text as files
 from console.logs.file_text import FileText
-from console.logs.filter import found, kept, required
-from console.logs.merged_text import MergedText, find, walk
-from console.logs.segment import Part
-from console.logs.text import Keep
+from console.logs.filter import matching_lines, passing_lines, required_literal
+from console.logs.merged_text import MergedText, iter_lines, offsets_of_line
+from console.logs.segment import LogSegment
+from console.logs.text import LineFilter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +45,8 @@ WORDS = st.sampled_from(
 LINES = st.lists(st.tuples(st.integers(0, 5), WORDS), max_size=30)
 
 
-def part_of(rank: int, lines: list[tuple[int, str]]) -> Part:
-    part = Part(rank)
+def part_of(rank: int, lines: list[tuple[int, str]]) -> LogSegment:
+    part = LogSegment(rank)
     part.append([(float(moment), text.encode()) for moment, text in sorted(lines, key=lambda each: each[0])])
     return part
 
@@ -77,9 +77,9 @@ def test_a_page_is_that_of_all_lines_sorted(ranks: list[list[tuple[int, str]]], 
     ]
 
 
-@given(st.lists(LINES, max_size=4), st.sampled_from([None, Keep(level="error"), Keep(nccl="without")]))
+@given(st.lists(LINES, max_size=4), st.sampled_from([None, LineFilter(level="error"), LineFilter(nccl="without")]))
 def test_filter_and_search_agree_with_looking_at_every_line(
-    ranks: list[list[tuple[int, str]]], keep: Keep | None
+    ranks: list[list[tuple[int, str]]], keep: LineFilter | None
 ) -> None:
     parts = [part_of(rank, lines) for rank, lines in enumerate(ranks)]
     text = MergedText(lambda: parts, lambda part: "")
@@ -120,7 +120,7 @@ def test_a_file_has_the_lines_it_has(
         text.seek(wanted)
         found = [at for at, line in enumerate(expected) if wanted.search(line)]
         assert matches(text) == found
-        text.apply_filter(Keep(re.compile(b"a"), without=True))
+        text.apply_filter(LineFilter(re.compile(b"a"), without=True))
         kept = [line for line in expected if b"a" not in line]
         assert all_of(text) == [line.decode("utf-8", "replace") for line in kept]
         assert matches(text) == [at for at, line in enumerate(kept) if wanted.search(line)]
@@ -171,15 +171,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_letters_that_a_pattern_needs(pattern: bytes, letters: bytes) -> None:
-    assert required(re.compile(pattern)) == (letters, False)
-    assert required(re.compile(pattern, re.IGNORECASE)) == (letters, bool(letters))
+    assert required_literal(re.compile(pattern)) == (letters, False)
+    assert required_literal(re.compile(pattern, re.IGNORECASE)) == (letters, bool(letters))
 
 
 PATTERNS = st.sampled_from(
     [b"error", b"e.*r", b"^ok$", rb"\d\s+", b"(?i)nan", b"o(?!k)", b"x|ok", b"", b"$", rb"k\Z", b"[^a]*ok"]
 )
 KEEPS = st.builds(
-    Keep,
+    LineFilter,
     st.one_of(st.none(), PATTERNS.map(re.compile)),
     st.booleans(),
     st.sampled_from(["", "error", "warn", "info", "debug"]),
@@ -189,15 +189,15 @@ KEEPS = st.builds(
 
 @given(st.lists(st.one_of(WORDS, st.sampled_from(["DEBUG", "0 errors", "no errors nan"])), max_size=12), KEEPS,
        PATTERNS, st.booleans())  # fmt: skip
-def test_a_block_is_sifted_as_its_lines_are(words: list[str], keep: Keep, pattern: bytes, ended: bool) -> None:
+def test_a_block_is_sifted_as_its_lines_are(words: list[str], keep: LineFilter, pattern: bytes, ended: bool) -> None:
     lines = [word.encode() for word in words]
     data = b"".join(line + b"\n" for line in lines)
     if lines and lines[-1] and not ended:
         data = data[:-1]
     begins = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(lines))]
-    assert kept(data, keep) == [begin for begin, line in zip(begins, lines, strict=True) if keep(line)]
+    assert passing_lines(data, keep) == [begin for begin, line in zip(begins, lines, strict=True) if keep(line)]
     wanted = re.compile(pattern)
-    assert list(found(data, wanted)) == [
+    assert list(matching_lines(data, wanted)) == [
         begin for begin, line in zip(begins, lines, strict=True) if wanted.search(line)
     ]
 
@@ -224,9 +224,9 @@ def test_a_line_among_many_of_one_moment_is_found_without_walking_over_all_of_th
 
     few = parts(20)
     at = [0] * 4
-    for line, (part, number) in enumerate(walk(few, at)):
-        assert find(few, line) == at
+    for line, (part, number) in enumerate(iter_lines(few, at)):
+        assert offsets_of_line(few, line) == at
         at[part] = number + 1
     many = parts(20_000)
-    assert find(many, 50_000) == [20_000, 20_002, 9_997, 1]
+    assert offsets_of_line(many, 50_000) == [20_000, 20_002, 9_997, 1]
     assert sum(part.times.looks for part in many) < 5000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.logs import word_search
-from console.logs.word_search import Words
+from console.logs.word_search import WordSearch
 
 if TYPE_CHECKING:
     import pytest
@@ -28,7 +28,7 @@ PIECES = [
     b"\xff",
     b"it is long enough",
 ]
-WORDS = Words(b"#", b"step", b"tep Time", b" sum ", b"%|", b"loss")
+WORDS = WordSearch(b"#", b"step", b"tep Time", b" sum ", b"%|", b"loss")
 
 
 def looked_at(block: bytes) -> dict[int, int]:
@@ -50,6 +50,6 @@ def test_no_line_is_missed_wherever_the_windows_end(block: bytes, window: int) -
 
 
 def test_a_word_of_one_letter_needs_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Words(b"#").lines(b"a\n#b\nc") == {2: 4}
+    assert WordSearch(b"#").lines(b"a\n#b\nc") == {2: 4}
     monkeypatch.setattr(word_search, "_WINDOW", 3)
-    assert Words(b"bc").lines(b"a\nabcd\nbc") == {2: 6, 7: 9}
+    assert WordSearch(b"bc").lines(b"a\nabcd\nbc") == {2: 6, 7: 9}

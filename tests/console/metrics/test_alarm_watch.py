@@ -12,16 +12,16 @@ from console.metrics.alarm_rules import (
     AlarmKind,
     StepCadence,
     Thresholds,
-    late_words,
+    format_late_step,
     read_thresholds,
     with_thresholds,
 )
-from console.metrics.alarm_watch import AlarmWatch, Look
+from console.metrics.alarm_watch import AlarmWatch, JobSample
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WELL = Look(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence(3.0, 3.0, 4.0))
+WELL = JobSample(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence(3.0, 3.0, 4.0))
 
 
 def watch(**limits: object) -> AlarmWatch:
@@ -29,32 +29,32 @@ def watch(**limits: object) -> AlarmWatch:
 
 
 def kinds(watched: AlarmWatch) -> list[AlarmKind]:
-    return [alarm.kind for alarm in watched.now]
+    return [alarm.kind for alarm in watched.active]
 
 
 def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     watched = watch()
-    assert watched.look(0, WELL) == []
-    assert watched.look(74, WELL) == []
-    (alarm,) = watched.look(76, WELL)
+    assert watched.evaluate(0, WELL) == []
+    assert watched.evaluate(74, WELL) == []
+    (alarm,) = watched.evaluate(76, WELL)
     assert alarm.words == "no step for 76 s after step 100, usually one takes 3 s"
-    assert alarm.next == "H, or a4 hang job, shows which rank the others wait for"
-    assert watched.look(400, WELL) == []
-    assert watched.now[0].words.startswith("no step for 7 min")
-    watched.look(401, replace(WELL, step=101, steps=101))
-    assert watched.now == ()
+    assert alarm.next_step == "H, or a4 hang job, shows which rank the others wait for"
+    assert watched.evaluate(400, WELL) == []
+    assert watched.active[0].words.startswith("no step for 7 min")
+    watched.evaluate(401, replace(WELL, step=101, steps=101))
+    assert watched.active == ()
     assert watched.alarms[0].over == 401
 
 
 def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() -> None:
     watched = watch()
-    watched.look(0, WELL)
-    assert watched.look(30, WELL) == []
+    watched.evaluate(0, WELL)
+    assert watched.evaluate(30, WELL) == []
     assert watched.late == ""
-    assert watched.look(31, WELL) == []
+    assert watched.evaluate(31, WELL) == []
     assert watched.late == "no step for 31 s after step 100, usually one takes 3 s"
-    watched.look(32, replace(WELL, step=101, steps=101))
-    assert (watched.late, watched.now) == ("", ())
+    watched.evaluate(32, replace(WELL, step=101, steps=101))
+    assert (watched.late, watched.active) == ("", ())
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() 
 )
 def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) -> None:
     run, watched = replace(WELL, rhythm=rhythm, pace=rhythm.pace), watch(silent=9_000)
-    watched.look(0, run)
-    watched.hear(0, "step 100")
+    watched.evaluate(0, run)
+    watched.feed_line(0, "step 100")
     for moment in range(0, 2 * alarm, 2):
-        found = watched.look(moment, run)
+        found = watched.evaluate(moment, run)
         assert bool(watched.late) == (moment > late), moment
         assert bool(found) == (alarm < moment <= alarm + 2), moment
 
 
 def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     watched = watch()
-    watched.look(0, WELL)
+    watched.evaluate(0, WELL)
     before = replace(WELL, blamed="X-ray: Rank 9 is in the data loader", blamed_at=-50.0, held=16)
-    (alarm,) = watched.look(80, before)
+    (alarm,) = watched.evaluate(80, before)
     assert alarm.more == "", "that X-ray is older than the last step"
-    watched.look(90, replace(before, blamed_at=85.0))
-    assert watched.now[0].full == (
+    watched.evaluate(90, replace(before, blamed_at=85.0))
+    assert watched.active[0].full_text == (
         "no step for 90 s after step 100, usually one takes 3 s; X-ray: Rank 9 is in the data loader. "
         "H, or a4 hang job, shows which rank the others wait for; x, or a4 stop job, frees 16 GPUs."
     )
@@ -94,60 +94,60 @@ def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
 def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment, step in ((10_000, 40), (10_002, 80), (10_004, 100)):
-        watched.look(moment, replace(WELL, step=step, steps=step, step_time=9_000.0 + step))
+        watched.evaluate(moment, replace(WELL, step=step, steps=step, step_time=9_000.0 + step))
     assert watched.unproved, "it may yet show that it lives"
-    (alarm,) = watched.look(10_011, replace(WELL, step_time=9_100.0))
+    (alarm,) = watched.evaluate(10_011, replace(WELL, step_time=9_100.0))
     assert alarm.words.startswith("no step for 15 min")
 
 
 def test_a_run_that_hung_before_anybody_looked() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
-    watched.look(10_000, Look(running=True))
-    watched.look(10_001, replace(WELL, step_time=9_000.0))
+    watched.evaluate(10_000, JobSample(running=True))
+    watched.evaluate(10_001, replace(WELL, step_time=9_000.0))
     assert kinds(watched) == [], "it has had no time to show that it lives"
-    assert [each.kind for each in watched.look(10_011, replace(WELL, step_time=9_000.0))] == [AlarmKind.STALL]
+    assert [each.kind for each in watched.evaluate(10_011, replace(WELL, step_time=9_000.0))] == [AlarmKind.STALL]
 
 
 def test_who_reads_the_log_once_more_is_no_stall() -> None:
     watched = watch()
-    watched.look(9_000, replace(WELL, step=4_640, step_time=8_999.0))
-    watched.hand_over(9_001)
+    watched.evaluate(9_000, replace(WELL, step=4_640, step_time=8_999.0))
+    watched.change_reader(9_001)
     for moment, step in ((9_002, 1_011), (9_014, 2_500), (9_020, 4_600)):
-        watched.hear(moment, f"iteration {step}")
-        assert watched.look(moment, replace(WELL, step=step, step_time=100.0)) == []
-    assert watched.look(9_021, replace(WELL, step=4_641, step_time=9_020.0)) == []
+        watched.feed_line(moment, f"iteration {step}")
+        assert watched.evaluate(moment, replace(WELL, step=step, step_time=100.0)) == []
+    assert watched.evaluate(9_021, replace(WELL, step=4_641, step_time=9_020.0)) == []
     assert kinds(watched) == []
-    (alarm,) = watched.look(9_100, replace(WELL, step=4_641, step_time=9_020.0))
+    (alarm,) = watched.evaluate(9_100, replace(WELL, step=4_641, step_time=9_020.0))
     assert alarm.kind is AlarmKind.STALL
 
 
 def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
     watched = watch()
-    watched.look(0, WELL)
-    watched.look(301, WELL)
-    watched.hand_over(310)
+    watched.evaluate(0, WELL)
+    watched.evaluate(301, WELL)
+    watched.change_reader(310)
     for moment, step in ((311, None), (312, 40), (313, 100)):
-        assert watched.look(moment, replace(WELL, step=step, step_time=1.0)) == []
+        assert watched.evaluate(moment, replace(WELL, step=step, step_time=1.0)) == []
         assert kinds(watched) == [AlarmKind.STALL]
 
 
 def test_a_run_that_restarted_meanwhile_is_not_awaited() -> None:
     watched = watch()
-    watched.look(0, replace(WELL, step=500))
-    watched.hand_over(1)
-    watched.look(2, replace(WELL, step=60, step_time=2.0))
-    assert watched.look(13, replace(WELL, step=60, step_time=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
+    watched.evaluate(0, replace(WELL, step=500))
+    watched.change_reader(1)
+    watched.evaluate(2, replace(WELL, step=60, step_time=2.0))
+    assert watched.evaluate(13, replace(WELL, step=60, step_time=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
 
 
 def test_warm_up_takes_its_time() -> None:
     watched = watch()
-    watched.hear(0, "building the index map")
+    watched.feed_line(0, "building the index map")
     for moment in range(0, 1790, 100):
-        assert watched.look(moment, Look(running=True)) == []
-    first = Look(running=True, step=1, steps=1)
-    watched.look(1790, first)
-    watched.hear(1790, "iteration 1")
-    assert watched.look(2700, first) == [], "the second iteration compiles"
+        assert watched.evaluate(moment, JobSample(running=True)) == []
+    first = JobSample(running=True, step=1, steps=1)
+    watched.evaluate(1790, first)
+    watched.feed_line(1790, "iteration 1")
+    assert watched.evaluate(2700, first) == [], "the second iteration compiles"
 
 
 @pytest.mark.parametrize(
@@ -155,75 +155,75 @@ def test_warm_up_takes_its_time() -> None:
 )
 def test_evaluation_and_checkpoints_have_more_time(line: str) -> None:
     watched = watch()
-    watched.look(0, WELL)
-    watched.hear(1, line)
-    assert watched.look(1700, WELL) == []
-    watched.look(1701, replace(WELL, step=101, steps=101))
-    assert [each.kind for each in watched.look(2100, replace(WELL, step=101, steps=101))] == [AlarmKind.STALL]
+    watched.evaluate(0, WELL)
+    watched.feed_line(1, line)
+    assert watched.evaluate(1700, WELL) == []
+    watched.evaluate(1701, replace(WELL, step=101, steps=101))
+    assert [each.kind for each in watched.evaluate(2100, replace(WELL, step=101, steps=101))] == [AlarmKind.STALL]
 
 
 def test_what_does_not_run_is_not_silent() -> None:
     watched = watch()
     pending = replace(WELL, running=False)
-    watched.look(0, pending)
-    assert watched.look(9_000, pending) == []
-    assert watched.look(9_001, WELL) == []
-    assert watched.look(9_200, replace(WELL, trained=True)) == []
-    assert watched.look(99_000, replace(WELL, trained=True)) == []
+    watched.evaluate(0, pending)
+    assert watched.evaluate(9_000, pending) == []
+    assert watched.evaluate(9_001, WELL) == []
+    assert watched.evaluate(9_200, replace(WELL, trained=True)) == []
+    assert watched.evaluate(99_000, replace(WELL, trained=True)) == []
 
 
 def test_lines_that_stop() -> None:
     watched = watch(stall=10_000)
-    watched.look(0, WELL)
-    watched.hear(100, "iteration 100")
-    assert watched.look(699, WELL) == []
-    (alarm,) = watched.look(701, WELL)
+    watched.evaluate(0, WELL)
+    watched.feed_line(100, "iteration 100")
+    assert watched.evaluate(699, WELL) == []
+    (alarm,) = watched.evaluate(701, WELL)
     assert (alarm.kind, alarm.words) == (AlarmKind.STALL, "no step for 12 min after step 100, usually one takes 3 s")
-    watched.hear(702, "something")
-    watched.look(703, WELL)
-    assert watched.now == ()
+    watched.feed_line(702, "something")
+    watched.evaluate(703, WELL)
+    assert watched.active == ()
 
 
 def test_clocks_of_nodes_may_be_wrong() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment in range(10_000, 10_100, 3):
-        watched.hear(moment, "iteration", moment - 900.0)
-        watched.look(moment, replace(WELL, step=moment, steps=moment, step_time=moment - 900.0))
+        watched.feed_line(moment, "iteration", moment - 900.0)
+        watched.evaluate(moment, replace(WELL, step=moment, steps=moment, step_time=moment - 900.0))
     assert watched.alarms == []
 
 
 def test_what_happened_is_told_once() -> None:
     watched = watch()
-    watched.look(0, replace(WELL, restarts=1))
+    watched.evaluate(0, replace(WELL, restarts=1))
     assert watched.alarms == [], "it had restarted before"
-    told = watched.look(1, replace(WELL, restarts=2, restart_words="pod 1 OOMKilled"))
+    told = watched.evaluate(1, replace(WELL, restarts=2, restart_words="pod 1 OOMKilled"))
     assert [(each.kind, each.words) for each in told] == [(AlarmKind.RESTART, "restarted, attempt 3: pod 1 OOMKilled")]
     spike = replace(WELL, restarts=2, spikes=((5.0, 3.0, "loss up"), (1.0, -500.0, "long ago")))
-    assert [each.words for each in watched.look(2, spike)] == ["loss up"]
-    assert watched.look(3, spike) == []
+    assert [each.words for each in watched.evaluate(2, spike)] == ["loss up"]
+    assert watched.evaluate(3, spike) == []
     slow = replace(spike, failed_tests=(("a", "busbw: 200 GB/s"),))
-    assert [each.kind for each in watched.look(4, slow)] == [AlarmKind.BUSBW]
-    watched.hear(5, "NVRM: Xid (PCI:0000:8d:00): 79, GPU has fallen off the bus")
-    assert [each.kind for each in watched.look(6, slow)] == [AlarmKind.GPU]
-    assert watched.look(7, slow) == []
+    assert [each.kind for each in watched.evaluate(4, slow)] == [AlarmKind.BUSBW]
+    watched.feed_line(5, "NVRM: Xid (PCI:0000:8d:00): 79, GPU has fallen off the bus")
+    assert [each.kind for each in watched.evaluate(6, slow)] == [AlarmKind.GPU]
+    assert watched.evaluate(7, slow) == []
 
 
 def test_nan_behind_and_faults_last() -> None:
     watched = watch()
     bad = replace(WELL, nan="no loss printed at 118", behind=((3, 40), (5, 2)), gpus=("pod 0 GPU 1: Xid 79",))
-    watched.look(0, bad)
-    assert {each.kind: each.words for each in watched.now} == {
+    watched.evaluate(0, bad)
+    assert {each.kind: each.words for each in watched.active} == {
         AlarmKind.NAN: "no loss printed at 118",
         AlarmKind.BEHIND: "pod 3 40 steps behind the leading pod",
         AlarmKind.GPU: "pod 0 GPU 1: Xid 79",
     }
-    watched.look(1, WELL)
-    assert watched.now == ()
+    watched.evaluate(1, WELL)
+    assert watched.active == ()
 
 
 def test_alarms_that_nobody_wants() -> None:
     watched = watch(off=(AlarmKind.NAN,))
-    assert watched.look(0, replace(WELL, nan="nan")) == []
+    assert watched.evaluate(0, replace(WELL, nan="nan")) == []
 
 
 def test_thresholds_of_the_person(tmp_path: Path) -> None:
@@ -242,67 +242,67 @@ def test_thresholds_of_the_person(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pace", "told"), [(2.82, "2.82 s"), (1.0, "1 s"), (0.0017, "1.7 ms"), (0.45, "450 ms")])
 def test_a_step_shorter_than_a_second_is_told_in_milliseconds(pace: float, told: str) -> None:
-    assert late_words(40, 9, pace) == f"no step for 40 s after step 9, usually one takes {told}"
+    assert format_late_step(40, 9, pace) == f"no step for 40 s after step 9, usually one takes {told}"
 
 
 def test_one_hang_rings_once_whichever_sign_of_it_is_seen_first() -> None:
     """Silence is noticed before anybody knows how long a step takes: it is a stall by then, in the same sentence."""
     watched = watch(silent=60.0)
-    watched.look(0, replace(WELL, rhythm=None))
-    watched.hear(1, "step 100")
-    (silent,) = watched.look(62, replace(WELL, rhythm=None))
+    watched.evaluate(0, replace(WELL, rhythm=None))
+    watched.feed_line(1, "step 100")
+    (silent,) = watched.evaluate(62, replace(WELL, rhythm=None))
     assert (silent.kind, silent.words) == (AlarmKind.STALL, "no step for 62 s after step 100")
-    assert watched.look(100, WELL) == []
+    assert watched.evaluate(100, WELL) == []
     (alarm,) = watched.alarms
     assert (alarm.kind, alarm.time, alarm.over) == (AlarmKind.STALL, 62, 0.0)
 
 
 def test_a_log_that_is_lost_for_a_moment_does_not_ring_for_the_same_hang_again() -> None:
     watched = watch()
-    watched.look(0, WELL)
-    assert watched.look(80, WELL)
-    watched.look(90, replace(WELL, step=None, steps=0))
-    assert watched.look(92, replace(WELL, step_time=0.5)) == []
+    watched.evaluate(0, WELL)
+    assert watched.evaluate(80, WELL)
+    watched.evaluate(90, replace(WELL, step=None, steps=0))
+    assert watched.evaluate(92, replace(WELL, step_time=0.5)) == []
     assert [(each.kind, each.over) for each in watched.alarms] == [(AlarmKind.STALL, 0.0)]
-    watched.look(100, replace(WELL, step=101, steps=101))
-    assert watched.look(190, replace(WELL, step=101, steps=101)), "the next hang rings"
+    watched.evaluate(100, replace(WELL, step=101, steps=101))
+    assert watched.evaluate(190, replace(WELL, step=101, steps=101)), "the next hang rings"
     assert len(watched.alarms) == 2
 
 
 def test_what_ended_an_alarm_that_its_cause_did_not_end() -> None:
     watched = watch()
-    watched.look(0, WELL)
-    watched.look(80, WELL)
+    watched.evaluate(0, WELL)
+    watched.evaluate(80, WELL)
     failed = replace(WELL, running=False, finished=True, failed="pod 1 Error", failed_at=85.0)
-    watched.look(90, failed)
+    watched.evaluate(90, failed)
     stall, over = watched.alarms
-    assert (stall.over_words, over.words, over.since) == ("until the job failed", "the job failed: pod 1 Error", 85.0)
+    assert (stall.ended_text, over.words, over.since) == ("until the job failed", "the job failed: pod 1 Error", 85.0)
     again = watch()
-    again.look(0, WELL)
-    again.look(80, WELL)
-    again.look(90, replace(WELL, step=101, steps=101))
-    assert again.alarms[0].over_words == "over"
+    again.evaluate(0, WELL)
+    again.evaluate(80, WELL)
+    again.evaluate(90, replace(WELL, step=101, steps=101))
+    assert again.alarms[0].ended_text == "over"
 
 
 def test_a_job_that_is_gone_ends_its_alarms_and_one_that_is_being_stopped_does_not() -> None:
     watched = watch()
-    watched.look(0, WELL)
-    (alarm,) = watched.look(80, WELL)
-    watched.look(81, replace(WELL, stopped=True, running=False))
-    assert watched.now == (alarm,), "what it was stopped for"
-    watched.look(90, Look(running=False, finished=True, stopped=True))
+    watched.evaluate(0, WELL)
+    (alarm,) = watched.evaluate(80, WELL)
+    watched.evaluate(81, replace(WELL, stopped=True, running=False))
+    assert watched.active == (alarm,), "what it was stopped for"
+    watched.evaluate(90, JobSample(running=False, finished=True, stopped=True))
     (ended,) = watched.alarms
-    assert (ended.now, ended.over, ended.over_words) == (False, 90, "until the job was stopped")
-    assert ended.to_the_end
+    assert (ended.is_active, ended.over, ended.ended_text) == (False, 90, "until the job was stopped")
+    assert ended.lasted_to_job_end
 
 
 def test_an_alarm_tells_when_it_happened_not_when_it_was_noticed() -> None:
     watched = watch()
-    watched.look(0, WELL)
-    watched.look(10, replace(WELL, step=101, steps=101))
-    (stall,) = watched.look(90, replace(WELL, step=101, steps=101))
+    watched.evaluate(0, WELL)
+    watched.evaluate(10, replace(WELL, step=101, steps=101))
+    (stall,) = watched.evaluate(90, replace(WELL, step=101, steps=101))
     assert (stall.time, stall.since) == (90, 10)
-    (nan,) = watched.look(95, replace(WELL, step=102, steps=102, nan="loss is NaN since step 102", nan_at=40.0))
+    (nan,) = watched.evaluate(95, replace(WELL, step=102, steps=102, nan="loss is NaN since step 102", nan_at=40.0))
     assert (nan.time, nan.since) == (95, 40)
 
 
@@ -320,6 +320,6 @@ def test_an_alarm_tells_when_it_happened_not_when_it_was_noticed() -> None:
 )
 def test_only_the_driver_and_a_number_make_an_xid(line: str, rings: bool) -> None:
     watched = watch()
-    watched.look(0, WELL)
-    watched.hear(1, line)
-    assert [alarm.kind for alarm in watched.look(2, replace(WELL, step=101))] == ([AlarmKind.GPU] if rings else [])
+    watched.evaluate(0, WELL)
+    watched.feed_line(1, line)
+    assert [alarm.kind for alarm in watched.evaluate(2, replace(WELL, step=101))] == ([AlarmKind.GPU] if rings else [])

@@ -16,8 +16,8 @@ from console.logs.line import LogLine
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
 from console.metrics.alarm_watch import SETTLES
 from console.metrics.alarms import AlarmMonitor
-from console.metrics.job_monitor import QUIET, Sources
-from console.metrics.job_progress import Beginnings
+from console.metrics.job_monitor import QUIET, MonitorSources
+from console.metrics.job_progress import NanOnsetFinder
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -66,12 +66,12 @@ class Cluster:
         pods = [rank(job, number, f"node-{number}") for job in self.jobs for number in range(2)]
         self.fleet = fleet_of(*self.jobs, *pods)
 
-    def patrol(self, **thresholds: Any) -> AlarmMonitor:
+    def alarm_monitor(self, **thresholds: Any) -> AlarmMonitor:
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
         limits = replace(Thresholds(), **thresholds)
-        reader = SimpleNamespace(beginnings=Beginnings(self.read_tail))
+        reader = SimpleNamespace(beginnings=NanOnsetFinder(self.read_tail))
         measures = SimpleNamespace(pass_line=250.0, light={}, glancing=reader)
-        sources = Sources(
+        sources = MonitorSources(
             cast("Any", self), lambda: cast("Any", measures), cast("Any", lambda: gpus),
             lambda pod: cast("Any", Log(self, pod)),
         )  # fmt: skip
@@ -93,15 +93,15 @@ async def settled() -> None:
 
 async def rounds(patrol: AlarmMonitor, *kept: tuple[str, str]) -> None:
     for _ in range(2):
-        patrol.round(kept)
+        patrol.poll(kept)
         await settled()
 
 
 async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     cluster = Cluster("a")
     cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
-    patrol = cluster.patrol()
-    patrol.round(())
+    patrol = cluster.alarm_monitor()
+    patrol.poll(())
     await settled()
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)]
     await rounds(patrol)
@@ -121,9 +121,9 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
     cluster = Cluster("a")
     steps = [f"step {at}/900 | loss {'nan' if at >= 118 else '2.5'} | lr 1e-4" for at in range(1, 732)]
     cluster.whole[pod("a", 1)], cluster.lines[pod("a", 1)] = steps, steps[-400:]
-    patrol = cluster.patrol()
+    patrol = cluster.alarm_monitor()
     for _ in range(100):
-        patrol.round(())
+        patrol.poll(())
         await asyncio.sleep(0.01)
         if patrol.alarms():
             break
@@ -138,7 +138,7 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
 async def test_a_bar_that_is_drawn_is_a_sign_of_life(bars: list[bytes]) -> None:
     cluster = Cluster("a")
     cluster.bars = bars
-    patrol = cluster.patrol()
+    patrol = cluster.alarm_monitor()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     assert job.watch.heard_any == bool(bars)
@@ -149,7 +149,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     cluster = Cluster("a", "b", "c")
     cluster.jobs[1] = replace(cluster.jobs[1], groups=(replace(cluster.jobs[1].groups[0], gpus_per_pod=9),))
     cluster.show()
-    patrol = cluster.patrol(streams=3)
+    patrol = cluster.alarm_monitor(streams=3)
     await rounds(patrol)
     assert len(cluster.open) == 3
     assert {pod("b", 0), pod("b", 1)} < set(cluster.open), "the largest job comes first"
@@ -173,7 +173,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
 async def test_what_may_not_be_read_is_said() -> None:
     cluster = Cluster("a")
     cluster.refused = {pod("a", 0), pod("a", 1)}
-    patrol = cluster.patrol()
+    patrol = cluster.alarm_monitor()
     await rounds(patrol)
     assert "Alarms watch 0 of 1 running job; the other" in patrol.coverage.words
     assert "(pods/log is forbidden)" in patrol.coverage.words
@@ -182,7 +182,7 @@ async def test_what_may_not_be_read_is_said() -> None:
 
 async def test_another_namespace_and_opened_jobs_are_left_alone() -> None:
     cluster = Cluster("a", "b")
-    patrol = cluster.patrol()
+    patrol = cluster.alarm_monitor()
     await rounds(patrol, ("default", "a"))
     assert sorted(cluster.open) == [pod("b", 0), pod("b", 1)]
     assert patrol.coverage.words == "Alarms watch 2 of 2 running jobs."
@@ -195,7 +195,7 @@ async def test_another_namespace_and_opened_jobs_are_left_alone() -> None:
 @pytest.mark.parametrize("streams", [0, 32])
 async def test_no_log_at_all_may_be_wished(streams: int) -> None:
     cluster = Cluster("a")
-    patrol = cluster.patrol(streams=streams)
+    patrol = cluster.alarm_monitor(streams=streams)
     await rounds(patrol)
     assert len(cluster.open) == min(2, streams)
     await patrol.close()
@@ -204,16 +204,16 @@ async def test_no_log_at_all_may_be_wished(streams: int) -> None:
 async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice() -> None:
     cluster = Cluster("a")
     cluster.lines[pod("a", 0)] = ["step 1/900 | loss 2.5", "step 2/900 | loss nan"]
-    patrol = cluster.patrol()
+    patrol = cluster.alarm_monitor()
     await rounds(patrol)
     assert [alarm.kind for alarm in patrol.alarms()] == [AlarmKind.NAN]
-    watch = patrol.give(("default", "a"))
+    watch = patrol.take_watch(("default", "a"))
     assert watch is not None
     assert patrol.jobs == {}
     before, now = watch._last, time.time()
     assert before is not None
-    assert watch.look(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
-    assert [alarm.kind for alarm in watch.now] == [AlarmKind.NAN]
-    watch.look(now + SETTLES + 1, replace(before, step=3, nan=""))
-    assert watch.now == ()
+    assert watch.evaluate(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
+    assert [alarm.kind for alarm in watch.active] == [AlarmKind.NAN]
+    watch.evaluate(now + SETTLES + 1, replace(before, step=3, nan=""))
+    assert watch.active == ()
     await patrol.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from console.logs.failure_kinds import NcclMessage, Xid, nccl_message, xid
 from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
-from console.metrics.evaluation import LmEvalParser, Score, parse_lm_eval
+from console.metrics.evaluation import EvalScore, LmEvalParser, parse_lm_eval
 from console.metrics.gpu import Gpu
 from console.metrics.gpu_readings import NvidiaSmiParser, parse_nvidia_smi
 from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
@@ -211,7 +211,7 @@ def test_messages_of_libnccl(line: str, expected: NcclMessage | None) -> None:
 
 def test_scores() -> None:
     scores = parse_lm_eval(TABLE.encode())
-    assert scores[0] == Score("ceval-valid", "acc", 0.685, 0.0123, filter="none", version="2", better="higher")
+    assert scores[0] == EvalScore("ceval-valid", "acc", 0.685, 0.0123, filter="none", version="2", better="higher")
     assert [(each.task, each.metric, each.depth, each.group) for each in scores] == [
         ("ceval-valid", "acc", 0, False), ("ceval-valid", "acc_norm", 0, False), ("ceval-valid_law", "acc", 1, False),
         ("wikitext", "word_perplexity", 0, False), ("cmmlu", "acc", 0, True),

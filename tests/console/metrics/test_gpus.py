@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.kube.objects.pod import Pod
-from console.metrics.gpus import Gpus
+from console.metrics.gpus import GpuReader
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -30,9 +30,9 @@ class Cluster:
         exporter = Pod("gke-managed-system", "dcgm-exporter-x7k", uid="e", phase="Running", node="node-0")
         pods = [rank(JOB, number, f"node-{number}") for number in range(2)]
         self.fleet = fleet_of(JOB, *pods, exporter)
-        self.connected = SimpleNamespace(client=self)
+        self.current_connection = SimpleNamespace(client=self)
 
-    def changing(self, what: str) -> None:
+    def connection_for_change(self, what: str) -> None:
         raise NotAllowed(what)
 
     async def request(self, method: str, path: str, **_: object) -> bytes:
@@ -42,7 +42,7 @@ class Cluster:
 
 async def test_read_only_reads_the_exporter_of_the_node() -> None:
     cluster = Cluster()
-    board = await Gpus(cast("Any", cluster)).once("default", "train")
+    board = await GpuReader(cast("Any", cluster)).read_once("default", "train")
     exporter = "/api/v1/namespaces/gke-managed-system/pods/dcgm-exporter-x7k"
     assert cluster.asked == [("GET", exporter), ("GET", f"{exporter}:9401/proxy/metrics")]
     first, second = board.ranks
@@ -52,7 +52,7 @@ async def test_read_only_reads_the_exporter_of_the_node() -> None:
 
 async def test_a_job_that_is_not_there_has_no_gpus() -> None:
     with pytest.raises(NotFound, match="no job other"):
-        await Gpus(cast("Any", Cluster())).once("default", "other")
+        await GpuReader(cast("Any", Cluster())).read_once("default", "other")
 
 
 async def test_of_a_shared_node_the_own_gpus_are_shown() -> None:
@@ -62,8 +62,8 @@ async def test_of_a_shared_node_the_own_gpus_are_shown() -> None:
         f'DCGM_FI_DEV_GPU_UTIL{{gpu="{gpu}",namespace="{pod.namespace}",pod="{name}"}} 9\n'
         for gpu, name in enumerate(("other", pod.name, pod.name))
     )
-    gpus = Gpus(cast("Any", cluster))
+    gpus = GpuReader(cast("Any", cluster))
     assert gpus.exporter_of("default", "train") == "dcgm-exporter-x7k"
-    first, second = (await gpus.once("default", "train", source="dcgm")).ranks
+    first, second = (await gpus.read_once("default", "train", source="dcgm")).ranks
     assert [gpu.index for gpu in first.gpus] == [1, 2]
     assert second.problem == "There is no DCGM exporter on this node."

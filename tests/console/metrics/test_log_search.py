@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from console.logs.line import FIRST_ERROR
-from console.logs.segment import Part
+from console.logs.segment import LogSegment
 from console.metrics.alarm_rules import Alarm, AlarmKind
-from console.metrics.log_search import Place, firsts, place_of, teller
-from console.metrics.training.formats.megatron import short
+from console.metrics.log_search import LogLocation, first_matches, location_of, progress_pod
+from console.metrics.training.formats.megatron import shorten_iteration_line
 
 
 def iteration(number: int, loss: str = "1.058000E+01", norm: str = "0.310") -> str:
@@ -20,9 +20,9 @@ def iteration(number: int, loss: str = "1.058000E+01", norm: str = "0.310") -> s
     )
 
 
-def part(rank: int, *lines: str, attempt: int = 0, start: float = 1_795_000_000.0) -> Part:
+def part(rank: int, *lines: str, attempt: int = 0, start: float = 1_795_000_000.0) -> LogSegment:
     """Lines of a pod, one a second."""
-    made = Part(rank, attempt=attempt)
+    made = LogSegment(rank, attempt=attempt)
     made.append([(start + at, b"2026-11-18T12:26:40.000000000Z " + line.encode()) for at, line in enumerate(lines)])
     return made
 
@@ -31,30 +31,32 @@ QUIET = part(0, "step 1 libraries: run", "[rank 0] ready; the last rank prints t
 
 
 def test_the_pod_that_prints_iterations_is_found() -> None:
-    assert teller([QUIET, part(1, *map(iteration, range(1, 5)))]) == 1
-    assert teller([QUIET, part(1, "ready")]) is None
-    assert place_of([QUIET, part(1, *map(iteration, range(1, 5)))], None) == Place(1)
+    assert progress_pod([QUIET, part(1, *map(iteration, range(1, 5)))]) == 1
+    assert progress_pod([QUIET, part(1, "ready")]) is None
+    assert location_of([QUIET, part(1, *map(iteration, range(1, 5)))], None) == LogLocation(1)
 
 
 def test_an_alarm_leads_to_the_line_that_it_came_from() -> None:
     sick = part(1, *map(iteration, range(1, 20)), *(iteration(number, "", "nan") for number in range(20, 23)))
     nan = Alarm(AlarmKind.NAN, "loss is NaN since step 20", 0.0)
-    place = place_of([QUIET, sick], nan)
+    place = location_of([QUIET, sick], nan)
     assert place is not None
     assert place.pod == 1
-    assert firsts([QUIET, sick], place.pattern)[1].where == "iteration 20"
+    assert first_matches([QUIET, sick], place.pattern)[1].where == "iteration 20"
     xid = part(0, "[ 12.3] NVRM: Xid (PCI:0000:8f:00): 79, GPU has fallen off the bus.")
-    assert place_of([xid, sick], Alarm(AlarmKind.GPU, "pod 0 GPU 1: Xid 79", 0.0)) == Place(0, r"\bS?Xid\b")
-    assert place_of([QUIET, sick], Alarm(AlarmKind.BEHIND, "pod 0 40 steps behind the leading pod", 0.0)) == Place(0)
-    assert place_of([QUIET, sick], Alarm(AlarmKind.STALL, "no new iteration for 5 min", 0.0)) == Place(1)
+    assert location_of([xid, sick], Alarm(AlarmKind.GPU, "pod 0 GPU 1: Xid 79", 0.0)) == LogLocation(0, r"\bS?Xid\b")
+    assert location_of(
+        [QUIET, sick], Alarm(AlarmKind.BEHIND, "pod 0 40 steps behind the leading pod", 0.0)
+    ) == LogLocation(0)
+    assert location_of([QUIET, sick], Alarm(AlarmKind.STALL, "no new iteration for 5 min", 0.0)) == LogLocation(1)
 
 
 def test_the_first_error_of_each_pod_is_that_of_its_latest_attempt() -> None:
     before = part(0, "RuntimeError: of before", start=1000.0)
     now = part(0, "ready", "fine", attempt=1, start=2000.0)
-    found = firsts([before, now, part(1, "ready", "Traceback (most recent call last):")], FIRST_ERROR)
+    found = first_matches([before, now, part(1, "ready", "Traceback (most recent call last):")], FIRST_ERROR)
     assert {pod: line.text for pod, line in found.items()} == {1: "Traceback (most recent call last):"}
-    assert firsts([part(2, iteration(7))], FIRST_ERROR) == {}, "the count of nan iterations is no error"
+    assert first_matches([part(2, iteration(7))], FIRST_ERROR) == {}, "the count of nan iterations is no error"
 
 
 @pytest.mark.parametrize(
@@ -68,4 +70,4 @@ def test_the_first_error_of_each_pod_is_that_of_its_latest_attempt() -> None:
     ],
 )
 def test_an_iteration_in_few_words(line: str, words: str) -> None:
-    assert short(line) == words
+    assert shorten_iteration_line(line) == words

@@ -48,7 +48,7 @@ async def test_a_bar_that_is_drawn_is_a_sign_of_life() -> None:
     heard: list[str] = []
     async with session.measures.job("default", "llama") as job:
         await eventually(lambda: job.ranks.steps == {0: 9} and job.ranks.heard.get(1) == 100.0)
-        with job.listening(lambda now, text, printed: heard.append(text)):
+        with job.subscribe_lines(lambda now, text, printed: heard.append(text)):
             assert heard == ["step 9", "begins"], "who comes later is told what was printed lately"
             session.draw(second, "Train:   3%|#         | 3/120 [00:10<01:30,  1.02s/it]")
             await eventually(lambda: job.ranks.steps == {0: 9, 1: 3})

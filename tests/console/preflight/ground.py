@@ -124,7 +124,7 @@ async def ground(*, reader: bool = False, scene: Scene = "empty", **settings: An
         try:
             if not reader:
                 await session.cloud.reach()
-                await session.listed(*KINDS)
+                await session.wait_until_listed(*KINDS)
             yield Ground(cluster, session)
         finally:
             await session.close()

@@ -130,7 +130,7 @@ async def test_without_google_credentials_the_cluster_is_still_looked_at(
         place.write_text(yaml.safe_dump(told))
         session = await Session.open(Settings(kubeconfig=place), kinds=KINDS)
         try:
-            await session.listed(*KINDS)
+            await session.wait_until_listed(*KINDS)
             kubernetes = ("P01", "P02", "P04", "P05", "P08", "P09", "P13", "P14", "P15", "P16", "P27", "P28", "P33")
             checks = await session.preflight.all(session.preflight.wish(), (*kubernetes, "P03", "P30"))
         finally:
@@ -155,7 +155,7 @@ async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
 
 async def test_logs_of_pods_tell_of_ways_out() -> None:
     async with ground(scene="full") as here:
-        await here.session.listed("pods")
+        await here.session.wait_until_listed("pods")
         pods = here.session.fleet.pods.values()
         pod = max((each for each in pods if each.jobset and each.phase == "Running"), key=lambda each: each.created)
         wish = here.session.preflight.wish(namespace=pod.namespace)

@@ -13,9 +13,9 @@ from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
-from console.logs.follow import card
-from console.logs.segment import Part
-from console.scheduling.failure import FailureCard, each_once, endings, first_deletion, first_of
+from console.logs.follow import failure_card
+from console.logs.segment import LogSegment
+from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
 from console.scheduling.why_job import why_jobset
 from tests.fakes import fleet_of
 from tests.screens.scene import NOW, jobset, rank
@@ -79,9 +79,9 @@ def test_the_pod_that_its_job_did_not_delete_is_named(ranks: int) -> None:
     assert found is not None
     assert (found.rank, found.pod, found.attempt) == (3, name(3), 0)
     assert why_jobset(failed(), fleet).sentence == "failed: pod 3 was deleted"
-    first = first_of(endings(failed(), fleet))
+    first = first_of_latest_attempt(rank_failures(failed(), fleet))
     assert first is not None
-    assert FailureCard(*first).told()[0].startswith("Pod 3 was deleted, ")
+    assert FailureCard(*first).text_lines()[0].startswith("Pod 3 was deleted, ")
 
 
 def test_pods_that_controllers_took_away_were_not_deleted_by_others() -> None:
@@ -117,18 +117,18 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
     fleet = fleet_of(failed(), *after(3))
     cluster: Any = SimpleNamespace(fleet=fleet, context="ctx", server="")
 
-    def part(pod: str, uid: str, text: bytes) -> Part:
-        made = Part(3, pod=pod, uid=uid)
+    def part(pod: str, uid: str, text: bytes) -> LogSegment:
+        made = LogSegment(3, pod=pod, uid=uid)
         made.append([(1.0, b"1970-01-01T00:00:01Z " + text)])
         return made
 
     def gone(*_: object, **__: object) -> LogStream:
         raise NotFound("There is no such pod.")
 
-    async def told(*parts: Part) -> list[str]:
-        found = await card(cluster, gone, tmp_path, ("default", "train"), parts)
+    async def told(*parts: LogSegment) -> list[str]:
+        found = await failure_card(cluster, gone, tmp_path, ("default", "train"), parts)
         assert found is not None
-        return found.told()
+        return found.text_lines()
 
     for named in (f"{name(3)[:-5]}fresh", ""):  # what was read from the disk has no name
         said = await told(part(named, "fresh", b"of the new one"))
@@ -146,10 +146,10 @@ def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after(
 
     job = failed()
     pods = [ended(number, 0.1) for number in (0, 3, 5)]
-    found = endings(job, fleet_of(job, *pods, *after(3)))
-    kept = endings(job, fleet_of(job, *pods))  # as they were told before the event came
-    first = first_of(each_once(found + kept))
+    found = rank_failures(job, fleet_of(job, *pods, *after(3)))
+    kept = rank_failures(job, fleet_of(job, *pods))  # as they were told before the event came
+    first = first_of_latest_attempt(deduplicate(found + kept))
     assert first is not None
-    words = FailureCard(*first).told()
+    words = FailureCard(*first).text_lines()
     assert words[0].startswith("Pod 3 was deleted (exit code 143 (SIGTERM)) on node-3, ")
     assert words[-1] == "After it: pods 0, 5."

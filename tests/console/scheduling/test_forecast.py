@@ -16,9 +16,9 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, Preemption, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
-from console.kube.snapshot import Link, LinkState
-from console.scheduling.forecast import Ask, Forecast, Verdict, ask_of, forecast
-from console.scheduling.placement import machines
+from console.kube.snapshot import WatchState, WatchStatus
+from console.scheduling.forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast
+from console.scheduling.placement import eligible_nodes
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def waiting(name: str, gpus: int, priority: int = 0) -> Workload:
     return Workload("team", f"w-{name}", uid=name, queue="lq", priority=priority, owner_name=name, pod_sets=groups)
 
 
-def cluster(*more: Any, queues: tuple[Any, ...] = (), **links: Link) -> Fleet:
+def cluster(*more: Any, queues: tuple[Any, ...] = (), **links: WatchStatus) -> Fleet:
     return fleet_of(*HOSTS, FLAVOR, *(queues or (DOOR, queue())), *more, **links)
 
 
 def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
-    return forecast(fleet, Ask("team", **{"queue": "lq", "gpus": gpus, **more}))
+    return forecast(fleet, LaunchDemand("team", **{"queue": "lq", "gpus": gpus, **more}))
 
 
 @pytest.mark.parametrize(
@@ -195,16 +195,16 @@ def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, pa
 @pytest.mark.parametrize(
     ("kind", "state", "verdict", "part"),
     [
-        ("localqueues", LinkState.LISTING, Verdict.UNKNOWN, "the LocalQueues are still being listed"),
-        ("localqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list LocalQueues"),
-        ("clusterqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list ClusterQueues"),
-        ("localqueues", LinkState.ABSENT, Verdict.UNKNOWN, "this cluster has no LocalQueues"),
-        ("nodes", LinkState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); no permission to list nodes"),
-        ("nodes", LinkState.LISTING, Verdict.NOW, "the nodes are still being listed"),
+        ("localqueues", WatchState.LISTING, Verdict.UNKNOWN, "the LocalQueues are still being listed"),
+        ("localqueues", WatchState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list LocalQueues"),
+        ("clusterqueues", WatchState.FORBIDDEN, Verdict.UNKNOWN, "no permission to list ClusterQueues"),
+        ("localqueues", WatchState.ABSENT, Verdict.UNKNOWN, "this cluster has no LocalQueues"),
+        ("nodes", WatchState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); no permission to list nodes"),
+        ("nodes", WatchState.LISTING, Verdict.NOW, "the nodes are still being listed"),
     ],
 )
-def test_what_may_not_be_seen_is_said(kind: str, state: LinkState, verdict: Verdict, part: str) -> None:
-    links: Any = {kind: Link(kind, state)}
+def test_what_may_not_be_seen_is_said(kind: str, state: WatchState, verdict: Verdict, part: str) -> None:
+    links: Any = {kind: WatchStatus(kind, state)}
     found = told(cluster(**links))
     assert found.verdict is verdict
     assert part in found.sentence
@@ -257,7 +257,7 @@ def test_what_complete_values_ask_for() -> None:
     from tests.chart.plans import CATALOGUE, PLANS
 
     plan = PLANS["interactive-everything"]
-    assert ask_of(CATALOGUE.values(plan), "team") == Ask(
+    assert demand_of(CATALOGUE.values(plan), "team") == LaunchDemand(
         "team",
         queue="a4-high",
         gpus=32,
@@ -350,7 +350,7 @@ def test_nodes_that_do_not_say_where_they_are_are_no_place_for_a_job_that_has_to
 
 def test_what_is_counted_of_a_picture_does_not_keep_it() -> None:
     fleet = cluster()
-    found, kept = machines(fleet, 8, "a4"), weakref.ref(fleet)
+    found, kept = eligible_nodes(fleet, 8, "a4"), weakref.ref(fleet)
     assert (found.slots(BLOCK), found.capacity(SUBBLOCK)) == ({"b1": 3, "b2": 1}, {"s1": 2, "s2": 1, "s3": 1})
     assert (found.slots("cloud.google.com/gce-topology-host"), found.slots("rack")) == ({}, {})
     del fleet

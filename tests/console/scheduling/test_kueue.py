@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.workload import Workload as SeenWorkload
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
-from console.scheduling.kueue.placement import HOSTNAME, Tree
+from console.scheduling.kueue.placement import HOSTNAME, TopologyTree
 from console.scheduling.kueue.state import (
     Cohort,
     Flavor,
@@ -77,7 +77,7 @@ def test_what_the_rules_say_of_missing_quota_and_places_is_read_as_that() -> Non
     assert read(never.message).category is Category.EXCEEDS
     nodes = [Node(f"n{n}", {BLOCK: f"b{n // 2}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000}) for n in range(4)]
     flavor = Flavor("a4", topology="net")
-    tree = Tree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
+    tree = TopologyTree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
     placed = Snapshot([queue("a", 32)], flavors=[flavor], trees={"a4": tree})
     (wide,) = admission_cycle([workload("wide", "a", 3, level=BLOCK)], placed)
     assert (read(wide.message).category, read(wide.message).fits) == (Category.TOPOLOGY, 2)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from console.kube.objects.meta import Condition
 from console.kube.objects.queue import LocalQueue
 from console.kube.objects.workload import Workload
-from console.scheduling.order import queue_order, queue_timestamp, standing
+from console.scheduling.order import queue_order, queue_position, queue_timestamp
 from tests.fakes import fleet_of
 
 DOOR = LocalQueue("default", "team", cluster_queue="a4")
@@ -45,7 +45,7 @@ def test_running_ones_come_longest_first_and_have_no_position() -> None:
     )
     order = queue_order(fleet, "a4")
     assert [each.name for each in order.running] == ["a", "b"]
-    assert standing(fleet.workloads["default", "a"], fleet) is None
+    assert queue_position(fleet.workloads["default", "a"], fleet) is None
 
 
 def test_finished_and_deactivated_workloads_stand_nowhere() -> None:

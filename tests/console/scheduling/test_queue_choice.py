@@ -9,15 +9,15 @@ import pytest
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
-from console.kube.snapshot import Link, LinkState
-from console.scheduling.forecast import Ask
+from console.kube.snapshot import WatchState, WatchStatus
+from console.scheduling.forecast import LaunchDemand
 from console.scheduling.queue_choice import QueueChoice, choose_queue
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
-ASK = Ask("team", gpus=16)
+ASK = LaunchDemand("team", gpus=16)
 
 
 def queue(name: str, nominal: int = 32, used: int = 0, **more: Any) -> ClusterQueue:
@@ -55,7 +55,7 @@ def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
         none.why
         == "team has no LocalQueue. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue."
     )
-    fleet = replace(cluster(), links={"localqueues": Link("localqueues", LinkState.FORBIDDEN)})
+    fleet = replace(cluster(), links={"localqueues": WatchStatus("localqueues", WatchState.FORBIDDEN)})
     assert choose_queue(fleet, ASK).why.startswith(
         "The LocalQueues of team are not known: no permission to list LocalQueues."
     )
@@ -64,7 +64,7 @@ def test_where_there_is_none_it_says_so_and_what_to_do() -> None:
 def test_queues_whose_quota_may_not_be_seen_are_not_called_shut() -> None:
     fleet = fleet_of(LocalQueue("team", "x", cluster_queue="a"), LocalQueue("team", "y", cluster_queue="b"))
     found = choose_queue(
-        replace(fleet, links={**fleet.links, "clusterqueues": Link("clusterqueues", LinkState.FORBIDDEN)}), ASK
+        replace(fleet, links={**fleet.links, "clusterqueues": WatchStatus("clusterqueues", WatchState.FORBIDDEN)}), ASK
     )
     assert found == QueueChoice("x", "one of 2; how much quota is free in them is not known", ("y",))
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, Cohort, Quota, Usage
-from console.scheduling.quota import Account, account, ledger, queue_account
+from console.scheduling.quota import QuotaAccount, account, ledger, queue_account
 from tests.fakes import fleet_of
 
 
@@ -19,19 +19,19 @@ def queue(
 
 
 def test_a_queue_by_itself() -> None:
-    assert account(fleet_of(queue("a4", 64, 40)), "a4", "a4") == Account(nominal=64, used=40, free=24, total=64)
+    assert account(fleet_of(queue("a4", 64, 40)), "a4", "a4") == QuotaAccount(nominal=64, used=40, free=24, total=64)
 
 
 def test_a_cohort_lends_what_nobody_uses() -> None:
     fleet = fleet_of(queue("a4", 64, 64, "lab"), queue("research", 32, 8, "lab"))
-    assert account(fleet, "a4", "a4") == Account(nominal=64, used=64, free=24, total=96, can_borrow=24)
-    assert account(fleet, "research", "a4") == Account(nominal=32, used=8, free=24, total=96)
+    assert account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=64, free=24, total=96, can_borrow=24)
+    assert account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=24, total=96)
 
 
 def test_what_others_borrowed_is_lent_and_not_free() -> None:
     fleet = fleet_of(queue("a4", 64, 80, "lab"), queue("research", 32, 8, "lab"))
     assert account(fleet, "a4", "a4").borrowed == 16
-    assert account(fleet, "research", "a4") == Account(nominal=32, used=8, free=8, total=96, lent=16)
+    assert account(fleet, "research", "a4") == QuotaAccount(nominal=32, used=8, free=8, total=96, lent=16)
 
 
 def test_limits_of_borrowing_and_lending() -> None:
@@ -64,11 +64,11 @@ def test_cohorts_in_a_circle_end() -> None:
 
 def test_a_cohort_may_be_named_like_its_queue() -> None:
     fleet = fleet_of(Cohort("a4"), queue("a4", 64, 32, "a4"))
-    assert account(fleet, "a4", "a4") == Account(nominal=64, used=32, free=32, total=64)
+    assert account(fleet, "a4", "a4") == QuotaAccount(nominal=64, used=32, free=32, total=64)
 
 
 def test_more_used_than_there_is_leaves_nothing_free() -> None:
-    assert account(fleet_of(queue("a4", 8, 16)), "a4", "a4") == Account(nominal=8, used=16, total=8, borrowed=8)
+    assert account(fleet_of(queue("a4", 8, 16)), "a4", "a4") == QuotaAccount(nominal=8, used=16, total=8, borrowed=8)
 
 
 def test_flavors_are_summed_up_for_a_queue() -> None:
@@ -77,11 +77,11 @@ def test_flavors_are_summed_up_for_a_queue() -> None:
         quotas=(Quota("a4", GPU, 64), Quota("spot", GPU, 16), Quota("a4", "cpu", 1000)),
         reserved=(Usage("a4", GPU, 8), Usage("spot", GPU, 4)),
     )
-    assert queue_account(fleet_of(both), "a4") == Account(nominal=80, used=12, free=68, total=80)
+    assert queue_account(fleet_of(both), "a4") == QuotaAccount(nominal=80, used=12, free=68, total=80)
 
 
 def test_a_queue_nobody_knows_has_nothing() -> None:
-    assert queue_account(fleet_of(), "none") == Account()
+    assert queue_account(fleet_of(), "none") == QuotaAccount()
 
 
 AMOUNT = st.integers(0, 64)
@@ -113,12 +113,12 @@ def test_in_a_cohort_without_limits_everybody_sees_the_same_total(facts: list[tu
 
 def test_the_figures_of_an_account_add_up() -> None:
     for have, words in (
-        (Account(112, 96, 24, 120, 0, 8, 0), "112 own + 8 to borrow - 96 used = 24 free"),
-        (Account(48, 8, 56, 64, 0, 16, 0), "48 own + 16 to borrow - 8 used = 56 free"),
-        (Account(48, 60, 4, 64, 12, 4, 0), "48 own + 16 to borrow - 60 used = 4 free"),
-        (Account(32, 16, 8, 64, 0, 0, 8), "32 own - 16 used - 8 lent = 8 free"),
-        (Account(32, 0, 32, 32, 0, 0, 0), "32 free"),
-        (Account(0, 0, 0, 0, 0, 0, 0), "0 free"),
+        (QuotaAccount(112, 96, 24, 120, 0, 8, 0), "112 own + 8 to borrow - 96 used = 24 free"),
+        (QuotaAccount(48, 8, 56, 64, 0, 16, 0), "48 own + 16 to borrow - 8 used = 56 free"),
+        (QuotaAccount(48, 60, 4, 64, 12, 4, 0), "48 own + 16 to borrow - 60 used = 4 free"),
+        (QuotaAccount(32, 16, 8, 64, 0, 0, 8), "32 own - 16 used - 8 lent = 8 free"),
+        (QuotaAccount(32, 0, 32, 32, 0, 0, 0), "32 free"),
+        (QuotaAccount(0, 0, 0, 0, 0, 0, 0), "0 free"),
     ):
-        assert have.words == words
+        assert have.sum_text == words
         assert have.nominal + have.borrowed + have.can_borrow - have.used - have.lent == have.free

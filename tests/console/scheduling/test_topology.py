@@ -8,7 +8,7 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.node import Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.scheduling.pools import NO_POOL, pools
-from console.scheduling.topology import Largest, PipState, floor, host
+from console.scheduling.topology import GpuState, LargestFree, floor, host
 from tests.fakes import fleet_of
 
 
@@ -28,23 +28,23 @@ def pod(name: str, on: str, gpus: int = 8, **given_: object) -> Pod:
 def test_pips_name_the_jobset_that_holds_them_and_its_owner() -> None:
     train = JobSet("default", "train", "u1", owner="mira")
     made = host(node(1), fleet_of(node(1), train, pod("a", "n0001", 2), pod("b", "n0001", 1, jobset="", jobset_uid="")))
-    held = [pip for pip in made.pips if pip.state is PipState.HELD]
+    held = [pip for pip in made.pips if pip.state is GpuState.HELD]
     assert [(pip.holder.kind, pip.holder.name, pip.holder.owner) for pip in held if pip.holder] == [
         ("Pod", "b", ""), ("JobSet", "train", "mira"), ("JobSet", "train", "mira"),
     ]  # fmt: skip
-    assert (made.used, made.free, made.out, made.stretch) == (3, 5, 0, 0)
+    assert (made.used, made.free, made.out_of_use, made.whole_free_gpus) == (3, 5, 0, 0)
 
 
 def test_a_host_that_takes_no_pods_has_nothing_free() -> None:
     tired = node(1, cordoned=True)
     made = host(tired, fleet_of(tired, pod("a", "n0001", 2)))
-    assert (made.used, made.free, made.out, made.slots()) == (2, 0, 6, 0)
+    assert (made.used, made.free, made.out_of_use, made.slots()) == (2, 0, 6, 0)
 
 
 def test_a_lost_gpu_is_out() -> None:
     broken = node(1, gpus=7)
     made = host(broken, fleet_of(broken))
-    assert (made.free, made.out, made.slots(), made.slots(1)) == (7, 1, 0, 7)
+    assert (made.free, made.out_of_use, made.slots(), made.slots(1)) == (7, 1, 0, 7)
 
 
 def test_finished_pods_hold_nothing() -> None:
@@ -60,7 +60,7 @@ def test_the_largest_free_stretch_of_the_floor() -> None:
     nodes = sixteen()
     busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
     made = floor(nodes, fleet_of(*nodes, *busy))
-    assert made.largest == Largest("sub-3", 32, "blk-0", 32, 64)
+    assert made.largest == LargestFree("sub-3", 32, "blk-0", 32, 64)
     assert [(block.name, block.slots()) for block in made.blocks] == [("blk-0", 4), ("blk-1", 4)]
     assert [(each.name, each.slots()) for each in made.subblocks] == [
         ("sub-0", 1), ("sub-1", 3), ("sub-2", 0), ("sub-3", 4),
@@ -78,7 +78,7 @@ def test_where_pods_fit_together() -> None:
 
 def test_nothing_is_free_on_an_empty_floor() -> None:
     made = floor([], fleet_of())
-    assert (made.largest, made.fit(1).slots, made.holders) == (Largest(), 0, ())
+    assert (made.largest, made.fit(1).slots, made.holders) == (LargestFree(), 0, ())
 
 
 def test_who_holds_most_comes_first() -> None:
@@ -150,7 +150,7 @@ def test_pips_always_add_up(machines: list[tuple[int, int, int, bool, str]], bus
     found = pools(fleet)
     assert sum(pool.nodes_total for pool in found) == len(nodes)
     for pool in found:
-        assert pool.gpus_used + pool.gpus_free + pool.gpus_out == pool.gpus_total
+        assert pool.gpus_used + pool.gpus_free + pool.gpus_out_of_use == pool.gpus_total
         assert sum(block.total for block in pool.floor.blocks) == pool.gpus_total
         assert sum(sub.free for sub in pool.floor.subblocks) == pool.gpus_free
         assert sum(gpus for _, gpus in pool.floor.holders) == pool.gpus_used

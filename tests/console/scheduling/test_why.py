@@ -14,9 +14,9 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
-from console.scheduling.failure import endings
-from console.scheduling.placement import Slots
-from console.scheduling.quota import Held
+from console.scheduling.failure import rank_failures
+from console.scheduling.placement import FreeSlots
+from console.scheduling.quota import QuotaHolder
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category, Why
 from tests.fakes import fleet_of
@@ -114,7 +114,7 @@ def test_a_holder_has_an_owner_and_a_queue() -> None:
     mine = workload("three", 4)
     owner = JobSet("default", "two", "js-two", owner="mira")
     fleet = fleet_of(DOOR, queue(64, 64), owner, holding("two", 8, priority=100), mine)
-    assert why(mine, fleet).holders == (Held("default", "two", "mira", "team", "a4", 64, 100),)
+    assert why(mine, fleet).holders == (QuotaHolder("default", "two", "mira", "team", "a4", 64, 100),)
 
 
 def test_what_is_borrowed_and_lent_is_said() -> None:
@@ -222,7 +222,7 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
         == "quota is there (128 own - 64 used = 64 free) but no block has 8 free hosts: blk-0 has 5, blk-1 has 3"
     )
     assert (found.category, found.level) == (Category.TOPOLOGY, "block")
-    assert found.domains == (Slots("blk-0", 5, 8), Slots("blk-1", 3, 8))
+    assert found.domains == (FreeSlots("blk-0", 5, 8), FreeSlots("blk-1", 3, 8))
     assert sorted(each.name for each in found.unblocks) == ["job-0", "job-1", "job-2"]
 
 
@@ -408,8 +408,8 @@ def test_a_preempted_job_says_for_whom(there: tuple[Any, ...], whom: str) -> Non
     job = JobSet("default", "mine", "js-mine", queue="team", suspended=True)
     fleet = fleet_of(DOOR, queue(64, 40), job, mine, *there)
     assert why(mine, fleet).sentence.startswith(f"was preempted by {whom}; needs 32 GPUs of a4; 64 own - 40 used")
-    (ending,) = endings(job, fleet)
-    assert (ending.words, ending.message) == (
+    (ending,) = rank_failures(job, fleet)
+    assert (ending.sentence, ending.message) == (
         "The job was preempted.", f"Kueue preempted it for {whom}: reclamation within the cohort.",
     )  # fmt: skip
 

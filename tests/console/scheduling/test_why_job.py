@@ -10,7 +10,7 @@ from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota
 from console.kube.objects.workload import PodSet, Workload
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 from tests.fakes import fleet_of
@@ -55,7 +55,7 @@ def test_a_suspended_job_that_kueue_has_not_seen() -> None:
 
 
 def test_a_queue_on_a_cluster_without_kueue() -> None:
-    link = Link("workloads", LinkState.ABSENT, why="the server has no kueue.x-k8s.io")
+    link = WatchStatus("workloads", WatchState.ABSENT, why="the server has no kueue.x-k8s.io")
     found = why_jobset(replace(JOB, suspended=True), fleet_of(workloads=link))
     assert (found.category, found.api_text) == (Category.NO_QUEUE, "the server has no kueue.x-k8s.io")
 

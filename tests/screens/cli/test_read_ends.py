@@ -17,7 +17,7 @@ import pytest
 
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.parser import NcclParser
-from console.metrics.training.steps import Packed, Steps
+from console.metrics.training.steps import PackedSteps, Steps
 from screens.__main__ import main
 from screens.cli import output, read
 from screens.cli.read import Told
@@ -188,14 +188,14 @@ def test_what_is_new_is_told_without_a_copy_of_what_was(monkeypatch: pytest.Monk
     reading, told = LogReading(), Told()
     monkeypatch.setattr(NcclParser, "tests", None)
     steps: list[int] = []
-    pieces = Steps.pieces
+    pieces = Steps.chunks
 
-    def counted(self: Steps, start: int, stop: int) -> Iterator[Packed | list[Step]]:
+    def counted(self: Steps, start: int, stop: int) -> Iterator[PackedSteps | list[Step]]:
         for piece in pieces(self, start, stop):
             steps.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(Steps, "pieces", counted)
+    monkeypatch.setattr(Steps, "chunks", counted)
     for number in range(1, 3001):
         reading.feed(f"step {number} loss 2.5\n".encode())
         told.more(reading)

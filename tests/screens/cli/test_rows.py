@@ -23,7 +23,7 @@ from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_progress import JobMeasures
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
-from screens.wording import BAD, OK, Run, bar, plain_text
+from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of
 from tests.fakes_watch import monitor
 
@@ -199,7 +199,7 @@ def test_sentences_come_last_and_whole(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_is_well_has_no_mark_in_a_command() -> None:
-    assert plain_text([OK, Run(" Running")]) == "Running"
-    assert plain_text([BAD, Run(" Error", "bad")]) == "✗ Error"
-    assert plain_text([*bar(1, 2, 4), Run(" 50 %")]) == "50 %"
-    assert plain_text([Run("● ", "ok"), Run("active", "dim")]) == "active"
+    assert plain_text([OK, Span(" Running")]) == "Running"
+    assert plain_text([BAD, Span(" Error", "bad")]) == "✗ Error"
+    assert plain_text([*bar(1, 2, 4), Span(" 50 %")]) == "50 %"
+    assert plain_text([Span("● ", "ok"), Span("active", "dim")]) == "active"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.export import size_words
+from console.metrics.export import format_message_size
 from screens.widgets.charts.canvas import Canvas, round_step, round_ticks
 from screens.widgets.charts.nccl_curve import Band, Point, draw, expected
 
@@ -70,7 +70,7 @@ def test_expected_between_known_sizes() -> None:
     ("amount", "text"), [(512, "512"), (64 << 10, "64K"), (2 * MIB, "2M"), (16 << 30, "16G"), (1.5 * MIB, "1.5M")]
 )
 def test_size_words(amount: float, text: str) -> None:
-    assert size_words(amount) == text
+    assert format_message_size(amount) == text
 
 
 def test_ticks_are_round_and_reach_the_top() -> None:

@@ -5,7 +5,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from screens.widgets.line import changed_columns, fit_runs, joined
-from screens.wording import Run
+from screens.wording import Span
 
 RED, BLUE, ON_BLUE = Style(color="red"), Style(color="blue"), Style(bgcolor="blue")
 
@@ -15,10 +15,10 @@ def ink_of(name: str) -> Style:
 
 
 def test_blanks_join_the_text_beside_them() -> None:
-    assert fit_runs([Run("ab", "red")], 4, ink_of, after=2) == [Segment("ab    ", RED)]
-    assert fit_runs([Run("ab", "red")], 4, ink_of, right=True, after=1) == [Segment("  ab ", RED)]
+    assert fit_runs([Span("ab", "red")], 4, ink_of, after=2) == [Segment("ab    ", RED)]
+    assert fit_runs([Span("ab", "red")], 4, ink_of, right=True, after=1) == [Segment("  ab ", RED)]
     assert fit_runs([], 3, ink_of, after=2) == [Segment("     ", Style())]
-    assert [each.text for each in fit_runs([Run("abc", "red"), Run("def", "blue")], 5, ink_of)] == ["abc", "d…"]
+    assert [each.text for each in fit_runs([Span("abc", "red"), Span("def", "blue")], 5, ink_of)] == ["abc", "d…"]
 
 
 def test_joined_lines_look_the_same() -> None:

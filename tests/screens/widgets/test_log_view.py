@@ -10,7 +10,7 @@ from screens.widgets.line import DARK
 from screens.widgets.log.filter import folded, line_ink, marked, pattern, printable
 from screens.widgets.log.lines import LIMIT, LogLines
 from screens.widgets.log.view import LogView, Told, beside
-from screens.wording import Run
+from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def test_ink_of_a_line() -> None:
 def test_a_broken_pattern_is_taken_as_text() -> None:
     wanted = pattern("a[b")
     assert wanted is not None
-    assert marked("xa[by", "", wanted) == [Run("x", ""), Run("a[b", "found"), Run("y", "")]
+    assert marked("xa[by", "", wanted) == [Span("x", ""), Span("a[b", "found"), Span("y", "")]
     upper = pattern("Error")
     assert upper is not None
     assert not upper.search("error")

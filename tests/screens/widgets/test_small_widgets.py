@@ -9,7 +9,7 @@ from screens.widgets.line import DARK
 from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml import yaml_runs
-from screens.wording import OK, Run
+from screens.wording import OK, Span
 from tests.screens.press import focus, text_of, until
 
 
@@ -25,26 +25,26 @@ def test_a_quota_bar_tells_own_borrowed_and_free() -> None:
     assert [run.text[0] for run in quota_bar(8, 64, 0, 12)] == ["█", "░"]
     assert "".join(run.text for run in quota_bar(1, 1000, 0, 10)) == "█" + "░" * 9
     assert "".join(run.text for run in quota_bar(63, 64, 0, 10)).endswith("░")
-    assert quota_bar(0, 0, 0, 5) == [Run("     ")]
+    assert quota_bar(0, 0, 0, 5) == [Span("     ")]
 
 
 def test_sentences_break_at_spaces_and_keep_words_of_two_inks_whole() -> None:
-    runs = [Run("pods\u00a0", "dim"), Run("2/2", "ok"), Run("  and more words")]
+    runs = [Span("pods\u00a0", "dim"), Span("2/2", "ok"), Span("  and more words")]
     lines = ["".join(run.text for run in line) for line in folded_runs(runs, 12)]
     assert lines == ["pods\u00a02/2", "and more", "words"]
 
 
 def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
-    runs = folded_runs([Run("one two"), Run(" three", "ok"), Run(" four")], 40)[0]
+    runs = folded_runs([Span("one two"), Span(" three", "ok"), Span(" four")], 40)[0]
     assert "".join(run.text for run in cut_runs(runs, 15, " …")) == "one two three …"
     assert "".join(run.text for run in cut_runs(runs, 14, " …")) == "one two …"
     assert "".join(run.text for run in cut_runs(runs, 2, " …")) == " …"
 
 
 def test_yaml_runs() -> None:
-    assert yaml_runs("  - name: a: b") == [Run("  - ", "dim"), Run("name:", "accent"), Run(" a: b", "")]
-    assert yaml_runs("replicas: 2")[-1] == Run(" 2", "waits")
-    assert yaml_runs("# comment") == [Run("# comment", "dim")]
+    assert yaml_runs("  - name: a: b") == [Span("  - ", "dim"), Span("name:", "accent"), Span(" a: b", "")]
+    assert yaml_runs("replicas: 2")[-1] == Span(" 2", "waits")
+    assert yaml_runs("# comment") == [Span("# comment", "dim")]
     assert "".join(run.text for run in yaml_runs('    "{\\"a\\": [1, 2]}"')) == '    "{\\"a\\": [1, 2]}"'
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from textual.app import App
 
-from console.kube.snapshot import Link, LinkState
+from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
 from screens.widgets.table.column import Notice, share
 from screens.widgets.table.table import Listing, ResourceTable
-from screens.wording import Run
+from screens.wording import Span
 from tests.screens.press import focus, text_of, until
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ThingTable(ResourceTable[Thing]):
     COLUMNS: ClassVar = (
         Column("NAME", lambda thing: thing.name, sort=lambda thing: thing.name),
         Column(
-            "SIZE", lambda thing: Run(str(thing.size), "dim"), width=6, right=True, sort=lambda t: t.size, down=True
+            "SIZE", lambda thing: Span(str(thing.size), "dim"), width=6, right=True, sort=lambda t: t.size, down=True
         ),
     )
 
@@ -60,7 +60,7 @@ def things(*names: str) -> dict[tuple[str, str], Thing]:
     return {("ns", name): Thing(name, number) for number, name in enumerate(names)}
 
 
-LIVE = Link("things", LinkState.LIVE)
+LIVE = WatchStatus("things", WatchState.LIVE)
 
 
 @asynccontextmanager
@@ -162,14 +162,14 @@ async def test_filter_keeps_words_and_drops_words() -> None:
     ("link", "said"),
     [
         (None, "Connecting"),
-        (Link("things", LinkState.LISTING), "Listing things"),
+        (WatchStatus("things", WatchState.LISTING), "Listing things"),
         (LIVE, "No things."),
-        (Link("things", LinkState.FORBIDDEN, why="not allowed", hint="ask for list"), "things: not allowed"),
-        (Link("things", LinkState.ABSENT, why="not installed"), "things: not installed"),
-        (Link("things", LinkState.STALE, why="connection refused"), "things: connection refused"),
+        (WatchStatus("things", WatchState.FORBIDDEN, why="not allowed", hint="ask for list"), "things: not allowed"),
+        (WatchStatus("things", WatchState.ABSENT, why="not installed"), "things: not installed"),
+        (WatchStatus("things", WatchState.STALE, why="connection refused"), "things: connection refused"),
     ],
 )
-async def test_why_there_are_no_rows(link: Link | None, said: str) -> None:
+async def test_why_there_are_no_rows(link: WatchStatus | None, said: str) -> None:
     async with table(size=(60, 8)) as (it, _, _app):
         it.show_rows({}, link)
         assert said in text_of(it)
@@ -179,7 +179,7 @@ async def test_stale_rows_stay_and_are_dimmed() -> None:
     async with table() as (it, _, _app):
         it.show_rows(things("a"), LIVE)
         before = it.render_line(1)
-        it.show_rows(things("a"), Link("things", LinkState.STALE, why="refused"))
+        it.show_rows(things("a"), WatchStatus("things", WatchState.STALE, why="refused"))
         after = it.render_line(1)
         assert before.text == after.text
         assert [segment.style for segment in before] != [segment.style for segment in after]

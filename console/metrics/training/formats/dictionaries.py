@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
-    Found,
-    broken,
+    StepReport,
     count,
     finite_total,
+    is_broken,
     number,
     plain_name,
     step_of,
@@ -41,7 +41,7 @@ _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
 ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
-def opens(text: str) -> int | None:
+def dictionary_start(text: str) -> int | None:
     """Where a dictionary of a training step begins in this line."""
     if _LOSS.search(text) is None:
         return None
@@ -50,10 +50,10 @@ def opens(text: str) -> int | None:
 
 
 def ends_run(text: str) -> bool:
-    return ENDED in text and "train_loss" in text and _OPEN.search(text) is not None and opens(text) is None
+    return ENDED in text and "train_loss" in text and _OPEN.search(text) is not None and dictionary_start(text) is None
 
 
-def dictionary(text: str, start: int) -> Found | None:
+def dictionary(text: str, start: int) -> StepReport | None:
     """The step that the dictionary says."""
     end = text.find("}", start)
     pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(text[start : end if end > 0 else None])}
@@ -72,15 +72,15 @@ def dictionary(text: str, start: int) -> Found | None:
         lr=_taken(pairs, "learning_rate", "lr", "train/lr-pg_0"),
         step_time_s=_taken(pairs, "step_time") or None,  # ms-swift's train_speed is an average since the start
         tokens_per_s=next((value for key in _TOKENS if (value := _taken(pairs, key))), None),
-        nan=broken(loss, grad_norm),
+        nan=is_broken(loss, grad_norm),
         extra={key: value for key, text in pairs.items() if (value := number(text)) is not None},
     )
-    return Found(name, step, start)
+    return StepReport(name, step, start)
 
 
-def whole(text: str) -> list[Found]:
+def steps_of_line(text: str) -> list[StepReport]:
     """The step that a line says by itself."""
-    start = opens(text)
+    start = dictionary_start(text)
     found = dictionary(text, start) if start is not None else None
     return [found] if found else []
 
@@ -133,7 +133,7 @@ _NOT_YET = re.compile(r"\s*\d{1,12}\s+No log(?:\s|$)")
 _TABLE = re.compile(r"\s*Step\s+Training Loss(?:\s|$)")
 
 
-class Block:
+class MultilineReport:
     """One such report while its lines come."""
 
     def __init__(self, step: int, total: int | None, *, loose: bool) -> None:
@@ -155,33 +155,33 @@ class Block:
         """Whether more of the report may come after that line, which is no part of it."""
         return self._loose and self._lines < _LONGEST and _LOOSE.search(text) is None
 
-    def found(self) -> Found | None:
+    def found(self) -> StepReport | None:
         """The step, if its loss was told."""
         step = step_of(self._step, self._total, self._figures)
-        return Found("blocks", step) if step else None
+        return StepReport("blocks", step) if step else None
 
 
-class Table:
+class NotebookTable:
     """The table that the Trainer shows in a notebook: a row a step."""
 
-    def add(self, text: str) -> Found | bool:
+    def add(self, text: str) -> StepReport | bool:
         """The step of a row; else whether the line is a row at all."""
         row = _ROW.match(text)
         loss = number(row.group(2)) if row else None
         step = step_of(int(row.group(1)), None, {"loss": loss}) if row and loss is not None else None
-        return Found("hf-table", step) if step else _NOT_YET.match(text) is not None
+        return StepReport("hf-table", step) if step else _NOT_YET.match(text) is not None
 
 
-def begins(text: str) -> Block | Table | None:
+def open_report(text: str) -> MultilineReport | NotebookTable | None:
     """The report or the table that this line begins."""
     if "Training Loss" in text and _TABLE.match(text):
-        return Table()
+        return NotebookTable()
     loose = _LOOSE.search(text) if "= Step " in text else None
     head = loose or (_HEAD.search(text) if "=" in text or "/ Train]" in text else None)
     if head is None:
         return None
     step, total, *epoch = head.groups()
-    return Block(int(step or epoch[0]), int(total) if total else None, loose=loose is not None)
+    return MultilineReport(int(step or epoch[0]), int(total) if total else None, loose=loose is not None)
 
 
 def _figures(text: str) -> Iterator[tuple[str, float]]:

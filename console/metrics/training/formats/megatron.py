@@ -14,10 +14,10 @@ from typing import Any
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
-    Found,
-    broken,
+    StepReport,
     finite_total,
     inverse,
+    is_broken,
     name_of,
     number,
     positive,
@@ -37,16 +37,16 @@ _LOSSES = ("lm loss", "loss")
 _BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
 
 
-def megatron(text: str) -> list[Found]:
+def megatron(text: str) -> list[StepReport]:
     """All iteration lines in a line: two of them meet in one when processes share a terminal."""
     if not (_MARKS[0] in text or _MARKS[1] in text) or "Training epoch" in text:
         return []
-    read: list[Found] = []
+    read: list[StepReport] = []
     end = len(text)
     for start in reversed(list(_START.finditer(text))):
         step = _step(int(start.group(1)), int(start.group(2)), _fields(text[start.end() : end]))
         end = start.start()
-        read.insert(0, Found("ms-swift" if "memory(GiB)" in step.extra else "megatron", step, end))
+        read.insert(0, StepReport("ms-swift" if "memory(GiB)" in step.extra else "megatron", step, end))
     return read
 
 
@@ -91,7 +91,7 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
         tflops_per_gpu=tflops if tflops and tflops > 0 else None,
         tokens_per_s=take("tokens per GPU (tokens/s/GPU)", None),
         skipped=int(skipped) if skipped is not None and 0 <= skipped < 1e12 else None,
-        nan=failed != 0 or broken(loss, grad_norm) or (loss is None and not skipped),
+        nan=failed != 0 or is_broken(loss, grad_norm) or (loss is None and not skipped),
         extra=fields,
     )
 
@@ -120,7 +120,7 @@ TINY = 0.01  # a loss below it is written with an exponent
 _BEGINS = re.compile(r"iteration\s+\d")
 
 
-def short(text: str) -> str:
+def shorten_iteration_line(text: str) -> str:
     """An iteration line in the few words that matter, after what stands in front of its date; empty: it is none."""
     start, found = _BEGINS.search(text), megatron(text)
     if start is None or len(found) != 1:
@@ -157,7 +157,7 @@ _TAKEN = frozenset({*_NEMO_LOSSES, "grad_norm", "lr", "learning_rate", "global_s
 _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step
 
 
-def nemo(text: str) -> Found | None:
+def nemo(text: str) -> StepReport | None:
     """What one line says of a step."""
     if "Training epoch" in text:
         return _nemo_2(text)
@@ -166,7 +166,7 @@ def nemo(text: str) -> Found | None:
     return next(iter(bars(text)), None)
 
 
-def _nemo_2(text: str) -> Found | None:
+def _nemo_2(text: str) -> StepReport | None:
     found = _NEMO_2.search(text)
     if found is None:
         return None
@@ -183,7 +183,7 @@ def _nemo_2(text: str) -> Found | None:
     return _nemo_step(fields, step, finite_total(last + 1) if epoch == 0 else None, found.start())
 
 
-def bars(text: str) -> list[Found]:
+def bars(text: str) -> list[StepReport]:
     """The bars in a line that tell of losses: several, where a file holds what a terminal draws over each other."""
     if "%|" not in text:
         return [each for found in _RICH.finditer(text) if (each := _drawn(found))] if "━" in text else []
@@ -195,7 +195,7 @@ def bars(text: str) -> list[Found]:
     return [each for bar in found if (each := _drawn(bar))]
 
 
-def _drawn(found: re.Match[str]) -> Found | None:
+def _drawn(found: re.Match[str]) -> StepReport | None:
     *epochs, at, total, behind = found.groups()
     clock, _, rest = behind.rpartition("•") if found.re is _RICH else ("", "", behind)
     pairs = _RICH_PAIR.findall(rest) if clock else _BAR_PAIR.findall(rest)
@@ -214,10 +214,10 @@ def _drawn(found: re.Match[str]) -> Found | None:
         speed = inverse(speed)
     kept = {name: value for name, value in step.extra.items() if name not in _NO_FIGURES}
     step = step._replace(step_time_s=step.step_time_s or speed, extra=kept)
-    return Found("nemo" if "reduced_train_loss" in figures else "progress-bar", step, found.start())
+    return StepReport("nemo" if "reduced_train_loss" in figures else "progress-bar", step, found.start())
 
 
-def _logger(text: str) -> Found | None:
+def _logger(text: str) -> StepReport | None:
     start = text.index("DLLL {")
     try:
         said = json.loads(text[start + 5 :])
@@ -239,7 +239,7 @@ def _json_number(raw: Any) -> float | None:
     return number(str(raw)) if isinstance(raw, (int, float, str)) and not isinstance(raw, bool) else None
 
 
-def _nemo_step(fields: dict[str, float], step: int | None, total: int | None, at: int) -> Found:
+def _nemo_step(fields: dict[str, float], step: int | None, total: int | None, at: int) -> StepReport:
     name = next((each for each in _NEMO_LOSSES if each in fields), None)
     loss, grad_norm = fields[name] if name else None, fields.get("grad_norm")
     timing = fields.get("train_step_timing in s")
@@ -251,7 +251,7 @@ def _nemo_step(fields: dict[str, float], step: int | None, total: int | None, at
         grad_norm=grad_norm,
         lr=fields.get("lr", fields.get("learning_rate")),
         step_time_s=timing if timing and timing > 0 else None,
-        nan=broken(loss, grad_norm),
+        nan=is_broken(loss, grad_norm),
         extra=extra,
     )
-    return Found("nemo" if name in {None, "reduced_train_loss"} else "progress-bar", read, at)
+    return StepReport("nemo" if name in {None, "reduced_train_loss"} else "progress-bar", read, at)

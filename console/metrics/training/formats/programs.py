@@ -9,13 +9,13 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.metrics.training.formats.megatron import nemo
-from console.metrics.training.steps import Bar, Step
+from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
     NUMBER,
-    Found,
-    broken,
+    StepReport,
     finite_total,
     inverse,
+    is_broken,
     number,
     positive,
     seconds,
@@ -41,7 +41,7 @@ _VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")
 _VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
 
 
-def titan(text: str) -> Found | None:
+def titan(text: str) -> StepReport | None:
     """Torchtitan: `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  tflops: 31  mfu: 3.1%`."""
     found = _TITAN.search(text)
     if found is None or "validate step:" in text:
@@ -65,13 +65,13 @@ def titan(text: str) -> Found | None:
         lr=fields.pop("lr", None),
         tflops_per_gpu=tflops or None,
         tokens_per_s=tokens or None,
-        nan=broken(loss, grad_norm),
+        nan=is_broken(loss, grad_norm),
         extra=fields,
     )
-    return Found("torchtitan", step, found.start())
+    return StepReport("torchtitan", step, found.start())
 
 
-def maxtext(text: str) -> Found | None:
+def maxtext(text: str) -> StepReport | None:
     """MaxText: `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, Tokens/s/device: 900.0, ..., loss: 2.1`."""
     found = _MAX.search(text)
     if found is None:
@@ -91,21 +91,21 @@ def maxtext(text: str) -> Found | None:
         step_time_s=fields.pop("seconds", None) or None,
         tflops_per_gpu=fields.pop("TFLOP/s/device", fields.pop("TFLOP/s", None)) or None,
         tokens_per_s=fields.pop("Tokens/s/device", None) or None,
-        nan=broken(loss),
+        nan=is_broken(loss),
         extra=fields,
     )
-    return Found("maxtext", step, found.start())
+    return StepReport("maxtext", step, found.start())
 
 
-def deepspeed(text: str) -> Found | None:
+def deepspeed(text: str) -> StepReport | None:
     """DeepSpeed's own lines: steps, learning rate, skipped steps since the start and samples a second, but no loss."""
     if found := _DEEP.search(text):
         step = Step(step=int(found.group(1)), lr=number(found.group(3)), extra={"skipped": float(found.group(2))})
-        return Found("deepspeed", step, found.start())
+        return StepReport("deepspeed", step, found.start())
     if found := _DEEP_SPEED.search(text):
         speed = positive(found.group(2))
         step = Step(step=int(found.group(1)), extra={"samples_per_s": speed} if speed else {})
-        return Found("deepspeed", step, found.start())
+        return StepReport("deepspeed", step, found.start())
     return None
 
 
@@ -115,7 +115,7 @@ def verl_start(text: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def verl(step: int, text: str) -> Found | None:
+def verl(step: int, text: str) -> StepReport | None:
     """What verl says of that step, on one line or on several that were joined."""
     fields = {name: value for name, raw in _VERL_FIELD.findall(text) if (value := number(raw)) is not None}
     fields.pop("step", None)
@@ -134,10 +134,10 @@ def verl(step: int, text: str) -> Found | None:
         lr=rate * 1e-4 if rate is not None and rate_name == "actor/lr(1e-4)" else rate,
         step_time_s=(fields.pop(time_name) or None) if time_name else None,
         tokens_per_s=fields.pop("perf/throughput", None) or None,
-        nan=broken(loss, grad_norm),
+        nan=is_broken(loss, grad_norm),
         extra=fields,
     )
-    return Found("verl", read)
+    return StepReport("verl", read)
 
 
 # small programs
@@ -173,7 +173,7 @@ _KERAS = re.compile(
 _MINIBATCH = re.compile(rf"(?:^|\s)\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
 
 
-def _nano(text: str) -> Found | None:
+def _nano(text: str) -> StepReport | None:
     found = _NANO.search(text)
     if found is None:
         return None
@@ -184,7 +184,7 @@ def _nano(text: str) -> Found | None:
     )
 
 
-def _modded(text: str) -> Found | None:
+def _modded(text: str) -> StepReport | None:
     found = _MODDED.search(text)
     if found is None:
         return None
@@ -194,7 +194,7 @@ def _modded(text: str) -> Found | None:
     )
 
 
-def _row(text: str) -> Found | None:
+def _row(text: str) -> StepReport | None:
     found = _ROW.match(text)
     if found is None:
         return None
@@ -206,7 +206,7 @@ def _row(text: str) -> Found | None:
     )
 
 
-def _picotron(text: str) -> Found | None:
+def _picotron(text: str) -> StepReport | None:
     found = _PICOTRON.search(text)
     if found is None:
         return None
@@ -222,7 +222,7 @@ def _picotron(text: str) -> Found | None:
     return result
 
 
-def _batch(text: str) -> Found | None:
+def _batch(text: str) -> StepReport | None:
     found = _BATCH.search(text)
     if found is None:
         return None
@@ -232,7 +232,7 @@ def _batch(text: str) -> Found | None:
     return _found("fsdp-sample", found, int(at), number(loss), extra, lr=number(rate or ""))
 
 
-def _minibatch(text: str) -> Found | None:
+def _minibatch(text: str) -> StepReport | None:
     found = _MINIBATCH.search(text)
     if found is None:
         return None
@@ -250,20 +250,20 @@ def _found(
     total: int | None = None,
     lr: float | None = None,
     time: float | None = None,
-) -> Found:
+) -> StepReport:
     step = Step(
         step=at,
         total=finite_total(total),
         loss=loss,
         lr=lr,
         step_time_s=time,
-        nan=broken(loss),
+        nan=is_broken(loss),
         extra=extra,
     )
-    return Found(name, step, match.start())
+    return StepReport(name, step, match.start())
 
 
-def _sample(text: str) -> Found | None:
+def _sample(text: str) -> StepReport | None:
     found = _SAMPLES.search(text) or _BATCHES.search(text)
     if found is None:
         return None
@@ -273,12 +273,12 @@ def _sample(text: str) -> Found | None:
     return _found("pytorch-example", found, step, number(loss), {"epoch": float(epoch)})
 
 
-def _recipe(text: str) -> Found | None:
+def _recipe(text: str) -> StepReport | None:
     found = _RECIPE.search(text)
     return _found("torchtune", found, int(found.group(1)), number(found.group(2)), {}) if found else None
 
 
-def _fairseq(text: str) -> Found | None:
+def _fairseq(text: str) -> StepReport | None:
     found = _FAIRSEQ.search(text)
     if found is None:
         return None
@@ -286,10 +286,10 @@ def _fairseq(text: str) -> Found | None:
     figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
     updates = figures.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
     step = step_of(int(updates), None, figures)
-    return Found("fairseq", step, found.start()) if step else None
+    return StepReport("fairseq", step, found.start()) if step else None
 
 
-def _timm(text: str) -> Found | None:
+def _timm(text: str) -> StepReport | None:
     found = _TIMM.search(text)
     if found is None:
         return None
@@ -301,7 +301,7 @@ def _timm(text: str) -> Found | None:
     )
 
 
-def _levanter(text: str) -> Found | None:
+def _levanter(text: str) -> StepReport | None:
     found = _LEVANTER.search(text)
     if found is None:
         return None
@@ -310,10 +310,10 @@ def _levanter(text: str) -> Found | None:
     step, speed = step_of(int(at), int(total), figures), positive(rate)
     if step is None:
         return None
-    return Found("levanter", step._replace(step_time_s=inverse(speed) if unit == "it/s" else speed), found.start())
+    return StepReport("levanter", step._replace(step_time_s=inverse(speed) if unit == "it/s" else speed), found.start())
 
 
-def keras(text: str, epoch: int) -> Found | None:
+def keras(text: str, epoch: int) -> StepReport | None:
     """Keras: a bar in each epoch, whose number stands on the line before."""
     found = _KERAS.search(text)
     if found is None:
@@ -323,7 +323,7 @@ def keras(text: str, epoch: int) -> Found | None:
     return _found("keras", found, step, number(loss), {"epoch": float(epoch)})
 
 
-_READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
+_READERS: tuple[tuple[str, Callable[[str], StepReport | None]], ...] = (
     ("iter ", _nano),
     ("train_loss:", _modded),
     (" | loss ", _row),
@@ -339,7 +339,7 @@ _READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
 """What has to stand in a line for each."""
 
 
-def known(text: str) -> Found | None:
+def parse_known_program(text: str) -> StepReport | None:
     """A line of a program whose lines are known; what is cheap to rule out comes first."""
     if "epoch" in text or "Epoch" in text or "DLLL" in text or "%|" in text:
         found = nemo(text)
@@ -364,7 +364,7 @@ _TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
 """What stands before the bar of training, if anything does."""
 
 
-def drawn_bar(text: str) -> Bar | None:
+def drawn_bar(text: str) -> ProgressBar | None:
     """The bar in a line; None for those of downloads and the like, which have a name before them."""
     start = text.find("%|")
     found = _TQDM.match(text, text.find("|", start + 2))
@@ -375,7 +375,7 @@ def drawn_bar(text: str) -> Bar | None:
         return None
     at, total, clock, rate, unit = found.groups()
     speed = positive(rate)
-    return Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+    return ProgressBar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
 
 
 _LONGEST = 2000  # characters of a line that are looked at
@@ -396,7 +396,7 @@ def parse_step(line: str) -> tuple[int, int] | None:
     text = line[:_LONGEST]
     if "%|" in text and "loss=" not in text and (bar := drawn_bar(text)):
         return bar.step, bar.total
-    if ("%|" in text or "DLLL" in text) and (found := known(text)) and found.step.step is not None:
+    if ("%|" in text or "DLLL" in text) and (found := parse_known_program(text)) and found.step.step is not None:
         return found.step.step, 0
     plain = _PLAIN.search(text)
     return (int(plain[1]), 0) if plain else None

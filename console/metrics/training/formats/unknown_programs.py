@@ -17,11 +17,11 @@ from console.metrics.training.values import (
     STEPS,
     TAKEN,
     TIMES_MS,
-    Found,
-    broken,
+    StepReport,
     count,
     finite_total,
     inverse,
+    is_broken,
     loss_of,
     milli,
     name_of,
@@ -60,14 +60,14 @@ LONGEST = 2048  # characters of a line that are looked at
 _MOST = 64  # kinds of lines remembered that came once
 
 
-class Learned:
+class LearnedFormat:
     """Recognises the progress line of a program by its keys."""
 
     def __init__(self) -> None:
-        self._once: dict[tuple[str, ...], Found] = {}
+        self._once: dict[tuple[str, ...], StepReport] = {}
         self._known: set[tuple[str, ...]] = set()
 
-    def read(self, text: str) -> list[Found]:
+    def read(self, text: str) -> list[StepReport]:
         """What the line says; with the line before it that had the same keys, once they are recognised."""
         keys, found, begins = _said(text)
         if found is None:
@@ -83,13 +83,13 @@ class Learned:
         self._known.add(keys)
         return [before, found]
 
-    def known(self, text: str) -> list[Found]:
+    def known(self, text: str) -> list[StepReport]:
         """What the line says, if its keys are recognised; nothing is learned by that."""
         keys, found, _ = _said(text)
         return [found] if found is not None and keys in self._known else []
 
 
-def _said(text: str) -> tuple[tuple[str, ...], Found | None, bool]:
+def _said(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
     """The keys of a line, the step it says, and whether it begins with that."""
     pairs = _pairs(text)
     keys = tuple(pairs)
@@ -128,7 +128,7 @@ def _begins_with(step: str, text: str) -> bool:
     return rest.startswith(step)
 
 
-def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> Found | None:
+def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> StepReport | None:
     step, total = count(pairs[at][0].replace(",", "")), count(pairs[at][1])
     value = number(pairs[loss][0])
     if step is None or value is None:
@@ -147,14 +147,14 @@ def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str
         step_time_s=_time(pairs, text),
         tflops_per_gpu=first(FLOPS) or None,
         tokens_per_s=_speed(pairs, text),
-        nan=broken(value, grad_norm),
+        nan=is_broken(value, grad_norm),
         extra={
             name: value
             for name, each in pairs.items()
             if name not in TAKEN and name not in (at, loss, "eta") and (value := number(each[0])) is not None
         },
     )
-    return Found("key-value", read, 0)
+    return StepReport("key-value", read, 0)
 
 
 def _speed(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:

@@ -17,8 +17,8 @@ def kind(plural: str) -> Kind:
 def recorded(plural: str, version: str = "") -> dict[tuple[str, str], Any]:
     """Models of a recorded list."""
     reader = kind(plural).reader
-    page = reader.page((FOLDER / f"{plural}{'-' + version if version else ''}.json").read_bytes())
-    models, odd = reader.models(page.items)
+    page = reader.read_page((FOLDER / f"{plural}{'-' + version if version else ''}.json").read_bytes())
+    models, odd = reader.build_models(page.items)
     assert not odd
     assert not page.unreadable
     return models
@@ -30,6 +30,6 @@ def read(plural: str, **fields: Any) -> Any:
 
     body = {"metadata": {"name": "x", **fields.pop("metadata", {})}, **fields}
     reader = kind(plural).reader
-    models, odd = reader.models(reader.page(msgspec.json.encode({"items": [body]})).items)
+    models, odd = reader.build_models(reader.read_page(msgspec.json.encode({"items": [body]})).items)
     assert not odd, odd
     return next(iter(models.values()))

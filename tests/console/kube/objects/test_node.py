@@ -117,21 +117,21 @@ def young(since: str, **metadata: Any) -> Node:
 
 def test_a_machine_that_was_never_ready_starts_for_a_while_and_is_a_fault_then() -> None:
     found = young("2026-04-12T12:00:20Z")
-    assert found.starts(found.created + 180)
+    assert found.is_starting(found.created + 180)
     assert found.faults(found.created + 180) == ()
-    assert not found.starts(found.created + 1200)
-    (fault,) = found.reports(found.created + 1200)
+    assert not found.is_starting(found.created + 1200)
+    (fault,) = found.fault_reports(found.created + 1200)
     assert fault.words.startswith("never ready since it was made: KubeletNotReady: container runtime network")
     assert (fault.by, fault.since) == ("the node's Ready condition", found.created)
     bare = read("nodes", metadata={"creationTimestamp": "2026-04-12T12:00:00Z"})
     assert isinstance(bare, Node)
-    assert bare.starts(bare.created + 60)
+    assert bare.is_starting(bare.created + 60)
 
 
 def test_a_machine_that_was_ready_and_is_no_more_is_a_fault_at_once() -> None:
     found = young("2026-04-12T12:10:00Z")
-    assert not found.starts(found.created + 610)
-    (fault,) = found.reports(found.created + 610)
+    assert not found.is_starting(found.created + 610)
+    (fault,) = found.fault_reports(found.created + 610)
     assert (fault.words[:15], fault.since) == ("KubeletNotReady", found.created + 600)
 
 
@@ -143,10 +143,10 @@ def test_who_reported_a_host_and_when() -> None:
          "fieldsV1": {"f:metadata": {"f:labels": {f"f:{label}": {}}}}},
     ]  # fmt: skip
     found = node({label: "PERFORMANCE"})
-    (fault, *_) = [each for each in found.reports(0.0) if "faulty" in each.words]
+    (fault, *_) = [each for each in found.fault_reports(0.0) if "faulty" in each.words]
     assert (fault.by, fault.since) == (f"label {label}", 0.0)
     named = young("2026-04-12T12:10:00Z", labels={label: "PERFORMANCE"}, managedFields=managed)
-    (fault,) = [each for each in named.reports(named.created) if "faulty" in each.words]
+    (fault,) = [each for each in named.fault_reports(named.created) if "faulty" in each.words]
     assert (fault.words, fault.by, fault.since) == (
         "reported faulty: PERFORMANCE", "kubectl-label", named.created + 1800,
     )  # fmt: skip

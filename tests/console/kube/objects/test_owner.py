@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.kube.objects.meta import owner_in, short_name
+from console.kube.objects.meta import launched_by, short_name
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_it_is_always_the_value_of_a_label(name: str) -> None:
 def test_others_are_known_by_what_their_tools_write(
     labels: dict[str, str], annotations: dict[str, str], owner: str
 ) -> None:
-    assert owner_in(labels, annotations) == owner
+    assert launched_by(labels, annotations) == owner

@@ -28,7 +28,7 @@ def test_recorded_workloads_in_both_versions(version: str) -> None:
     (group,) = train.pod_sets
     assert group.flavors == (("nvidia.com/gpu", "a4"),)
     assert group.domains == tuple(TopologyDomain((f"gke-lab-a4-reserved-000{each}",), 1) for each in (0, 1))
-    assert (big.state, big.waits, big.total("nvidia.com/gpu")) == (WorkloadState.PENDING, True, 320)
+    assert (big.state, big.is_waiting, big.total("nvidia.com/gpu")) == (WorkloadState.PENDING, True, 320)
     reserved = condition(big.conditions, "QuotaReserved")
     assert reserved is not None
     assert not reserved.is_true
@@ -67,7 +67,7 @@ def test_a_workload_with_one_costs_only_itself() -> None:
         },
     ]
     reader = kind("workloads").reader
-    models, odd = reader.models(reader.page(json.dumps({"items": items}).encode()).items)
+    models, odd = reader.build_models(reader.read_page(json.dumps({"items": items}).encode()).items)
     assert (list(models), list(odd)) == ([("n", "good")], [("n", "bad")])
 
 

@@ -7,8 +7,16 @@ import pytest
 from msgspec import structs
 
 from console.metrics.export import curve_svg, rows_csv
-from console.metrics.nccl.history import KeptTests, MeasuredTest, by_node, comparable, compare, faster, usual
-from console.metrics.nccl.reference import Passing, judge
+from console.metrics.nccl.history import (
+    MeasuredTest,
+    NcclHistory,
+    bandwidth_by_node,
+    comparable,
+    compare,
+    mean_speedup,
+    usual_bandwidth,
+)
+from console.metrics.nccl.reference import NcclResult, judge_test
 from tests.screens.queue_scene import table
 
 if TYPE_CHECKING:
@@ -31,54 +39,54 @@ def test_only_tests_of_the_same_kind_are_compared() -> None:
     earlier = [measured("a", 500.0, at=1.0), measured("b", 550.0, at=5.0)]
     found = comparable([shown, other_gpu, fewer, unfinished, *earlier], shown)
     assert [each.job for each in found] == ["b", "a"]
-    own = usual(found)
+    own = usual_bandwidth(found)
     assert own is not None
     assert own.at(512 << 20) == 525.0
-    assert usual(found[:1]) is None
+    assert usual_bandwidth(found[:1]) is None
 
 
 def test_two_tests_size_by_size() -> None:
     before, after = table(500.0, 600.0)[0], table(550.0)[0]
     assert [each.share for each in compare(before, after)] == [pytest.approx(0.1), None]
-    assert faster(before, after) == pytest.approx(0.1)
-    assert faster(before, table()[0]) is None
+    assert mean_speedup(before, after) == pytest.approx(0.1)
+    assert mean_speedup(before, table()[0]) is None
 
 
 def test_a_node_has_its_last_bandwidth_and_a_trend_of_the_same_kind_of_test() -> None:
     tests = [measured("a", 600.0, at=1.0), measured("b", 610.0, at=2.0), measured("c", 500.0, at=3.0)]
     small = measured("d", 300.0, at=2.5)
     small = replace(small, test=replace(small.test, ranks=8))
-    node = by_node([*tests, small])["n1"]
+    node = bandwidth_by_node([*tests, small])["n1"]
     assert (node.last, node.arrow, node.job) == (499.5, "↘", "c") or (node.last, node.arrow) == (500.0, "↘")
     assert node.trend is not None
     assert node.trend < -0.1
-    assert by_node(tests[:1])["n2"].trend is None
+    assert bandwidth_by_node(tests[:1])["n2"].trend is None
 
 
 def test_the_verdict_is_honest() -> None:
     fast = table(600.0, 620.0, 640.0, finished=True)[0]
-    assert judge(fast).passing is Passing.PASSED
-    assert judge(fast, pass_line=700.0).passing is Passing.FAILED
+    assert judge_test(fast).passing is NcclResult.PASSED
+    assert judge_test(fast, pass_line=700.0).passing is NcclResult.FAILED
     largest = replace(fast, rows=(structs.replace(fast.rows[-1], size=8 * 2**30),))
-    assert judge(largest).why.startswith("8 GiB alone "), "an average of sizes that were not measured is none"
-    assert judge(fast, accelerator="nvidia-h200-141gb").passing is Passing.UNJUDGED
-    assert judge(replace(fast, ranks=8)).passing is Passing.UNJUDGED
-    assert judge(replace(fast, program="alltoall_perf")).passing is Passing.UNJUDGED
-    assert judge(replace(fast, finished=False)).passing is Passing.RUNNING
-    wrong = judge(table(600.0, 620.0, 640.0, finished=True, wrong=1)[0])
-    assert (wrong.passing, wrong.why) == (Passing.FAILED, "3 wrong values")
+    assert judge_test(largest).why.startswith("8 GiB alone "), "an average of sizes that were not measured is none"
+    assert judge_test(fast, accelerator="nvidia-h200-141gb").passing is NcclResult.UNJUDGED
+    assert judge_test(replace(fast, ranks=8)).passing is NcclResult.UNJUDGED
+    assert judge_test(replace(fast, program="alltoall_perf")).passing is NcclResult.UNJUDGED
+    assert judge_test(replace(fast, finished=False)).passing is NcclResult.RUNNING
+    wrong = judge_test(table(600.0, 620.0, 640.0, finished=True, wrong=1)[0])
+    assert (wrong.passing, wrong.why) == (NcclResult.FAILED, "3 wrong values")
 
 
 async def test_tests_are_kept_once_and_read_by_another_console(tmp_path: Path) -> None:
     place = tmp_path / "a4" / "nccl-tests.jsonl"
-    kept = KeptTests(place)
+    kept = NcclHistory(place)
     first = measured("a", 600.0)
-    await kept.keep([first, first])
-    await kept.keep([first])
+    await kept.store([first, first])
+    await kept.store([first])
     assert place.read_bytes().count(b"\n") == 1
     with place.open("ab") as out:
         out.write(b'{"test": torn')
-    other = KeptTests(place)
+    other = NcclHistory(place)
     assert await other.read() == (first,)
     assert set(other.nodes) == {"n1", "n2"}
     assert place.stat().st_mode & 0o077 == 0
@@ -86,8 +94,8 @@ async def test_tests_are_kept_once_and_read_by_another_console(tmp_path: Path) -
 
 async def test_a_place_that_takes_nothing_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    kept = KeptTests(tmp_path / "file" / "tests.jsonl")
-    await kept.keep([measured("a", 600.0)])
+    kept = NcclHistory(tmp_path / "file" / "tests.jsonl")
+    await kept.store([measured("a", 600.0)])
     assert "kept only until the console ends" in kept.note
     assert len(kept.tests) == 1
 

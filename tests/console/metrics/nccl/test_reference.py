@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.metrics.nccl.reference import A4_ALL_REDUCE, PASS_LINE, Word, expected_busbw, scan_average, verdict
+from console.metrics.nccl.reference import A4_ALL_REDUCE, PASS_LINE, RowRating, expected_busbw, judge_row, scan_average
 from console.metrics.nccl.results import Half, NcclTest, Row
 
 MIB, GIB = 2**20, 2**30
@@ -40,29 +40,29 @@ def test_the_curve_never_falls(size: int, more: int) -> None:
 @pytest.mark.parametrize(
     ("out", "within", "word"),
     [
-        (594.0, 590.0, Word.GOOD),
-        (100.0, 540.0, Word.GOOD),
-        (450.0, 440.0, Word.FAIR),
-        (250.0, None, Word.BELOW),
-        (None, None, Word.NONE),
+        (594.0, 590.0, RowRating.GOOD),
+        (100.0, 540.0, RowRating.GOOD),
+        (450.0, 440.0, RowRating.FAIR),
+        (250.0, None, RowRating.BELOW),
+        (None, None, RowRating.NONE),
     ],
 )  # fmt: skip
-def test_the_better_half_is_judged(out: float | None, within: float | None, word: Word) -> None:
-    assert verdict(row(512 * MIB, out, within)).word is word
+def test_the_better_half_is_judged(out: float | None, within: float | None, word: RowRating) -> None:
+    assert judge_row(row(512 * MIB, out, within)).word is word
 
 
 def test_a_wrong_result_is_a_failure_however_fast() -> None:
-    found = verdict(row(512 * MIB, 600.0, 600.0, wrong=3))
-    assert (found.word, found.reference) == (Word.WRONG, 594.0)
-    assert verdict(row(1024, 0.1, wrong=3)).word is Word.WRONG
+    found = judge_row(row(512 * MIB, 600.0, 600.0, wrong=3))
+    assert (found.word, found.reference) == (RowRating.WRONG, 594.0)
+    assert judge_row(row(1024, 0.1, wrong=3)).word is RowRating.WRONG
 
 
 def test_unchecked_results_are_not_wrong() -> None:
-    assert verdict(row(512 * MIB, 600.0, 600.0, wrong=None)).word is Word.GOOD
+    assert judge_row(row(512 * MIB, 600.0, 600.0, wrong=None)).word is RowRating.GOOD
 
 
 def test_small_sizes_have_no_verdict() -> None:
-    assert verdict(row(1024, 0.1)).word is Word.NONE
+    assert judge_row(row(1024, 0.1)).word is RowRating.NONE
 
 
 def test_the_scan_averages_large_sizes_only() -> None:

@@ -28,7 +28,7 @@ def test_it_says_since_which_line_and_keeps_the_text(piece: int) -> None:
     told = reading.unreadable["training"]
     assert (told.first, told.last, told.lines, told.goes_on) == (5, 6, 2, True)
     assert told.text == half.strip()
-    assert told.words == "unreadable since line 5 (2 lines)"
+    assert told.summary == "unreadable since line 5 (2 lines)"
     assert [len(run.steps) for run in reading.training] == [1]
 
 
@@ -36,7 +36,7 @@ def test_what_is_read_again_no_longer_goes_on() -> None:
     reading = LogReading()
     half = " iteration 6 of 200 | loss is 2.6 this time | took 11 s |\n"
     reading.feed((MEGATRON.format(n=5) + half + MEGATRON.format(n=7)).encode())
-    assert reading.unreadable["training"].words == "1 line unreadable (line 2)"
+    assert reading.unreadable["training"].summary == "1 line unreadable (line 2)"
 
 
 def test_a_row_of_a_table_that_cannot_be_read() -> None:

@@ -7,12 +7,12 @@ import pytest
 from msgspec import structs
 
 from console.metrics.export import track_csv, track_json, track_svg
-from console.metrics.job_monitor import seen
+from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobMeasures
-from console.metrics.training.run import Mark, MarkKind, TrainingRun, peak_of
-from console.metrics.training.series import BLOCK, Column
+from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun, peak_of
+from console.metrics.training.series import BLOCK, MetricColumn
 from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
-from console.scheduling.failure import Ending, endings
+from console.scheduling.failure import RankFailure, rank_failures
 from screens.widgets.charts.training_panel import marks_words
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -39,14 +39,14 @@ def track(every: list[Step]) -> TrainingRun:
     return made
 
 
-def kinds(made: TrainingRun) -> list[MarkKind]:
-    return [mark.kind for mark in made.marks()]
+def kinds(made: TrainingRun) -> list[RunEventKind]:
+    return [mark.kind for mark in made.events()]
 
 
 def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
     chance = random.Random(1)
     values = [chance.choice([chance.random(), None, math.nan]) for _ in range(3 * BLOCK * BLOCK + 17)]
-    column = Column()
+    column = MetricColumn()
     for value in values:
         column.append(value)
     for _ in range(60):
@@ -63,7 +63,7 @@ def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
 def test_no_spike_is_lost_in_a_narrow_picture() -> None:
     run = TrainingRun()
     run.sync([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
-    found = run.columns["loss"].stretches(run.edges(0, 99_999, 60, by_time=False))
+    found = run.columns["loss"].ranges(run.edges(0, 99_999, 60, by_time=False))
     assert len(found) == 60
     assert [each.at for each in found if each.high == 9.0] in ([46], [45])
     assert sum(each.high == 9.0 for each in found) == 1
@@ -92,22 +92,22 @@ def test_speeds_of_the_first_steps_say_nothing() -> None:
 def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
     assert kinds(track(steps(400))) == []
     made = track(steps(400, spike_at=200))
-    assert kinds(made) == [MarkKind.SPIKE]
-    assert made.marks()[0].step == 200
-    assert "to 6." in made.marks()[0].words
+    assert kinds(made) == [RunEventKind.SPIKE]
+    assert made.events()[0].step == 200
+    assert "to 6." in made.events()[0].words
 
 
 def test_nan_is_told_where_it_begins_and_the_last_number_stays() -> None:
     made = track(steps(100, nan_from=90))
-    assert [(mark.kind, mark.step) for mark in made.marks()] == [(MarkKind.NAN, 90.0)]
+    assert [(mark.kind, mark.step) for mark in made.events()] == [(RunEventKind.NAN, 90.0)]
     assert made.nan
     assert made.latest("loss") == pytest.approx(steps(89)[-1].loss)
 
 
 def test_a_loss_that_no_longer_falls_is_a_plateau_and_one_that_falls_is_none() -> None:
-    assert MarkKind.PLATEAU in kinds(track(steps(900, flat=True)))
+    assert RunEventKind.PLATEAU in kinds(track(steps(900, flat=True)))
     falling = [Step(at, loss=10 - at / 100) for at in range(900)]
-    assert MarkKind.PLATEAU not in kinds(track(falling))
+    assert RunEventKind.PLATEAU not in kinds(track(falling))
 
 
 def slower(since: int, number: int, *, printed: bool) -> TrainingRun:
@@ -124,30 +124,30 @@ def slower(since: int, number: int, *, printed: bool) -> TrainingRun:
 @pytest.mark.parametrize("printed", [True, False])
 def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_when(printed: bool) -> None:
     made = slower(300, 500, printed=printed)
-    (mark,) = [mark for mark in made.marks() if mark.kind is MarkKind.SLOWER]
+    (mark,) = [mark for mark in made.events() if mark.kind is RunEventKind.SLOWER]
     assert (mark.step, mark.words) == (300.0, "step time up from 2.81 s to 3.8 s since 300")
-    assert mark.words in "".join(each.text for each in marks_words(made.marks())), "the page says it in the same words"
-    assert MarkKind.SLOWER not in kinds(slower(501, 500, printed=printed))
+    assert mark.words in "".join(each.text for each in marks_words(made.events())), "the page says it in the same words"
+    assert RunEventKind.SLOWER not in kinds(slower(501, 500, printed=printed))
 
 
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     growing = slower(300, 500, printed=True)
     whole = TrainingRun("megatron")
     whole.sync(growing.steps, growing.times[-1])
-    assert [mark.words for mark in whole.marks()] == [mark.words for mark in growing.marks()]
+    assert [mark.words for mark in whole.events()] == [mark.words for mark in growing.events()]
 
 
 def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
     made = track(steps(100))
-    made.saved(50, 1000.0 + 7 * 50)
-    made.saved(50, 1000.0 + 7 * 51)
-    made.restarted((Rollback(80, 51),), 1000.0 + 7 * 80)
-    made.ended_badly([
-        Ending(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
-        Ending(0, 0, exit_code=1, time=1000.0 + 7 * 70),
+    made.add_checkpoint(50, 1000.0 + 7 * 50)
+    made.add_checkpoint(50, 1000.0 + 7 * 51)
+    made.add_rollbacks((Rollback(80, 51),), 1000.0 + 7 * 80)
+    made.add_failures([
+        RankFailure(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
+        RankFailure(0, 0, exit_code=1, time=1000.0 + 7 * 70),
     ])  # fmt: skip
-    assert [(mark.kind, mark.step) for mark in made.marks()] == [
-        (MarkKind.CHECKPOINT, 50.0), (MarkKind.EVICTION, 61.0), (MarkKind.RESTART, 51.0),
+    assert [(mark.kind, mark.step) for mark in made.events()] == [
+        (RunEventKind.CHECKPOINT, 50.0), (RunEventKind.EVICTION, 61.0), (RunEventKind.RESTART, 51.0),
     ]  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     for at in range(1, 61):
         growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
         made.sync(growing, 1000.0 + between * at)
-    assert made.lasting() == pytest.approx(pace)
+    assert made.step_interval() == pytest.approx(pace)
     assert made.eta() == pytest.approx(340 * pace)
     assert made.pace() == printed
 
@@ -188,7 +188,7 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
 def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     every = steps(101, total=400)
     made = track(every[:100])
-    made.ended_badly([Ending(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
+    made.add_failures([RankFailure(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
     assert made.eta() is None
     made.sync(every, 1000.0 + 7 * 100)
     assert made.eta() == pytest.approx(299 * 7.0)
@@ -212,11 +212,11 @@ def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
     job = jobset("train", 2)
     taken = rank(job, 1, "node-1", disruption="EvictionByEvictionAPI", disruption_message="Eviction API: evicting",
                  disrupted_at=1234.0, deleting_since=1264.0)  # fmt: skip
-    (ending,) = endings(job, fleet_of(job, rank(job, 0, "node-0"), taken))
+    (ending,) = rank_failures(job, fleet_of(job, rank(job, 0, "node-0"), taken))
     assert (ending.rank, ending.cause, ending.time, ending.exit_code) == (1, "eviction", 1234.0, None)
-    assert (ending.how, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
+    assert (ending.exit_text, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
     preempted = structs.replace(taken, disruption="PreemptionByScheduler")
-    assert endings(job, fleet_of(job, preempted))[0].cause == "preemption"
+    assert rank_failures(job, fleet_of(job, preempted))[0].cause == "preemption"
 
 
 def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
@@ -235,7 +235,7 @@ def test_a_loss_stands_with_its_own_step() -> None:
     where = bad.standing()
     assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.standing().loss, 20)
     assert where.nan_words == f"loss is NaN since step 20 (last good {where.loss:.4g} at 19)"
-    assert bad.marks()[-1].words == "loss is NaN at 20"
+    assert bad.events()[-1].words == "loss is NaN at 20"
 
 
 def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
@@ -253,11 +253,11 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
         now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
         growing.append(step)
         made.sync(growing, now)
-    rhythm = made.rhythm()
+    rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
-    assert made.late(now + 370) == ""
-    assert made.late(now + 380) == "no step for 6 min after step 60, usually one takes 7 s"
+    assert made.late_text(now + 370) == ""
+    assert made.late_text(now + 380) == "no step for 6 min after step 60, usually one takes 7 s"
     assert made.eta(now + 380) is None
 
 
@@ -270,7 +270,7 @@ def test_a_start_and_a_restart_are_no_pauses() -> None:
     growing[10:] = steps(11)[10:]
     now += 900.0
     made.sync(growing, now)
-    rhythm = made.rhythm()
+    rhythm = made.cadence()
     assert rhythm is not None
     assert rhythm.pause == 7.0
 
@@ -280,21 +280,21 @@ def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
     for at in range(1, 9):
         growing.append(Step(10 * at, 1000, 2.0))
         made.sync(growing, 1000.0 + 40 * at)
-    rhythm = made.rhythm()
+    rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between) == (4.0, 40.0)
-    assert made.late(1320.0 + 79) == ""
-    assert made.late(1320.0 + 81)
+    assert made.late_text(1320.0 + 79) == ""
+    assert made.late_text(1320.0 + 81)
 
 
 def test_a_checkpoint_after_the_loss_was_lost_is_none_to_go_back_to() -> None:
     made = track(steps(97, nan_from=20))
     measures = JobMeasures(("default", "train"))
     measures.tracks = (made,)
-    made.saved(97, 2000.0)
-    assert seen(None, fleet_of(), measures, {}, (), 0.0).saved == ""
-    made.checkpoints.insert(0, Mark(MarkKind.CHECKPOINT, 10.0, 1070.0, "saved at 10"))
-    assert seen(None, fleet_of(), measures, {}, (), 0.0).saved == "step 10"
+    made.add_checkpoint(97, 2000.0)
+    assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved == ""
+    made.checkpoints.insert(0, RunEvent(RunEventKind.CHECKPOINT, 10.0, 1070.0, "saved at 10"))
+    assert sample_job(None, fleet_of(), measures, {}, (), 0.0).saved == "step 10"
 
 
 def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
@@ -308,4 +308,4 @@ def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
     for number in range(64, many, 64):
         again.sync(growing[:number], float(number))
         assert again._finder._seen == number
-    assert again.marks() == []
+    assert again.events() == []

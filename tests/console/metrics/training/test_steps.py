@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.training import steps as module
-from console.metrics.training.steps import Step, Steps, packed
+from console.metrics.training.steps import Step, Steps, pack_columns
 
 NUMBERS = st.one_of(st.none(), st.floats(-1e6, 1e6), st.just(math.inf))
 
@@ -50,7 +50,7 @@ def compare(data: st.DataObject) -> None:
             case "extend":
                 more = [number + 1, number + 2]
                 number += 2
-                ours.extend(packed({"step": more, "loss": [1.5, 2.5]}, {"acc": [0.5, 0.25]}, 2))
+                ours.extend(pack_columns({"step": more, "loss": [1.5, 2.5]}, {"acc": [0.5, 0.25]}, 2))
                 known += [Step(more[0], loss=1.5, extra={"acc": 0.5}), Step(more[1], loss=2.5, extra={"acc": 0.25})]
             case "change" if known:
                 at = data.draw(st.integers(-len(known), len(known) - 1))
