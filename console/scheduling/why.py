@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import WorkloadState
+from console.scheduling.kueue.checks import Check, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.order import cluster_queue_name, queue_order, queue_position
 from console.scheduling.placement import (
@@ -127,8 +128,7 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
     """Has quota, is not admitted."""
     admitted = condition(workload.conditions, "Admitted")
-    open_ = [each for each in workload.checks if each.state != "Ready"]
-    open_.sort(key=lambda each: ("Rejected", "Retry").index(each.state) if each.state in {"Rejected", "Retry"} else 2)
+    open_ = open_checks(Check(each.name, each.state, each.message) for each in workload.checks)
     if not open_:
         delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
         wait = "a topology assignment of its pods" if delayed else "its admission checks"
@@ -137,7 +137,9 @@ def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
         )
     first = open_[0]
     verb = {"Rejected": "was refused by", "Retry": "is requeued by"}.get(first.state, "has quota, waits for")
-    words = f"{verb} the check {first.name}{f': {first.message}' if first.message else ''}"
+    others = [each.name for each in open_ if each.state == first.state]
+    which = f"checks {', '.join(others)}" if len(others) > 1 else f"check {first.name}"
+    words = f"{verb} the {which}{f': {first.message}' if first.message and len(others) == 1 else ''}"
     return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or _text(admitted))
 
 

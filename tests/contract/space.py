@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -81,6 +82,28 @@ class Space:
         if "stopPolicy" not in spec:
             await self.condition(KUEUE, "localqueues", name, "Active")
         return name
+
+    async def check(self, name: str) -> str:
+        """An admission check that a test answers by hand; gives its name."""
+        full = f"{self.name}-{name}"
+        await self._queue(f"{KUEUE}/admissionchecks", "AdmissionCheck", {"name": full},
+                          {"controllerName": "example.com/by-hand"})  # fmt: skip
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        active = {"type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": now}
+        path = f"{KUEUE}/admissionchecks/{full}/status"
+        answer = await self.api.send("PATCH", path, {"status": {"conditions": [active]}}, MERGE_PATCH)
+        assert answer.status == 200, answer.body
+        return full
+
+    async def answer_checks(self, job: str, **states: Object) -> None:
+        """Answer the admission checks of a job's Workload, by their names here; the others stay as they are."""
+        path = self.path(KUEUE, "workloads", await self.workload(job))
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        listed = (await self.api.get(path)).made["status"]["admissionChecks"]
+        given = {f"{self.name}-{name}": {**state, "lastTransitionTime": now} for name, state in states.items()}
+        body = {"status": {"admissionChecks": [{**each, **given.get(each["name"], {})} for each in listed]}}
+        answer = await self.api.send("PATCH", f"{path}/status", body, MERGE_PATCH)
+        assert answer.status == 200, answer.body
 
     async def _flavor(self) -> str:
         name = f"{self.name}-a4"

@@ -301,3 +301,47 @@ async def test_events_tell_the_same_story(space: Space) -> None:
         return {(each["type"], each["reason"], space.plain(each["message"])) for each in events} >= STORY
 
     await eventually(told_all, f"the events {sorted(STORY)}")
+
+
+async def checks(space: Space, job: str, count: int) -> list[tuple[str, str, str]]:
+    """Name, state and message of the admission checks of a job, once it has so many."""
+    path = await space.workload(job)
+    found = await space.wait(
+        KUEUE, "workloads", path, lambda item: len(item.get("status", {}).get("admissionChecks") or ()) == count
+    )
+    listed = found["status"]["admissionChecks"]
+    return [(space.plain(each["name"]), each["state"], each.get("message", "")) for each in listed]
+
+
+async def test_a_job_waits_for_its_admission_checks(space: Space) -> None:
+    names = [await space.check(name) for name in ("budget", "capacity")]
+    asked = [{"name": name} for name in names]
+    await space.queue("team", 64, admissionChecksStrategy={"admissionChecks": asked})
+    await space.jobset("one", "team", 2)
+    await space.admission("one", "QuotaReserved")
+    assert await checks(space, "one", 2) == [("budget", "Pending", ""), ("capacity", "Pending", "")]
+    await space.answer_checks("one", budget={"state": "Ready"})
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("one")))).made
+    assert not condition(workload, "Admitted")
+    assert await space.items(CORE, "pods") == []
+    await space.answer_checks("one", capacity={"state": "Ready"})
+    assert told(await space.admission("one", "Admitted"), space) == ("True", "Admitted", "The workload is admitted")
+    await space.pods("one", 2)
+
+
+async def test_a_job_that_an_admission_check_rejects_is_deactivated(space: Space) -> None:
+    name = await space.check("capacity")
+    await space.queue("team", 64, admissionChecksStrategy={"admissionChecks": [{"name": name}]})
+    await space.jobset("one", "team", 2)
+    await space.admission("one", "QuotaReserved")
+    await checks(space, "one", 1)
+    await space.answer_checks("one", capacity={"state": "Rejected", "message": "no machines"})
+    assert told(await space.admission("one", "Evicted"), space) == (
+        "True", "DeactivatedDueToAdmissionCheck",
+        'The workload is deactivated due to AdmissionCheck in Rejected state: "capacity" (no machines)',
+    )  # fmt: skip
+    await space.admission("one", "QuotaReserved", "False")
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("one")))).made
+    assert workload["spec"]["active"] is False
+    found = await checks(space, "one", 1)
+    assert found == [("capacity", "Pending", "Reset to Pending after eviction. Previously: Rejected")]

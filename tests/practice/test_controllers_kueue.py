@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from practice.clock import stamp
 from practice.controllers.objects import condition
 from practice.objects.refusal import ApiError
-from practice.objects.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, RESOURCEFLAVORS, WORKLOADS
+from practice.objects.resources import ADMISSIONCHECKS, CLUSTERQUEUES, JOBSETS, LOCALQUEUES, RESOURCEFLAVORS, WORKLOADS
 from tests.practice.world import GPU, QUEUE, World, jobset, phases, why
 
 _FAILED = "couldn't assign flavors to pod set w"
@@ -284,3 +287,85 @@ def test_a_plain_job_has_a_workload_too(world: World) -> None:
     assert workload["metadata"]["name"].startswith("job-single-")
     assert workload["spec"]["podSets"][0]["name"] == "main"
     assert phases(world.storage.list(PODS, "default")) == ["Running"] * 2
+
+
+def checked(world: World) -> None:
+    """The queue a4 admits what two checks agree to, one of them of machines of the flavor a4."""
+    active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
+    for name in ("budget", "capacity"):
+        world.add(ADMISSIONCHECKS, {"metadata": {"name": name}, "spec": {"controllerName": "example.com/hand"}})
+        world.storage.modify(
+            ADMISSIONCHECKS, "", name,
+            lambda draft: draft.setdefault("status", {}).update(conditions=[active]), subresource="status",
+        )  # fmt: skip
+    asked = [{"name": "capacity", "onFlavors": ["a4"]}, {"name": "budget"}]
+    world.storage.modify(
+        CLUSTERQUEUES, "", "a4", lambda draft: draft["spec"].update(admissionChecksStrategy={"admissionChecks": asked})
+    )
+    world.play()
+
+
+def answer(world: World, job: str, seconds: float = 60, **states: dict[str, object]) -> None:
+    def change(draft: dict[str, Any]) -> None:
+        for each in draft["status"]["admissionChecks"]:
+            each |= states.get(each["name"], {})
+
+    world.storage.modify(WORKLOADS, "default", world.workload(job)["metadata"]["name"], change, subresource="status")
+    world.play(seconds)
+
+
+def states(world: World, job: str) -> dict[str, str]:
+    return {each["name"]: each["state"] for each in world.workload(job)["status"]["admissionChecks"]}
+
+
+def test_a_workload_waits_for_its_checks_and_starts_when_all_agree(world: World) -> None:
+    checked(world)
+    world.jobset("one")
+    assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
+    assert why(world.workload("one"), "QuotaReserved")[0] == "True"
+    assert (condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
+    status = queue(world, "a4")
+    assert (status["reservingWorkloads"], status["admittedWorkloads"]) == (1, 0)
+    answer(world, "one", budget={"state": "Ready"})
+    assert (condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
+    update = {"name": "w", "nodeSelector": {"kubernetes.io/os": "linux"}, "labels": {"asked": "yes"}}
+    answer(world, "one", capacity={"state": "Ready", "podSetUpdates": [update]})
+    assert why(world.workload("one"), "Admitted") == ("True", "Admitted", "The workload is admitted")
+    pods = world.pods("one")
+    assert phases(pods) == ["Running"] * 2
+    assert {pod["metadata"]["labels"]["asked"] for pod in pods} == {"yes"}
+    (told,) = world.events(world.workload("one")["metadata"]["name"], "Admitted")
+    assert told.startswith("Admitted by ClusterQueue a4, wait time since reservation was ")
+
+
+def test_a_workload_that_a_check_rejects_is_deactivated(world: World) -> None:
+    checked(world)
+    world.jobset("one")
+    answer(world, "one", capacity={"state": "Rejected", "message": "no machines"})
+    workload = world.workload("one")
+    assert workload["spec"]["active"] is False
+    words = 'The workload is deactivated due to AdmissionCheck in Rejected state: "capacity" (no machines)'
+    assert why(workload, "Evicted") == ("True", "DeactivatedDueToAdmissionCheck", words)
+    assert why(workload, "QuotaReserved")[0] == "False"
+    assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
+
+
+def test_a_workload_that_a_check_sends_back_is_tried_again_after_its_time(world: World) -> None:
+    checked(world)
+    world.jobset("one")
+    moment = stamp(world.cluster.clock.now())
+    later = {"state": "Retry", "message": "busy", "requeueAfterSeconds": 120, "lastTransitionTime": moment}
+    answer(world, "one", capacity=later)
+    workload = world.workload("one")
+    assert why(workload, "Evicted")[1:] == (
+        "AdmissionCheck", 'Evicted due to AdmissionCheck in Retry state: "capacity" (busy)',
+    )  # fmt: skip
+    assert why(workload, "QuotaReserved")[0] == "False"
+    assert why(workload, "Requeued")[:2] == ("False", "AdmissionCheck")
+    world.play(120)
+    workload = world.workload("one")
+    assert why(workload, "Requeued") == ("True", "BackoffFinished", "The workload backoff was finished")
+    assert why(workload, "QuotaReserved")[0] == "True"
+    (again,) = [each for each in workload["status"]["admissionChecks"] if each["name"] == "capacity"]
+    assert (again["state"], again["retryCount"]) == ("Pending", 1)
+    assert again["message"] == "Reset to Pending after eviction. Previously: Retry"

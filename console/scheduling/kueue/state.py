@@ -168,6 +168,8 @@ class QueueNode(QuotaNode):
     next_if_preempting: bool = True  # whether the next flavor is tried where this one would need preemption
     next_if_borrowing: bool = False
     namespaces: tuple[Requirement, ...] | None = ()  # None: of no namespace
+    checks: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Admission checks, and the flavors that each is for; none named: all."""
     workloads: dict[Key, Workload] = field(default_factory=dict)
 
     def accepts(self, labels: Mapping[str, str]) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.clock import seconds_of
-from practice.controllers.kueue.info import has_quota
+from console.scheduling.kueue.checks import open_checks, unadmitted_words
+from practice.clock import seconds_of, stamp
+from practice.controllers.kueue.info import checks_of, has_quota
 from practice.controllers.objects import condition, is_true, set_condition
 from practice.controllers.quantity import words
 
@@ -24,7 +25,8 @@ def mark(workload: Object, kind: str, status: bool, reason: str, message: str, n
     return changed
 
 
-def reserve(workload: Object, admission: Object, now: float) -> None:
+def reserve(workload: Object, admission: Object, required: frozenset[str], now: float) -> None:
+    """Give it quota; with the checks that it needs there, and all of them ready, it is admitted."""
     workload.setdefault("status", {})["admission"] = admission
     workload["status"].pop("resourceRequests", None)
     text = f"Quota reserved in ClusterQueue {admission['clusterQueue']}"
@@ -33,15 +35,17 @@ def reserve(workload: Object, admission: Object, now: float) -> None:
         before = condition(workload, kind)
         if before is not None and before["status"] == "True":
             mark(workload, kind, False, "QuotaReserved", f"Previously: {before['message']}", now)
-    sync_admitted(workload, now)
+    if required <= {each.name for each in checks_of(workload)}:
+        sync_admitted(workload, now)
 
 
 def sync_admitted(workload: Object, now: float) -> None:
-    """Bring the Admitted condition in step with the quota reservation."""
+    """Bring the Admitted condition in step with the quota reservation and the admission checks."""
     reserved, admitted = has_quota(workload), is_true(workload, "Admitted")
-    if reserved == admitted:
+    ready = not open_checks(checks_of(workload))
+    if (reserved and ready) == admitted:
         return
-    if reserved:
+    if reserved and ready:
         mark(workload, "Admitted", True, "Admitted", "The workload is admitted", now)
         return
     since = condition(workload, "Admitted")
@@ -49,7 +53,50 @@ def sync_admitted(workload: Object, now: float) -> None:
     past = status.get("accumulatedPastExecutionTimeSeconds", 0)
     if since is not None:
         status["accumulatedPastExecutionTimeSeconds"] = past + int(now - seconds_of(since["lastTransitionTime"]))
-    mark(workload, "Admitted", False, "NoReservation", "The workload has no reservation", now)
+    mark(workload, "Admitted", False, *unadmitted_words(reserved=reserved, ready=ready), now)
+
+
+def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
+    """List the checks that a Workload (a draft) needs, and no others; those that are new say nothing yet."""
+    status = workload.setdefault("status", {})
+    kept = [each for each in status.get("admissionChecks") or () if each["name"] in required]
+    missing = required - {each["name"] for each in kept}
+    fresh: Object = {"state": "Pending", "message": "", "lastTransitionTime": stamp(now)}
+    found = sorted([*kept, *({"name": name, **fresh} for name in missing)], key=lambda each: str(each["name"]))
+    if found:
+        status["admissionChecks"] = found
+    else:
+        status.pop("admissionChecks", None)
+
+
+def _reset_checks(workload: Object, now: float) -> None:
+    """After an eviction every check is asked again."""
+    for each in workload["status"].get("admissionChecks") or ():
+        before = each["state"]
+        if before == "Pending":
+            continue
+        if before == "Retry":
+            each["retryCount"] = each.get("retryCount", 0) + 1
+        else:
+            each.pop("retryCount", None)
+        each.pop("podSetUpdates", None)
+        each |= {
+            "state": "Pending",
+            "message": f"Reset to Pending after eviction. Previously: {before}",
+            "lastTransitionTime": stamp(now),
+        }
+
+
+def retry_at(workload: Object) -> float:
+    """When the last check that asks for a retry may be asked again, 0 when none says it."""
+    return max(
+        (
+            seconds_of(each["lastTransitionTime"]) + each["requeueAfterSeconds"]
+            for each in workload.get("status", {}).get("admissionChecks") or ()
+            if each["state"] == "Retry" and each.get("requeueAfterSeconds") is not None
+        ),
+        default=0.0,
+    )
 
 
 def unreserve(workload: Object, reason: str, message: str, now: float) -> None:
@@ -72,6 +119,7 @@ def evict(workload: Object, reason: str, message: str, now: float, *, cause: str
     full = f"{reason}DueTo{cause}" if cause else reason
     mark(workload, "Evicted", True, full, message, now)
     workload["status"].pop("unhealthyNodes", None)
+    _reset_checks(workload, now)
     evictions = workload["status"].setdefault("schedulingStats", {}).setdefault("evictions", [])
     for found in evictions:
         if found["reason"] == reason and found.get("underlyingCause", "") == cause:

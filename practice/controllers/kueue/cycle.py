@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.scheduling.kueue.checks import required_checks
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.preemption import HUMAN_REASONS
 from practice.controllers.base import Controller
@@ -107,14 +108,17 @@ class Admission(Controller):
         now, key, name = self.clock.now(), decision.workload.key, decision.workload.cluster_queue
         waited = status.queued_seconds(self.storage.get(WORKLOADS, *key), now)
         admission = {"clusterQueue": name, "podSetAssignments": _assignments(decision.choice, snapshot)}
+        flavors = {flavor for flavor, _ in decision.choice.usage()}
+        required = required_checks(snapshot.queues[name], flavors)
         obj = self.storage.modify(
-            WORKLOADS, *key, lambda draft: status.reserve(draft, admission, now), subresource="status"
+            WORKLOADS, *key, lambda draft: status.reserve(draft, admission, required, now), subresource="status"
         )
         self.queues.forget(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
         considered = decision.choice.considered()
         self._say(obj, "Normal", "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else ""))
-        self._say(obj, "Normal", "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s")
+        if is_true(obj, "Admitted"):
+            self._say(obj, "Normal", "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s")
 
     def _preempt(self, decision: Decision, snapshot: Snapshot) -> bool:
         targets = [target for target in decision.targets if not target.workload.evicted]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.scheduling.kueue.checks import Check
 from console.scheduling.kueue.state import (
     BACK_OF_QUEUE,
     PodSet,
@@ -113,6 +114,12 @@ def local_queue_of(obj: Object) -> str:
 
 def has_quota(obj: Object) -> bool:
     return is_true(obj, "QuotaReserved") and bool(obj["status"].get("admission"))
+
+
+def checks_of(obj: Object) -> list[Check]:
+    """How the admission checks of a Workload stand."""
+    listed = obj.get("status", {}).get("admissionChecks") or ()
+    return [Check(each["name"], each["state"], each.get("message", "")) for each in listed]
 
 
 def is_active(obj: Object) -> bool:

@@ -114,6 +114,12 @@ def admitted_info(workload: Object, storage: Storage) -> list[Object]:
             spec = storage.get(RESOURCEFLAVORS, "", flavor).get("spec") or {}
             info["nodeSelector"] |= spec.get("nodeLabels") or {}
             info["tolerations"] += spec.get("tolerations") or []
+        for check in workload["status"].get("admissionChecks") or ():
+            for update in check.get("podSetUpdates") or ():
+                if update["name"] == assignment["name"]:
+                    for name in ("labels", "annotations", "nodeSelector"):
+                        info[name] |= update.get(name) or {}
+                    info["tolerations"] += update.get("tolerations") or []
         found.append(info)
     return found
 

@@ -47,10 +47,11 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     ]
     holding = (read_workload(obj) for obj in storage.list(WORKLOADS) if has_quota(obj) and not is_true(obj, "Finished"))
     trees = _trees(storage, flavors) if places else {}
-    return Snapshot(map(_queue, storage.list(CLUSTERQUEUES)), cohorts, flavors, trees, holding)
+    return Snapshot(map(read_queue, storage.list(CLUSTERQUEUES)), cohorts, flavors, trees, holding)
 
 
-def _queue(obj: Object) -> QueueNode:
+def read_queue(obj: Object) -> QueueNode:
+    """A ClusterQueue with its rules."""
     spec = obj["spec"]
     preemption, fungibility = spec.get("preemption") or {}, spec.get("flavorFungibility") or {}
     borrow = preemption.get("borrowWithinCohort") or {}
@@ -68,6 +69,10 @@ def _queue(obj: Object) -> QueueNode:
         next_if_preempting=fungibility.get("whenCanPreempt", "TryNextFlavor") == "TryNextFlavor",
         next_if_borrowing=fungibility.get("whenCanBorrow", "MayStopSearch") == "TryNextFlavor",
         namespaces=_selector(spec.get("namespaceSelector")),
+        checks={
+            each["name"]: frozenset(each.get("onFlavors") or ())
+            for each in (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+        },
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.clock import seconds_of
+from console.scheduling.kueue.checks import CheckState, fatal_state, open_checks, required_checks, state_words
+from practice.clock import seconds_of, stamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
-from practice.controllers.kueue.info import has_quota, is_active, local_queue_of
+from practice.controllers.kueue.info import checks_of, has_quota, is_active, local_queue_of
 from practice.controllers.kueue.jobs import release_orphan
+from practice.controllers.kueue.snapshot import read_queue
 from practice.controllers.kueue.words import JOB_UID
 from practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Workloads(Controller):
-    """Ports the Workload reconciler of Kueue 0.18, as far as there are no admission checks."""
+    """Ports the Workload reconciler of Kueue 0.18."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow Workloads and the queues they are in."""
@@ -51,9 +53,11 @@ class Workloads(Controller):
         if is_true(workload, "DeactivationTarget"):
             self.storage.modify(WORKLOADS, *key, lambda draft: draft["spec"].update(active=False))
             return
-        if self._requeue(workload):
+        if self._requeue(workload) or self._sync_checks(workload):
             return
         if has_quota(workload):
+            if self._obey_checks(workload):
+                return
             self._check_queues(workload)
             self._check_time(workload)
         else:
@@ -84,11 +88,58 @@ class Workloads(Controller):
         elif again["reason"] == "ClusterQueueStopped" and _running(cluster):
             reason, text = "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"
         elif again["reason"] in ("PodsReadyTimeout", "AdmissionCheck"):
+            if (left := status.requeue_at(workload) - self.clock.now()) > 0:
+                self.look_again(key_of(workload), left)
+                return True
             reason, text = "BackoffFinished", "The workload backoff was finished"
         if not reason:
             return False
         now = self.clock.now()
         self._change(workload, lambda draft: status.requeued(draft, reason, text, True, now))
+        return True
+
+    def _sync_checks(self, workload: Object) -> bool:
+        """List the checks of its queue, and admit it once all of them are ready; whether anything has changed."""
+        _, cluster = self._queues(workload)
+        if cluster is None:
+            return False
+        admission, now = workload.get("status", {}).get("admission"), self.clock.now()
+        assigned = admission["podSetAssignments"] if admission else ()
+        flavors = {flavor for each in assigned for flavor in (each.get("flavors") or {}).values()}
+        required = required_checks(read_queue(cluster), flavors if admission else None)
+        if required != {each.name for each in checks_of(workload)}:
+            self._change(workload, lambda draft: status.sync_checks(draft, required, now))
+            return True
+        again = status.retry_at(workload)
+        if again > max(now, status.requeue_at(workload)):
+            moment = {"requeueAt": stamp(again)}
+            self._change(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
+            return True
+        reserved = condition(workload, "QuotaReserved")
+        if is_true(workload, "Admitted") or not has_quota(workload) or reserved is None:
+            return False
+        if open_checks(checks_of(workload)):
+            return False
+        self._change(workload, lambda draft: status.sync_admitted(draft, now))
+        waited = now - seconds_of(reserved["lastTransitionTime"])
+        text = f"Admitted by ClusterQueue {admission['clusterQueue']}, wait time since reservation was {waited:.0f}s"
+        self._say(workload, "Normal", "Admitted", text)
+        return True
+
+    def _obey_checks(self, workload: Object) -> bool:
+        """Whether a check refuses it: then it loses its quota, for good or until it is tried again."""
+        checks = checks_of(workload)
+        state = fatal_state(checks)
+        if state is None or is_true(workload, "Evicted"):
+            return False
+        text, now = state_words(checks, state), self.clock.now()
+        if state is CheckState.RETRY:
+            self._evict(workload, "AdmissionCheck", f"Evicted due to {text}")
+            return True
+        self._change(
+            workload, lambda draft: status.mark(draft, "DeactivationTarget", True, "AdmissionCheck", text, now)
+        )
+        self._say(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {text}")
         return True
 
     def _check_queues(self, workload: Object) -> None:
@@ -137,7 +188,8 @@ class Workloads(Controller):
         def change(draft: Object) -> None:
             conditions = draft.setdefault("status", {}).get("conditions") or []
             draft["status"]["conditions"] = [item for item in conditions if item.get("type") != "DeactivationTarget"]
-            draft["status"].pop("requeueState", None)
+            if reason != "AdmissionCheck":
+                draft["status"].pop("requeueState", None)
             status.evict(draft, reason, text, now, cause=cause)
 
         self._change(workload, change)

@@ -7,6 +7,14 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.workload import Workload as SeenWorkload
+from console.scheduling.kueue.checks import (
+    Check,
+    CheckState,
+    fatal_state,
+    open_checks,
+    required_checks,
+    state_words,
+)
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.placement import HOSTNAME, TopologyTree
 from console.scheduling.kueue.state import (
@@ -113,3 +121,22 @@ def test_a_cycle_never_gives_out_more_than_there_is(
     given_out = sum(sum(one.requests[GPU] for one in each.workload.pod_sets) for each in found
                     if each.verdict is Verdict.ADMIT)  # fmt: skip
     assert given_out == sum(each.used.get(AT, 0) for each in made)
+
+
+def test_which_checks_a_workload_needs_and_what_they_decide() -> None:
+    two = queue("team", 64)
+    two.groups = (ResourceGroup((GPU,), ("a4", "spot")),)
+    two.checks = {"all": frozenset(), "both": frozenset({"a4", "spot"}), "spot": frozenset({"spot"})}
+    assert required_checks(two, None) == {"all", "both"}
+    assert required_checks(two, {"a4"}) == {"all", "both"}
+    assert required_checks(two, {"spot"}) == {"all", "both", "spot"}
+    ready, waits = Check("a", "Ready"), Check("b", "Pending", "asked")
+    again, never = Check("d", "Retry"), Check("c", "Rejected", "no capacity")
+    assert open_checks([ready]) == []
+    assert open_checks([waits, again, never, ready]) == [never, again, waits]
+    assert (fatal_state([waits, again]), fatal_state([again, never]), fatal_state([waits])) == (
+        CheckState.RETRY, CheckState.REJECTED, None,
+    )  # fmt: skip
+    words = state_words([never, Check("a", "Rejected")], CheckState.REJECTED)
+    assert words == 'AdmissionChecks in Rejected state: "a"; "c" (no capacity)'
+    assert state_words([again], CheckState.RETRY) == 'AdmissionCheck in Retry state: "d"'

@@ -365,6 +365,14 @@ def test_waits_for_a_check() -> None:
     )  # fmt: skip
 
 
+def test_every_check_that_a_job_waits_for_is_named() -> None:
+    checks = (CheckState("capacity", "Pending", "asked"), CheckState("budget", "Pending"), CheckState("own", "Ready"))
+    mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), cluster_queue="a4", checks=checks)
+    assert why(mine, fleet_of(DOOR, queue(64, 32), mine)).sentence == (
+        "has quota, waits for the checks budget, capacity"
+    )
+
+
 def test_a_refusal_comes_before_a_wait() -> None:
     checks = (CheckState("a", "Pending"), CheckState("b", "Rejected", "no such machine"))
     mine = workload("mine", 4, (Condition("QuotaReserved", "True"),), checks=checks)

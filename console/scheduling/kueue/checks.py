@@ -1,0 +1,70 @@
+"""Admission checks: who else has to agree, once a workload has its quota, before its pods are made.
+
+A check is for all workloads of a ClusterQueue, or for those that get one of the flavors it names. Ports Kueue 0.18.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from console.scheduling.kueue.state import QueueNode
+
+
+class CheckState(StrEnum):
+    """What a check says of a workload."""
+
+    PENDING = "Pending"
+    READY = "Ready"
+    RETRY = "Retry"  # it gives its quota back, and is tried again later
+    REJECTED = "Rejected"  # it is deactivated
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """How one admission check of a workload stands."""
+
+    name: str
+    state: str
+    message: str = ""
+
+
+def required_checks(queue: QueueNode, flavors: Collection[str] | None) -> frozenset[str]:
+    """The checks of a workload that got these flavors; None: those that it needs whatever it gets."""
+    every = {name for group in queue.groups for name in group.flavors}
+    if flavors is None:
+        return frozenset(name for name, on in queue.checks.items() if (on or every) >= every)
+    return frozenset(name for name, on in queue.checks.items() if (on or every) & set(flavors))
+
+
+def open_checks(checks: Iterable[Check]) -> list[Check]:
+    """Those that a workload with quota waits for, what refuses it first; empty: it may be admitted."""
+    order: dict[str, int] = {CheckState.REJECTED: 0, CheckState.RETRY: 1}
+    left = [each for each in checks if each.state != CheckState.READY]
+    return sorted(left, key=lambda each: (order.get(each.state, 2), each.name))
+
+
+def fatal_state(checks: Iterable[Check]) -> CheckState | None:
+    """REJECTED or RETRY, if a check says that, for which a workload loses its quota."""
+    states = {each.state for each in checks}
+    return next((each for each in (CheckState.REJECTED, CheckState.RETRY) if each in states), None)
+
+
+def state_words(checks: Iterable[Check], state: CheckState) -> str:
+    """Kueue's words for the checks in one state."""
+    found = sorted((each for each in checks if each.state == state), key=lambda each: each.name)
+    named = "; ".join(f'"{each.name}" ({each.message})' if each.message else f'"{each.name}"' for each in found)
+    return f"AdmissionCheck{'s' if len(found) > 1 else ''} in {state} state: {named}"
+
+
+def unadmitted_words(*, reserved: bool, ready: bool) -> tuple[str, str]:
+    """Reason and message of a workload that is no longer admitted."""
+    if reserved:
+        return "UnsatisfiedChecks", "The workload has not all checks ready"
+    if ready:
+        return "NoReservation", "The workload has no reservation"
+    return "NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready"
