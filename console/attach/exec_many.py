@@ -206,7 +206,9 @@ class Inside:
                 for found in parser.feed(data):
                     grown(found)
 
-        code, failure, _ = await self._run(pod, test.argv, container, limit, take, f"the NCCL test in pod {pod.name}")
+        code, failure, _ = await self._run(
+            pod, test.argv, container, limit, take, f"run the NCCL test in pod {pod.name}"
+        )
         if code == ABSENT or code in _NO_PROGRAM:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
@@ -217,7 +219,7 @@ class Inside:
 
     async def _run(
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
-        what: str = "",
+        doing: str = "",
     ) -> tuple[int, str, float]:  # fmt: skip
         """Exit code, why it could not be had, and when it began; raises Refused and its kin."""
         from console.kube import exec as executing
@@ -227,7 +229,9 @@ class Inside:
         client = self._watched.current_connection.client
         try:
             async with asyncio.timeout(limit):
-                code = await executing.run(client, pod.namespace, pod.name, argv, take, container=container, what=what)
+                code = await executing.run(
+                    client, pod.namespace, pod.name, argv, take, container=container, doing=doing
+                )
             return code, "", began
         except TimeoutError:
             return TIMED_OUT, f"It did not end within {limit:g} s; it may still run there.", began
@@ -278,7 +282,7 @@ class Inside:
             ) as said:
                 code = await executing.run(
                     client, pod.namespace, pod.name, argv, said.add, container=container,
-                    what=f"the question for its {question.title} in pod {pod.name}",
+                    doing=f"ask pod {pod.name} for its {question.title}",
                 )  # fmt: skip
         except Refused:
             raise

@@ -242,9 +242,9 @@ class HangProbe:
 
         client = self._cluster.connection_for_change(f"inspect pod {pod.name}").client
         container = pod.main.name if pod.main else ""
-        what = f"the look at its processes in pod {pod.name}"
+        doing = f"look at the processes of pod {pod.name}"
         return await executing.run(
-            client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin, what=what
+            client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin, doing=doing
         )
 
     async def job(

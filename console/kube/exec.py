@@ -63,9 +63,9 @@ class _Outcome(Wire):
 class Process:
     """A command that runs in a container."""
 
-    def __init__(self, socket: WebSocket, what: str) -> None:
+    def __init__(self, socket: WebSocket, doing: str) -> None:
         self._socket = socket
-        self._what = what
+        self._doing = doing
         self._parts: deque[tuple[int, bytes]] = deque()
         self._held = 0
         self._status = bytearray()
@@ -114,9 +114,9 @@ class Process:
                 await self._more.wait()
         if not self._status:
             raise Unreachable(
-                f"The connection to {self._what} was lost before the command ended.", "What it did until then remains."
+                f"Could not {self._doing} to the end: the connection was lost.", "What it did until then remains."
             )
-        self.code = exit_code(bytes(self._status), self._what)
+        self.code = exit_code(bytes(self._status), self._doing)
 
     # what the WebSocket calls
 
@@ -160,7 +160,7 @@ class Process:
 _EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
 
 
-def exit_code(status: bytes, what: str) -> int:
+def exit_code(status: bytes, doing: str) -> int:
     """Exit code in the Status that ends an exec; ProgramFailed if the command could not be run at all."""
     try:
         outcome = msgspec.json.decode(status, type=_Outcome)
@@ -175,9 +175,7 @@ def exit_code(status: bytes, what: str) -> int:
     found = _EXIT_STATUS.search(told)  # some kubelets send the code in words only
     if found:
         return int(found[1])
-    raise ProgramFailed(
-        f"Could not run {what}: {told.rstrip('.')}.", "Check that the program is in the image.", code=126
-    )
+    raise ProgramFailed(f"Could not {doing}: {told.rstrip('.')}.", "Check that the program is in the image.", code=126)
 
 
 def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> list[tuple[str, str]]:
@@ -196,20 +194,20 @@ async def start_process(
     *,
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
-    what: str = "",
+    doing: str = "",
 ) -> AsyncIterator[Process]:
     """A command that runs, fed with `stdin`; leaving the block ends it. Raises Refused and its kin, Unreachable.
 
-    `what` names it in errors, where the command itself says too little or too much.
+    `doing` says it in errors, where the command itself says too little or too much: "list /data in pod 3".
     """
-    what = what or f"`{' '.join(argv)}` in pod {pod}"
+    doing = doing or f"run `{' '.join(argv)}` in pod {pod}"
     async with client.websocket(
         pod_path(namespace, pod, "exec"),
-        doing=f"run {what}",
+        doing=doing,
         params=exec_params(container, argv, tty=False, stdin=stdin is not None),
         protocols=PROTOCOLS,
     ) as socket:
-        process = Process(socket, what)
+        process = Process(socket, doing)
         feeding = asyncio.create_task(_feed(process, stdin)) if stdin is not None else None
         if feeding:
             feeding.add_done_callback(lambda fed: _stop_starving(fed, socket))
@@ -231,15 +229,15 @@ async def run(
     *,
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
-    what: str = "",
+    doing: str = "",
 ) -> int:
     """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable.
 
-    `what` names it in errors, as `start_process` has it.
+    `doing` says it in errors, as `start_process` has it.
 
     An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
     """
-    async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
+    async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, doing=doing) as process:
         return await process.wait(on_output)
 
 
@@ -333,11 +331,11 @@ async def run_and_collect(
     stdin: bytes | None = None,
     most: int = LONGEST_ANSWER,
     limit: float = ANSWER_LIMIT,
-    what: str = "",
+    doing: str = "",
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command that says little; raises as `run` and `limit_output` do."""
-    async with limit_output(pod, most=most, limit=limit) as said:
-        code = await run(client, namespace, pod, argv, said.add, container=container, stdin=stdin, what=what)
+    """Exit code, output and errors of a command that says little; raises as `run` and `bounded` do."""
+    async with bounded(pod, most=most, limit=limit) as said:
+        code = await run(client, namespace, pod, argv, said.take, container=container, stdin=stdin, doing=doing)
     return code, bytes(said.output), bytes(said.errors)
 
 

@@ -220,7 +220,7 @@ class GpuReader:
         ) as said:
             code = await executing.run(
                 client, pod.namespace, pod.name, argv, listen, container=container,
-                what=f"nvidia-smi in pod {pod.name}",
+                doing=f"run nvidia-smi in pod {pod.name}",
             )  # fmt: skip
         if code or not heard:
             told = said.errors.decode(errors="replace").strip().splitlines()

@@ -38,6 +38,7 @@ class Category(StrEnum):
     NO_FLAVOR = "no flavor"  # no flavor of the queue has what it asks for, or lets it in
     GATED = "gated"  # held back on purpose by a gate or by its owner
     NOT_EVALUATED = "not evaluated"
+    NOT_ALLOWED = "not allowed"  # the account may not see what it waits for
     UNKNOWN = "unknown"  # Kueue gives a reason that is not known here; its own words are the answer
     RUNNING = "running"
     FINISHED = "finished"

@@ -252,16 +252,16 @@ async def alarms(options: AlarmsOptions) -> int:
             told = [told_of(session, each) for each in found]
             print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
         else:
-            _show(found)
+            _show(found, options.listen)
             warn(watching.coverage.words)
     return ALARM if found else 0
 
 
-def _show(found: Sequence[Alarm]) -> None:
+def _show(found: Sequence[Alarm], listened: float) -> None:
     if found:
         print_table(*as_text(ALARMS, found))
     else:
-        say("No alarms.")
+        say(f"No alarms in {listened:g} s.")
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:

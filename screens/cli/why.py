@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.errors import NotFound
+from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobState
 from console.launch.run_record import Outcome
 from console.metrics.health import job_health
-from console.scheduling.why_answer import WAIT_KINDS
+from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import told_of
 from screens.cli.arguments import Command, Commands, Options, add_json
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
+    from console.scheduling.why_answer import Why
     from console.session import Session
 
 
@@ -56,8 +57,8 @@ async def why(options: WhyOptions) -> int:
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [told_of(session, each) for each in alarms]}  # fmt: skip
             print_json(told)
-            return 0
-        for line in card.text_lines() if card else ():
+            return _code(reason)
+        for line in card.told() if card else ():
             say_hint(line)
         if card is None or (job and job.state is not JobState.FAILED):
             say_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
@@ -65,8 +66,13 @@ async def why(options: WhyOptions) -> int:
                 say_hint(f"{reason.next}.")
             for alarm in alarms[-1:]:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-                say_hint(f"{more}{alarm.next_step}.")
-    return 0
+                say_hint(f"{more}{alarm.next}.")
+    return _code(reason)
+
+
+def _code(reason: Why | None) -> int:
+    """That of a refusal where the account may not see why."""
+    return NotAllowed.exit_code if reason is not None and reason.category is Category.NOT_ALLOWED else 0
 
 
 async def _require_unknown(session: Session, name: str) -> None:

@@ -194,7 +194,7 @@ def _copy(data: bytes) -> None:
 
 def _answers(data: bytes) -> None:
     read_answer(data)
-    exit_code(data, "a command")
+    exit_code(data, "run a command")
 
 
 def _refused(data: bytes) -> None:

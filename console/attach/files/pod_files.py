@@ -47,7 +47,7 @@ class Running(Protocol):
 
 
 Start = Callable[..., AbstractAsyncContextManager[Running]]
-"""Called with the words of a command, `stdin` (bytes, chunks or None) and `what`; the block ends the command."""
+"""Called with the words of a command, `stdin` (bytes, chunks or None) and `doing`; the block ends the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,9 @@ class PodFiles:
             async with (
                 closing(stdin),
                 asyncio.timeout(BEGINS if silent else limit) as clock,
-                self._start(("sh", "-c", BEGUN + script, "sh", *arguments), stdin=stdin, what=what) as process,
+                self._start(
+                    ("sh", "-c", BEGUN + script, "sh", *arguments), stdin=stdin, doing=f"{what} in {self.where}"
+                ) as process,
             ):
                 async for channel, data in process.output():
                     if silent:
@@ -180,7 +182,9 @@ class PodFiles:
         out = bytearray()
         what = f"list {folder}"
         complaints = self._complaints(what)
-        async with self._start(("sh", "-c", scripts.TREE, "sh", folder), stdin=None, what=what) as process:
+        async with self._start(
+            ("sh", "-c", scripts.TREE, "sh", folder), stdin=None, doing=f"{what} in {self.where}"
+        ) as process:
             async for channel, data in process.output():
                 if channel == 1:
                     self._add(out, data, what)
@@ -210,7 +214,7 @@ class PodFiles:
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
         complaints = self._complaints(what)
-        async with self._start(argv, stdin=stdin, what=what) as process:
+        async with self._start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data

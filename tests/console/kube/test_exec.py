@@ -94,7 +94,7 @@ async def test_a_connection_that_breaks_off() -> None:
 
     async with ApiServer() as server:
         server.handlers[EXEC] = Exec(behave)
-        with pytest.raises(Unreachable, match="`train` in pod p was lost"):
+        with pytest.raises(Unreachable, match="`train` in pod p to the end: the connection was lost"):
             await ran(server, "train")
 
 

@@ -45,15 +45,15 @@ class Pod:
 
     @asynccontextmanager
     async def start(
-        self, argv: Sequence[str], *, stdin: bytes | AsyncIterator[bytes] | None, what: str
+        self, argv: Sequence[str], *, stdin: bytes | AsyncIterator[bytes] | None, doing: str
     ) -> AsyncIterator[Command]:
-        self.commands.append(what)
+        self.commands.append(doing)
         process = await asyncio.create_subprocess_exec(
             *argv, cwd=self.folder, env={"PATH": self._path, "HOME": str(self.folder), "LC_ALL": "C"},
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        command = Command(self, process, what)
+        command = Command(self, process, doing)
         feeding = asyncio.create_task(command.feed(stdin)) if stdin is not None else None
         try:
             yield command
