@@ -333,9 +333,9 @@ async def run_and_collect(
     limit: float = ANSWER_LIMIT,
     doing: str = "",
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command that says little; raises as `run` and `bounded` do."""
-    async with bounded(pod, most=most, limit=limit) as said:
-        code = await run(client, namespace, pod, argv, said.take, container=container, stdin=stdin, doing=doing)
+    """Exit code, output and errors of a command that says little; raises as `run` and `limit_output` do."""
+    async with limit_output(pod, most=most, limit=limit) as said:
+        code = await run(client, namespace, pod, argv, said.add, container=container, stdin=stdin, doing=doing)
     return code, bytes(said.output), bytes(said.errors)
 
 

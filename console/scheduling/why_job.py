@@ -184,12 +184,12 @@ def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
     if link and link.state is WatchState.ABSENT:
         words = f"waits for queue {jobset.queue}, but this cluster has no Kueue to start it"
         return Why(words, Category.NO_QUEUE, api_text=link.why, need=jobset.gpus)
-    if link and link.state is LinkState.FORBIDDEN:
+    if link and link.state is WatchState.FORBIDDEN:
         words = f"waits for queue {jobset.queue}; what for is not known: no permission to list workloads"
         return Why(words, Category.NOT_ALLOWED, api_text=link.why, need=jobset.gpus)
     if fleet.workload_of(jobset):
         return Why("is admitted and about to start", Category.STARTING, need=jobset.gpus)
-    if link and link.state is LinkState.LISTING:
+    if link and link.state is WatchState.LISTING:
         words = f"waits for queue {jobset.queue}; what for is not known: workloads are not listed yet"
         return Why(words, Category.NOT_EVALUATED, api_text=link.why, need=jobset.gpus)
     words = f"waits for queue {jobset.queue}; Kueue has not created its Workload yet"

@@ -58,7 +58,7 @@ async def why(options: WhyOptions) -> int:
                     "alarms": [told_of(session, each) for each in alarms]}  # fmt: skip
             print_json(told)
             return _code(reason)
-        for line in card.told() if card else ():
+        for line in card.text_lines() if card else ():
             say_hint(line)
         if card is None or (job and job.state is not JobState.FAILED):
             say_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
@@ -66,7 +66,7 @@ async def why(options: WhyOptions) -> int:
                 say_hint(f"{reason.next}.")
             for alarm in alarms[-1:]:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-                say_hint(f"{more}{alarm.next}.")
+                say_hint(f"{more}{alarm.next_step}.")
     return _code(reason)
 
 
