@@ -18,6 +18,8 @@ SOON = 3.0
 """Seconds after a key in which another one is likely."""
 RESTS, RESTS_SOON = 1.0, 3.0
 """How much longer than a slice the rest after it is; and while keys are likely."""
+ENDS = 1.0
+"""Seconds without a slice that is used up after which a burst of work has ended."""
 LONGEST = 0.25
 """Seconds of the longest rest."""
 SWITCH = 0.0005
@@ -36,18 +38,18 @@ def key_pressed() -> None:
     _pressed = time.monotonic()
 
 
-def rest_after(worked: float, times: float = 1.0) -> float:
-    """Seconds to rest after so many seconds of work, so many times as long as is usual."""
+def rest_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
+    """Seconds to rest after so many seconds of work, so many times as long as is usual; `likely`: as if keys were."""
     if _pressed == -math.inf:
         return 0.0
-    share = RESTS_SOON if time.monotonic() < _pressed + SOON else RESTS
+    share = RESTS_SOON if likely or time.monotonic() < _pressed + SOON else RESTS
     return min(LONGEST, times * share * worked)
 
 
-def _turn_after(worked: float, times: float = 1.0) -> float:
+def _turn_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds until a task of the event loop may go on: all of them together rest as long as one alone would."""
     global _free_at
-    rest, now = rest_after(worked, times), time.monotonic()
+    rest, now = rest_after(worked, times, likely=likely), time.monotonic()
     if not rest:
         return 0.0
     _free_at = max(_free_at, now) + rest
@@ -62,10 +64,14 @@ async def rest_after_slice() -> None:
 class WorkSlices:
     """The work of one task or thread on something that may have no end."""
 
-    def __init__(self, rests: float = 1.0) -> None:
-        """`rests`: so many times as long as is usual, where what is read makes more work elsewhere."""
-        self._rests = rests
-        self._begun = time.monotonic()
+    def __init__(self, rests: float = 1.0, burst: float = math.inf) -> None:
+        """`rests`: so many times as long as is usual, where what is read makes more work elsewhere.
+
+        `burst`: seconds of work after which it rests as if keys were likely, unless it ends before.
+        """
+        self._rests, self._burst = rests, burst
+        self._begun = self._used_up = time.monotonic()
+        self._spent = 0.0
 
     def begin(self) -> None:
         """What was done until now was waiting."""
@@ -73,10 +79,12 @@ class WorkSlices:
 
     async def pause(self) -> bool:
         """Let others go on, if the slice is used up; whether it was."""
-        if (worked := time.monotonic() - self._begun) <= SLICE:
+        now = time.monotonic()
+        if (worked := now - self._begun) <= SLICE:
             return False
-        await asyncio.sleep(_turn_after(worked, self._rests))
-        self._begun = time.monotonic()
+        self._spent = worked + (self._spent if now < self._used_up + ENDS else 0.0)
+        await asyncio.sleep(_turn_after(worked, self._rests, likely=self._spent > self._burst))
+        self._begun = self._used_up = time.monotonic()
         return True
 
     def pause_thread(self) -> None:

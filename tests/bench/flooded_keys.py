@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import tempfile
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 JOB = "llama-70b"
-KEYS = 10
+KEYS = 20
+PAUSE, PAUSES = 0.13, 7
+"""Seconds by which each of so many keys waits longer than the one before: some come in a row, some after a rest."""
 LIMIT = 0.2
 """Seconds from a key to what it opens."""
 OPEN, CLOSE, OPENED = b"?", b"\x1b", "Keys that work here"
@@ -51,25 +54,20 @@ PLACES = {
 
 
 def key(terminal: Terminal) -> float:
-    """Seconds from a key to the page that it opens; the page is closed again."""
+    """Seconds from a key to the page that it opens, infinite after ten; the page is closed again."""
     terminal.write(OPEN)
-    opened = _until(terminal, lambda data, _: OPENED.encode() in data, time.perf_counter())
-    terminal.write(CLOSE)
-    _until(terminal, lambda _, text: OPENED not in text, time.perf_counter())
-    return opened
-
-
-def _until(terminal: Terminal, seen: Callable[[bytes, str], bool], start: float) -> float:
-    """Seconds until it is seen; infinite after ten."""
-    data = b""
-    while time.perf_counter() - start < 10:
+    start, opened, data = time.perf_counter(), float("inf"), b""
+    while opened == float("inf") and time.perf_counter() - start < 10:
         if select.select([terminal.fd], [], [], 0.1)[0]:
-            piece = terminal.read(0)
-            now = time.perf_counter()
-            data += piece
-            if seen(data, terminal.text()):
-                return now - start
-    return float("inf")
+            data += os.read(terminal.fd, 1 << 20)
+            if OPENED.encode() in data:
+                opened = time.perf_counter() - start
+    terminal.stream.feed(data)  # only now: it would take longer than what is timed, and the console would wait for it
+    terminal.write(CLOSE)
+    end = time.perf_counter() + 10
+    while OPENED in terminal.text() and time.perf_counter() < end:
+        terminal.read(0.1)
+    return opened
 
 
 def measure(flood: str, kubeconfig: Path, folder: Path, set_flood: Callable[[str], None]) -> tuple[list[float], float]:
@@ -90,12 +88,13 @@ def measure(flood: str, kubeconfig: Path, folder: Path, set_flood: Callable[[str
             terminal.wait("the job", lambda text: "H Hang" in text and "e Events" in text, 60)
             set_flood(flood)
             terminal.write(tab)
-        end = time.perf_counter() + 3
-        while time.perf_counter() < end:
-            terminal.read(0.1)
-        times, memory = [], 0.0
-        for _ in range(KEYS):
+        times, memory, pause = [], 0.0, 3.0
+        for number in range(KEYS):
+            end = time.perf_counter() + pause
+            while time.perf_counter() < end:
+                terminal.read(0.01)
             times.append(key(terminal))
+            pause = PAUSE * (number % PAUSES)
             memory = max(memory, terminal.memory())
         set_flood("")
         return times, memory

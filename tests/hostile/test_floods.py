@@ -280,24 +280,32 @@ async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
     assert len(seen) == len(set(seen)) == 500
 
 
-async def test_a_watch_rests_longer_than_what_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_where_it_has_no_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its changes are drawn, too."""
     rests: list[float] = []
 
-    def turn(worked: float, times: float = 1.0) -> float:
-        rests.append(pace.rest_after(worked, times) / worked)
+    def turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
+        rests.append(round(pace.rest_after(worked, times, likely=likely) / worked))
         return 0.0
 
     monkeypatch.setattr("console.pace.SLICE", -1.0)
-    monkeypatch.setattr("console.pace._pressed", time.monotonic() + 60)
+    monkeypatch.setattr("console.pace._pressed", time.monotonic() - 60)
     monkeypatch.setattr("console.pace.LONGEST", math.inf)
     monkeypatch.setattr("console.pace._turn_after", turn)
+    monkeypatch.setattr("console.kube.watch.BURST", 0.01)
+    lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with ApiServer(secure=True) as server, server.client() as client:
-        server.handlers["/api/v1/pods"] = body(json.dumps(change(1, 1)).encode() + b"\n")  # type: ignore[assignment]
-        async with HttpSource(client, "/api/v1/pods", "pods").watch("1") as lines:
-            async for _ in lines:
-                pass
-    assert rests == [pytest.approx(9.0)]
+        server.handlers["/api/v1/pods"] = body(b"".join(lines))  # type: ignore[assignment]
+        async with HttpSource(client, "/api/v1/pods", "pods").watch("1") as came:
+            async for _ in came:
+                until = time.monotonic() + 0.001
+                while time.monotonic() < until:  # what is done with a change
+                    pass
+    assert rests[0] == 3
+    assert rests[-1] == 9
+    assert rests == sorted(rests)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on Python looks through a part at a time")
