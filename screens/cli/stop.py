@@ -12,6 +12,8 @@ from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.ask import agreed, asks
 from screens.cli.connect import connected
 from screens.cli.output import complain, print_json, print_table, say, warn
+from screens.columns.column import as_text
+from screens.columns.runs import LEFTOVERS
 
 if TYPE_CHECKING:
     import argparse
@@ -128,11 +130,7 @@ def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
     if not found:
         say("No orphaned resources.")
         return
-    print_table(
-        ("KIND", "NAMESPACE", "NAME", "DATA", "WHY"),
-        [(each.kind, each.namespace, each.name, "yes" if each.holds_data else "", each.why) for each in found],
-        (False,) * 5,
-    )
+    print_table(*as_text(LEFTOVERS, found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,10 +84,8 @@ def since(
         start = moment(row)
         return Span(age(time.time() - start), "dim") if start else ""
 
-    return Column(
-        title, cell, key, meaning, lambda row: moment(row) or None, width=6, right=True, sort=moment, down=True,
-        drop=drop, ages=True,
-    )  # fmt: skip
+    return Column(title, cell, key, meaning, lambda row: moment(row) or None, width=6, right=True, sort=moment,
+                  down=True, drop=drop, ages=True)  # fmt: skip
 
 
 CREATED = "created", "when it was made, seconds since the epoch"

@@ -66,14 +66,12 @@ def _cluster_why(row: ClusterRow) -> Cell:
 CLUSTERS: tuple[Column[ClusterRow], ...] = (
     Column("CLUSTER", lambda row: Span(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
            sort=lambda row: row.cluster.name if row.cluster else ""),
-    Column("PROJECT", lambda row: row.project, least=8, most=30, sort=lambda row: row.project),
-    Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
-           sort=lambda row: row.cluster.location if row.cluster else ""),
+    Column("PROJECT", lambda row: row.project, least=8, most=30, sort=True),
+    Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20, sort=True),
     Column("STATUS", _cluster_status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
     Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=7,
            sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
-    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim",
-           sort=lambda row: row.cluster.version if row.cluster else ""),
+    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim", sort=True),
     Column("ENTRANCE", _entrance, least=8, most=12, drop=2),
     Column("WHY", _cluster_why, fill=True, least=0, drop=6),
 )  # fmt: skip
@@ -90,16 +88,14 @@ def _pool_state(facts: PoolFacts) -> Cell:
 
 
 NODE_POOLS: tuple[Column[PoolFacts], ...] = (
-    Column("POOL", lambda row: Span(row.pool.name, "strong"), least=8, most=40, sort=lambda row: row.pool.name),
-    Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5,
-           sort=lambda row: row.pool.machine_type),
+    Column("POOL", lambda row: row.pool.name, least=8, most=40, sort=True, ink="strong"),
+    Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5, sort=True),
     Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
            right=True, sort=lambda row: row.ready, down=True),
-    Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most,
-           down=True),
-    Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
-    Column("PLACEMENT", lambda row: Span(row.pool.placement.lower(), "dim"), width=9, drop=7),
-    Column("VERSION", lambda row: Span(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
+    Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most, down=True),
+    Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=True),
+    Column("PLACEMENT", lambda row: row.pool.placement.lower(), width=9, drop=7, ink="dim"),
+    Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, ink="dim"),
     Column("STATE", _pool_state, fill=True, least=20, sort=lambda row: row.state),
 )  # fmt: skip
 
@@ -129,22 +125,21 @@ BUILDS: tuple[Column[Build], ...] = (
     Column("TOOK", lambda build: wording.age(_took(build)) if _took(build) else "", width=7, right=True, sort=_took,
            down=True, ages=True),
     since("BEGAN", lambda build: build.created),
-    Column("MACHINE", lambda build: Span(build.machine, "dim"), least=8, most=16, drop=5),
-    Column("BUILD", lambda build: Span(build.id[:8], "dim"), only=PAGE, width=8, drop=6),
+    Column("MACHINE", lambda build: build.machine, least=8, most=16, drop=5, ink="dim"),
+    Column("BUILD", lambda build: build.id[:8], only=PAGE, width=8, drop=6, ink="dim"),
     Column("WHY", lambda build: Span(sentence(build.why), "bad") if build.why else "", fill=True, least=0, drop=2),
 )  # fmt: skip
 
 
 IMAGES: tuple[Column[Image], ...] = (
-    Column("IMAGE", lambda image: Span(image.name, "strong"), least=10, most=40, sort=lambda image: image.name),
+    Column("IMAGE", lambda image: image.name, least=10, most=40, sort=True, ink="strong"),
     Column("TAGS", lambda image: ", ".join(image.tags) or Span("untagged", "dim"), least=8, most=40,
            sort=lambda image: image.tags),
     Column("SIZE", lambda image: wording.size(image.bytes), width=9, right=True, down=True,
            sort=lambda image: image.bytes),
     since("AGE", lambda image: image.uploaded),
-    Column("DIGEST", lambda image: Span(image.digest.removeprefix("sha256:")[:12], "dim"), width=12, drop=5),
-    Column("REPOSITORY", lambda image: Span(image.repository, "dim"), least=10, fill=True, drop=3,
-           sort=lambda image: image.repository),
+    Column("DIGEST", lambda image: image.digest.removeprefix("sha256:")[:12], width=12, drop=5, ink="dim"),
+    Column("REPOSITORY", lambda image: image.repository, least=10, fill=True, drop=3, sort=True, ink="dim"),
 )  # fmt: skip
 
 
@@ -219,9 +214,9 @@ def _address_cell(place: Place) -> Cell:
 
 
 PLACES: tuple[Column[Place], ...] = (
-    Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=lambda place: place.kind),
-    Column("NAME", lambda place: Span(place.name, "strong"), least=18, most=50, sort=lambda place: place.name),
-    Column("LOCATION", lambda place: place.location, least=11, most=18, sort=lambda place: place.location),
+    Column("KIND", lambda place: place.kind, only=PAGE, width=9, sort=True),
+    Column("NAME", lambda place: place.name, least=18, most=50, sort=True, ink="strong"),
+    Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),
     Column("STATE", _place_state, least=8, most=14, drop=2),
     Column("FROM THE CLUSTER", _match_cell, least=16, most=70),
     Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),

@@ -371,8 +371,8 @@ JOBS: Layout[JobLine] = Layout(
     (
         Column("JOB", lambda line: Span(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
                lambda line: line.jobset.name, least=12, most=44, sort=True),
-        Column("NAMESPACE", lambda line: Span(line.jobset.namespace, "dim"), "namespace", "its namespace",
-               lambda line: line.jobset.namespace, least=9, most=16, drop=7, sort=lambda line: line.jobset.key),
+        Column("NAMESPACE", lambda line: line.jobset.namespace, "namespace", "its namespace", least=9, most=16, drop=7,
+               sort=lambda line: line.jobset.key, ink="dim"),
         Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
                lambda line: line.jobset.owner, least=5, most=12, drop=2, sort=lambda line: line.owner),
         fact("mine", "whether that was the account that asks", lambda line: line.owner == YOU),
@@ -414,8 +414,7 @@ ALARMS: tuple[Column[Alarm], ...] = (
     Column("", lambda alarm: Span(GLYPH, "bad") if alarm.is_active else Span("○", "dim"), only=PAGE, width=1),
     Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32,
            sort=lambda alarm: alarm.job),
-    Column("ALARM", lambda alarm: alarm.kind, width=8, sort=lambda alarm: alarm.kind),
-    Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.ended_text})" if alarm.over else ""),
-           fill=True, least=20),
-    Column("NAMESPACE", lambda alarm: Span(alarm.namespace, "dim"), least=9, most=16, drop=2),
+    Column("ALARM", lambda alarm: alarm.kind, width=8, sort=True),
+    Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),
+    Column("NAMESPACE", lambda alarm: alarm.namespace, least=9, most=16, drop=2, ink="dim"),
 )  # fmt: skip

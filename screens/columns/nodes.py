@@ -237,8 +237,7 @@ NODES: Layout[NodeRow] = Layout(
     ("pods",),
     _nodes,
     (
-        Column("NODE", lambda row: Span(row.node.name, "strong"), "name", "its name", lambda row: row.node.name,
-               least=12, most=60, sort=True),
+        Column("NODE", lambda row: row.node.name, "name", "its name", least=12, most=60, sort=True, ink="strong"),
         Column("POOL", lambda row: row.node.pool, "pool", "node pool", only=COMMAND),
         fact("machine_type", "GCE machine type", lambda row: row.node.machine_type),
         Column("ZONE", lambda row: row.node.zone, "zone", "zone", only=COMMAND),

@@ -169,8 +169,7 @@ def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
 
 LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
     Column("LOCALQUEUE", lambda queue: queue.name, "name", least=8, sort=True),
-    Column("NAMESPACE", lambda queue: Span(queue.namespace, "dim"), "namespace", "", lambda queue: queue.namespace,
-           least=9, sort=True),
+    Column("NAMESPACE", lambda queue: queue.namespace, "namespace", "", least=9, sort=True, ink="dim"),
     Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
     Column("GPUS", lambda queue: _number(queue.in_use()), "used", "", lambda queue: queue.in_use(), width=5,
            right=True),
@@ -189,7 +188,7 @@ def _queues(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) ->
         yield QueueLine(queue, queue_account(fleet, queue.name), tuple(sorted(locals_, key=lambda each: each.key)))
 
 
-def _workloads(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[WorkloadLine]:
+def workload_lines(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[WorkloadLine]:
     """Unfinished ones by ClusterQueue: those that wait in Kueue's order, then the others."""
     found: list[tuple[Workload, str, int]] = []
     for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
@@ -214,8 +213,8 @@ QUEUES: Layout[QueueLine] = Layout(
     ("localqueues", "workloads", "cohorts"),
     _queues,
     (
-        Column("CLUSTERQUEUE", lambda line: Span(line.queue.name, "strong"), "name", "the ClusterQueue",
-               lambda line: line.queue.name, least=8, sort=True),
+        Column("CLUSTERQUEUE", lambda line: line.queue.name, "name", "the ClusterQueue", least=8, sort=True,
+               ink="strong"),
         Column("COHORT", lambda line: Span(line.queue.cohort or "─", "dim"), "cohort",
                "queues it lends to and borrows from", lambda line: line.queue.cohort, most=16, drop=4),
         fact("nominal", "GPUs of its own", lambda line: line.account.nominal),
@@ -236,8 +235,8 @@ QUEUES: Layout[QueueLine] = Layout(
                lambda line: line.queue.admitted, width=4, right=True),
         Column("WAIT", lambda line: _number(line.queue.pending, "waits"), "pending", "waiting workloads",
                lambda line: line.queue.pending, width=4, right=True),
-        Column("ORDER", lambda line: Span(line.queue.strategy, "dim"), "strategy", "BestEffortFIFO or StrictFIFO",
-               lambda line: line.queue.strategy, width=14, drop=5),
+        Column("ORDER", lambda line: line.queue.strategy, "strategy", "BestEffortFIFO or StrictFIFO", width=14, drop=5,
+               ink="dim"),
         Column("LOCALQUEUES", lambda line: ", ".join(f"{each.namespace}/{each.name}" for each in line.local_queues),
                "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
                lambda line: as_json(LOCAL_QUEUES, line.local_queues), COMMAND),
@@ -249,7 +248,7 @@ QUEUES: Layout[QueueLine] = Layout(
 WORKLOADS: Layout[WorkloadLine] = Layout(
     "workloads",
     ("localqueues", "clusterqueues", "cohorts", "resourceflavors", "topologies", "nodes", "pods", "jobsets"),
-    _workloads,
+    workload_lines,
     (
         Column("#", _place, "position", "place in the queue, 1 is next; null: it waits in none",
                lambda line: line.position or None, width=3, right=True),

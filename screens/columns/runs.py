@@ -1,4 +1,4 @@
-"""Runs that are remembered, and revisions of releases: cells, sentences, columns."""
+"""Runs that are remembered, revisions of releases, and what deleted releases left: cells, sentences, columns."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from screens.wording import Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release
+    from console.launch.releases import Leftover
     from console.launch.run_record import RunRecord
     from screens.widgets.facts import Fact
     from screens.wording import Cell
@@ -117,20 +118,17 @@ def spoken(run: RunRecord, now: float) -> str:
 RUNS: tuple[Column[RunRecord], ...] = (
     Column("RUN", lambda run: Span(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
            down=True, drop=5),
-    Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=lambda run: run.recipe, drop=2),
-    Column("NAME", lambda run: Span(run.name, "strong"), least=10, most=43, sort=lambda run: run.name),
+    Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=True, drop=2),
+    Column("NAME", lambda run: run.name, least=10, most=43, sort=True, ink="strong"),
     since("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
     Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
            sort=lambda run: run.seconds(time.time()) or 0.0, down=True),
-    Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0,
-           down=True),
-    Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True,
-           drop=4),
+    Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
+    Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
-    Column("CLUSTER", lambda run: Span(run.context, "dim"), least=7, most=24, sort=lambda run: run.context, drop=7,
-           tail=True),
-    Column("WHY", lambda run: Span(wording.sentence(run.why), "dim"), fill=True, least=0, drop=8),
+    Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, tail=True, ink="dim"),
+    Column("WHY", lambda run: wording.sentence(run.why), fill=True, least=0, drop=8, ink="dim"),
 )  # fmt: skip
 
 
@@ -158,5 +156,15 @@ REVISIONS: tuple[Column[Release], ...] = (
     Column("STATUS", _status_cell, least=12, most=20),
     since("AGE", _updated),
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
-    Column("CHART", lambda each: Span(each.chart, "dim"), least=6, fill=True),
+    Column("CHART", lambda each: each.chart, least=6, fill=True, ink="dim"),
+)  # fmt: skip
+
+LEFTOVERS: tuple[Column[Leftover], ...] = (
+    Column("KIND", lambda each: each.kind, least=7, most=24, sort=True),
+    Column("NAMESPACE", lambda each: each.namespace or "─", least=9, most=20, drop=3, ink="dim",
+           sort=lambda each: each.namespace),
+    Column("NAME", lambda each: each.name, least=12, most=50, sort=True, ink="strong"),
+    Column("DATA", lambda each: "⚠ holds data" if each.holds_data else "⚠ runs" if each.runs else "", width=12,
+           ink="waits", sort=lambda each: (each.holds_data, each.runs), down=True),
+    Column("WHY", lambda each: each.why, least=10, fill=True, ink="dim"),
 )  # fmt: skip

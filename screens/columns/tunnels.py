@@ -54,8 +54,7 @@ def _connections_cell(tunnel: Tunnel) -> Cell:
 TUNNELS: tuple[Column[Tunnel], ...] = (
     Column("NAME", lambda tunnel: tunnel.name, only=COMMAND),
     Column("STATE", _state_cell, width=9, sort=lambda tunnel: tunnel.state),
-    Column("TARGET", lambda tunnel: Span(str(tunnel.address), "strong"), least=12, most=48,
-           sort=lambda tunnel: str(tunnel.address)),
+    Column("TARGET", lambda tunnel: str(tunnel.address), least=12, most=48, sort=True, ink="strong"),
     Column("PORTS", ports_cell, least=5, most=36),
     Column("OPEN", _connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
     Column("SENT", lambda tunnel: _bytes_cell(_sent(tunnel)), width=9, right=True, sort=_sent, down=True, drop=5),
@@ -63,9 +62,9 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
            drop=4),
     Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Span("with its program", "dim"),
            least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
-    Column("POD", lambda tunnel: Span(tunnel.pod, "dim"), least=10, most=50, tail=True, drop=7),
-    Column("NAMESPACE", lambda tunnel: Span(tunnel.namespace, "dim"), most=20, drop=8),
-    Column("CLUSTER", lambda tunnel: Span(tunnel.context, "dim"), most=24, drop=9, tail=True),
+    Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, tail=True, drop=7, ink="dim"),
+    Column("NAMESPACE", lambda tunnel: tunnel.namespace, most=20, drop=8, ink="dim"),
+    Column("CLUSTER", lambda tunnel: tunnel.context, most=24, drop=9, tail=True, ink="dim"),
     since("AGE", lambda tunnel: tunnel.since),
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip

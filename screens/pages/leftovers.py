@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.column import Column
+from screens.columns.runs import LEFTOVERS
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.column import Notice
@@ -29,16 +29,7 @@ class LeftoverTable(ResourceTable["Leftover"]):
 
     NOUN = "orphaned resource"
     EMPTY = Notice("No orphaned resources.", "Every object of the chart belongs to a release.", "✓", "ok")
-    COLUMNS: ClassVar = (
-        Column("KIND", lambda each: each.kind, least=7, most=24, sort=lambda each: each.kind),
-        Column("NAMESPACE", lambda each: Span(each.namespace or "─", "dim"), least=9, most=20, drop=3,
-               sort=lambda each: each.namespace),
-        Column("NAME", lambda each: Span(each.name, "strong"), least=12, most=50, sort=lambda each: each.name),
-        Column("DATA", lambda each: Span("⚠ holds data", "waits") if each.holds_data
-               else Span("⚠ runs", "waits") if each.runs else "", width=12,
-               sort=lambda each: (each.holds_data, each.runs), down=True),
-        Column("WHY", lambda each: Span(each.why, "dim"), least=10, fill=True),
-    )  # fmt: skip
+    COLUMNS: ClassVar = LEFTOVERS
 
 
 class LeftoversScreen(LiveScreen):

@@ -9,12 +9,12 @@ from textual import getters, on
 from textual.binding import Binding, BindingType
 
 from console.kube.objects.queue import LocalQueue
-from console.scheduling.order import queue_order
+from console.kube.objects.workload import WorkloadState
 from console.scheduling.quota import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
-from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of
+from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of, workload_lines
 from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.column import Notice
 from screens.widgets.table.table import ResourceTable
@@ -117,23 +117,14 @@ class QueuesScreen(LiveScreen):
         self._tell_reason()
 
     def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
-        names = sorted(
-            {name for _, name in fleet.cluster_queues} | {_leads_to(w, fleet) for w in fleet.workloads.values()}
-        )
-        for name in names:
-            order = queue_order(fleet, name)
-            standing = [(each.workload, each.position) for each in order.pending]
-            for workload, position in [*standing, *((each, 0) for each in order.running)]:
-                if self._wanted(workload, name):
-                    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
-                    health = line_of(self.app, jobset, fleet).health if jobset and not position else None
-                    owner = _owner(workload, fleet)
-                    shown = self.app.whose(owner)
-                    yield WorkloadLine(workload, position, name, owner, fleet, health, shown)
+        """What waits, and what holds quota; what was deactivated does neither."""
+        for line in workload_lines(fleet, self.app.only_namespace or None, self.app.whose):
+            if line.workload.state is not WorkloadState.DEACTIVATED and self._wanted(line.workload, line.queue):
+                jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
+                health = line_of(self.app, jobset, fleet).health if jobset and not line.position else None
+                yield replace(line, health=health)
 
     def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
-        if self.app.only_namespace not in {"", workload.namespace}:
-            return False
         if self.only is None:
             return True
         if len(self.only) == 1:
@@ -218,13 +209,3 @@ class QueuesScreen(LiveScreen):
 
     def action_launch(self) -> None:
         self.app.switch_mode("launch")
-
-
-def _leads_to(workload: Workload, fleet: Fleet) -> str:
-    queue = fleet.cluster_queue_of(workload)
-    return queue.name if queue else workload.cluster_queue
-
-
-def _owner(workload: Workload, fleet: Fleet) -> str:
-    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
-    return jobset.owner if jobset else ""

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from console.kube.objects.queue import ClusterQueue
+from console.kube.objects.queue import ClusterQueue, LocalQueue
+from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.quota import QuotaAccount
 from screens.columns.queues import QUEUES, QueueLine
@@ -30,6 +32,21 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
+
+
+async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_command_shows_it() -> None:
+    fleet = queue_scene()
+    door = LocalQueue("default", "lost", cluster_queue="ghost")
+    waits = Workload("default", "w9", queue="lost", owner_name="nowhere")
+    lost = replace(
+        fleet,
+        local_queues={**fleet.local_queues, door.key: door},
+        workloads={**fleet.workloads, waits.key: waits},
+    )
+    async with console(FakeSession(lost), size=(160, 35)) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "nowhere" in screen_text(app))
+        assert "ghost" in screen_text(app)
 
 
 async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
