@@ -15,7 +15,7 @@ from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
     from types import ModuleType
 
     from console.attach.container_facts import ContainerFact
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from console.attach.files.copies import Copies
     from console.attach.ssh.access import Attach
     from console.attach.tunnel.background import Tunnels
-    from console.google.account import Cloud
     from console.google.images import Images
     from console.google.pool_changes import NodePools
     from console.google.storage import StoredThings
@@ -54,24 +53,54 @@ class _Remembers(Protocol):
 _PartT = TypeVar("_PartT", bound=_Remembers)
 
 
-class GoogleAlone:
-    """Images and storage for whoever is connected to no cluster, and has nothing but Google credentials."""
+class Google:
+    """Google Cloud around a cluster, or by the login alone for whoever is connected to none.
 
-    def __init__(self, *, read_only: bool = False) -> None:
+    Its libraries are loaded by the first question.
+    """
+
+    def __init__(
+        self, watch: WatchedCluster | None = None, logs: Callable[[], Logs] | None = None, *, read_only: bool = False
+    ) -> None:
         from console.google.account import Cloud
+
+        self.cloud = Cloud(watch, read_only=read_only)
+        self._watch, self._logs = watch, logs or _no_cluster
+
+    @property
+    def node_pools(self) -> NodePools:
+        """The node pools of the cluster as Google has them."""
+        from console.google.pool_changes import NodePools
+
+        return NodePools(self._watch or _no_cluster(), self.cloud)
+
+    @cached_property
+    def images(self) -> Images:
         from console.google.images import Images
+
+        return Images(self.cloud)
+
+    @cached_property
+    def storage(self) -> StoredThings:
+        """Buckets, and the file systems that pods can mount."""
         from console.google.storage import StoredThings
 
-        self.cloud = Cloud(read_only=read_only)
-        self.images = Images(self.cloud)
-        self.storage = StoredThings(self.cloud, _no_jobs)
+        return StoredThings(self.cloud, self._logs)
+
+    async def offer(self, kind: str) -> Offer:
+        """What there is to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
+        from console.google.field_choices import offer_of
+
+        return await offer_of(self, kind)
 
     async def close(self) -> None:
-        await self.storage.close()
-        await self.cloud.close()
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(self.cloud.close)
+            if "storage" in vars(self):
+                ending.push_async_callback(self.storage.close)
 
 
-def _no_jobs() -> NoReturn:
+def _no_cluster() -> NoReturn:
     raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
 
 
@@ -109,18 +138,6 @@ def saved_profiles() -> Profiles:
     from console.launch.profiles import Profiles
 
     return Profiles(Catalogue.load)
-
-
-def cloud_alone() -> Cloud:
-    """Google Cloud for whoever is connected to no cluster."""
-    from console.google.account import Cloud
-
-    return Cloud()
-
-
-def google_alone(*, read_only: bool) -> GoogleAlone:
-    """Images and storage for whoever is connected to no cluster."""
-    return GoogleAlone(read_only=read_only)
 
 
 def values_fields(recipe: str) -> tuple[Field, ...]:
@@ -182,7 +199,7 @@ class Session:
     async def close(self) -> None:
         """End every part that was asked for, the watch last; one that fails keeps no other from it."""
         async with AsyncExitStack() as ending:
-            for name in ("watch", "launch", "logs", "cloud", "storage", "tunnels", "alarms"):
+            for name in ("watch", "launch", "logs", "google", "tunnels", "alarms"):
                 if name in vars(self):
                     ending.push_async_callback(vars(self)[name].close)
 
@@ -227,34 +244,9 @@ class Session:
 
         return Preflight(self)
 
-    # Google
-
     @cached_property
-    def cloud(self) -> Cloud:
-        """Google Cloud around this cluster; its libraries are loaded by the first question."""
-        from console.google.account import Cloud
-
-        return Cloud(self.watch)
-
-    @property
-    def node_pools(self) -> NodePools:
-        """The node pools of this cluster as Google has them."""
-        from console.google.pool_changes import NodePools
-
-        return NodePools(self.watch, self.cloud)
-
-    @cached_property
-    def images(self) -> Images:
-        from console.google.images import Images
-
-        return Images(self.cloud)
-
-    @cached_property
-    def storage(self) -> StoredThings:
-        """Buckets, and the file systems that pods can mount."""
-        from console.google.storage import StoredThings
-
-        return StoredThings(self.cloud, lambda: self.logs)
+    def google(self) -> Google:
+        return Google(self.watch, lambda: self.logs)
 
     async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
         """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`.
@@ -266,38 +258,8 @@ class Session:
         connection = self.watch.current_connection
         found = dict(await offers(connection.client, connection.catalogue, namespace or self.namespace))
         if "images" in found:
-            found["images"] = await self.images.offered(found["images"])
+            found["images"] = await self.google.images.offered(found["images"])
         return {**found, **unasked()}
-
-    async def google_offer(self, kind: str) -> Offer:
-        """What Google has to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
-        from console.google.field_choices import offer_of
-
-        return await offer_of(self, kind)
-
-    # things done
-
-    async def cordon(self, node: str, *, on: bool = True) -> None:
-        """Keep new pods off a node, or let them on again."""
-        from console.kube import actions
-
-        connection = self.watch.connection_for_change(f"{'cordon' if on else 'uncordon'} node {node}")
-        await actions.cordon(connection.client, node, on=on)
-
-    async def delete_pod(self, namespace: str, name: str) -> None:
-        """Ask a pod to go; its Job makes another."""
-        from console.kube import actions
-
-        await actions.delete_pod(self.watch.connection_for_change(f"delete pod {name}").client, namespace, name)
-
-    async def manifest(self, kind: str, namespace: str, name: str) -> str:
-        """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
-        from console.kube import actions
-
-        connection = self.watch.current_connection
-        return await actions.read_manifest(connection.client, connection.catalogue, kind, namespace, name)
-
-    # in pods
 
     @property
     def attach(self) -> Attach:
@@ -332,38 +294,6 @@ class Session:
         from console.hang.xray import HangProbe
 
         return self._void_after_leaving(HangProbe(self.watch))
-
-    async def exec(
-        self,
-        namespace: str,
-        pod: str,
-        argv: Sequence[str],
-        *,
-        container: str = "",
-        stdin: bytes | AsyncIterator[bytes] | None = None,
-        on_output: Callable[[int, bytes], None],
-    ) -> int:
-        """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
-        from console.kube import exec as executing
-
-        client = self.watch.connection_for_change(f"run a command in pod {pod}").client
-        return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
-
-    async def shell(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        container: str = "",
-        argv: Sequence[str] = (),
-        tmux: bool = True,
-        name: str = "",
-    ) -> int:
-        """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
-        from console.kube.shell import shell
-
-        client = self.watch.connection_for_change(f"open a shell in pod {pod}").client
-        return await shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
 
     @cached_property
     def tunnels(self) -> Tunnels:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from console.launch.recipes import LaunchPlan
-    from console.session import GoogleAlone, Session
+    from console.session import Google, Session
     from console.settings import Settings
     from practice.child import PracticeProcess
     from screens.widgets.form.model import LaunchRequest
@@ -123,7 +123,7 @@ class ConsoleApp(OrderedApp):
         self.settings = settings
         self._connect = connect or self._open_session
         self._session: Session | None = None
-        self._alone: GoogleAlone | None = None
+        self._alone: Google | None = None
         self.only_namespace = ""
         """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
@@ -192,14 +192,14 @@ class ConsoleApp(OrderedApp):
         return self._session is None and self.trouble is not None and not self.settings.practice
 
     @property
-    def google(self) -> Session | GoogleAlone:
+    def google(self) -> Google:
         """What Google does, around the cluster or without one; Unreachable while one is being connected."""
         if not self.without_cluster:
-            return self.session
+            return self.session.google
         if self._alone is None:
-            from console.session import google_alone
+            from console.session import Google
 
-            self._alone = google_alone(read_only=self.settings.read_only)
+            self._alone = Google(read_only=self.settings.read_only)
         return self._alone
 
     @property

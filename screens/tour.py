@@ -191,7 +191,7 @@ class Guide:
         if pod is None:
             raise ConsoleError("Pod 0 of llama-70b is not there.")
         said: list[str] = []
-        code = await self.app.session.exec(
+        code = await self.app.session.watch.exec(
             pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: said.append(data.decode())
         )
         for line in "".join(said).splitlines()[:4]:

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any, cast
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
-from console.launch.choices import Offer
 from console.logs.follow import Logs
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
 from console.metrics.measures import Measures
 from console.settings import Settings
-from tests.fakes_google import FakeCloud, FakeNodePools
+from tests.fakes_google import FakeGoogle
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeLaunching
 from tests.fakes_tunnels import FakeTunnels
@@ -138,8 +137,7 @@ class FakeSession:
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.xray = FakeAlarms(), FakeGpus(), FakeXray(self)
         self.alarms_enabled = True
-        self.node_pools = FakeNodePools(self)
-        self.cloud = FakeCloud(self)
+        self.google = FakeGoogle(self)
         self.preflight = FakePreflight(self)
         self.mine = "you"
         """Owner of what the person who looks has launched."""
@@ -239,9 +237,6 @@ class FakeSession:
 
     async def choices(self, namespace: str = "") -> Any:
         return self._did("choices", namespace, default={})
-
-    async def google_offer(self, kind: str) -> Any:
-        return self._did("google_offer", kind, default=Offer(kind))
 
     # streams
 

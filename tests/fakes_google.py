@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound
 from console.google.pool_changes import NodePools
+from console.launch.choices import Offer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -79,3 +80,15 @@ class FakeCloud:
     async def write_kubeconfig(self, cluster: GkeCluster, path: Path, way: str = "") -> tuple[Path, bool]:
         self._session._did("write_kubeconfig", cluster.path, path)
         return path, False
+
+
+class FakeGoogle:
+    """`console.session.Google` over what `answers` say."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.node_pools = FakeNodePools(session)
+        self.cloud = FakeCloud(session)
+
+    async def offer(self, kind: str) -> Any:
+        return self._session._did("google_offer", kind, default=Offer(kind))

@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from console.google.clusters import GkePool
     from console.google.storage import FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
-    from console.session import Session
+    from console.session import Google
 
     Instance = LustreInstance | FilestoreInstance
 
 _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 
 
-async def offer_of(session: Session, kind: str) -> Offer:
+async def offer_of(google: Google, kind: str) -> Offer:
     """The choices of that kind (one of GOOGLE_KINDS); why there are none where Google does not tell them."""
     try:
-        await session.cloud.place()
+        await google.cloud.place()
     except NotFound as error:
         return Offer(kind, state=OfferState.ABSENT, why=error.message)
     except ConsoleError as error:
         return _failed(kind, error)
     try:
-        return await _QUESTIONS[kind](session)
+        return await _QUESTIONS[kind](google)
     except ConsoleError as error:
         return _failed(kind, error)
 
@@ -41,25 +41,25 @@ def _failed(kind: str, error: ConsoleError) -> Offer:
     return Offer(kind, state=OfferState.FAILED, why=str(error))
 
 
-async def _buckets(session: Session) -> Offer:
-    region = await session.storage.region()
-    found = await session.storage.buckets()
+async def _buckets(google: Google) -> Offer:
+    region = await google.storage.region()
+    found = await google.storage.buckets()
     about = {each.name: f"{each.location}, {each.match(region)}" for each in found}
     return Offer("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
 
 
-async def _lustre(session: Session) -> Offer:
-    found = await session.storage.lustre()
+async def _lustre(google: Google) -> Offer:
+    found = await google.storage.lustre()
     ready: dict[Instance, str] = {each: each.mount_point for each in found if each.state == "ACTIVE"}
-    return _mountable("lustre", "Lustre", found, ready, await session.storage.region())
+    return _mountable("lustre", "Lustre", found, ready, await google.storage.region())
 
 
-async def _filestore(session: Session) -> Offer:
-    found = await session.storage.filestore()
+async def _filestore(google: Google) -> Offer:
+    found = await google.storage.filestore()
     ready: dict[Instance, str] = {
         each: f"{each.address}:/{each.share}" for each in found if each.state == "READY" and each.address
     }
-    return _mountable("filestore", "Filestore", found, ready, await session.storage.region())
+    return _mountable("filestore", "Filestore", found, ready, await google.storage.region())
 
 
 def _mountable(kind: str, title: str, found: Sequence[Instance], ready: Mapping[Instance, str], region: str) -> Offer:
@@ -74,16 +74,16 @@ def _mountable(kind: str, title: str, found: Sequence[Instance], ready: Mapping[
     return Offer(kind, tuple(about), about, fills=fills, why="" if ready else why)
 
 
-async def _images(session: Session) -> Offer:
-    registry = await session.images.registry()
+async def _images(google: Google) -> Offer:
+    registry = await google.images.registry()
     about = {reference: "in the registry" for image in registry.images for reference in image.references}
     return Offer("images", tuple(about), about, why="" if about else "The project's registries hold no image.")
 
 
-async def _pools(session: Session) -> Offer:
+async def _pools(google: Google) -> Offer:
     """Pools and reservations as labels of nodes, those without a machine now too."""
-    place = await session.cloud.place()
-    cluster = await (await session.cloud.gke()).cluster(place.project, place.location, place.cluster)
+    place = await google.cloud.place()
+    cluster = await (await google.cloud.gke()).cluster(place.project, place.location, place.cluster)
     about = {f"{_POOL}={pool.name}": _pool_words(pool) for pool in cluster.pools if pool.accelerators}
     for pool in cluster.pools:
         name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
@@ -113,7 +113,7 @@ def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
     return found
 
 
-_QUESTIONS: Mapping[str, Callable[[Session], Awaitable[Offer]]] = {
+_QUESTIONS: Mapping[str, Callable[[Google], Awaitable[Offer]]] = {
     "buckets": _buckets,
     "lustre": _lustre,
     "filestore": _filestore,

@@ -19,7 +19,7 @@ from console.kube.store import Store
 from console.settings import YOU, login_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
     from types import ModuleType
 
     from console.kube.discovery import Connection
@@ -322,3 +322,57 @@ class WatchedCluster:
             )
             raise unreachable_error(self.server, f"list {late}", reason, CHECK) from error
         return self.fleet
+
+    # what is done to it
+
+    async def cordon(self, node: str, *, on: bool = True) -> None:
+        """Keep new pods off a node, or let them on again."""
+        from console.kube import actions
+
+        connection = self.connection_for_change(f"{'cordon' if on else 'uncordon'} node {node}")
+        await actions.cordon(connection.client, node, on=on)
+
+    async def delete_pod(self, namespace: str, name: str) -> None:
+        """Ask a pod to go; its Job makes another."""
+        from console.kube import actions
+
+        await actions.delete_pod(self.connection_for_change(f"delete pod {name}").client, namespace, name)
+
+    async def manifest(self, kind: str, namespace: str, name: str) -> str:
+        """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
+        from console.kube import actions
+
+        connection = self.current_connection
+        return await actions.read_manifest(connection.client, connection.catalogue, kind, namespace, name)
+
+    async def exec(
+        self,
+        namespace: str,
+        pod: str,
+        argv: Sequence[str],
+        *,
+        container: str = "",
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        on_output: Callable[[int, bytes], None],
+    ) -> int:
+        """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
+        from console.kube import exec as executing
+
+        client = self.connection_for_change(f"run a command in pod {pod}").client
+        return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
+
+    async def shell(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str = "",
+        argv: Sequence[str] = (),
+        tmux: bool = True,
+        name: str = "",
+    ) -> int:
+        """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
+        from console.kube.shell import shell
+
+        client = self.connection_for_change(f"open a shell in pod {pod}").client
+        return await shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)

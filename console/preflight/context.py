@@ -149,13 +149,13 @@ class Looking:
     # Google
 
     async def place(self) -> Place:
-        return await self.ask(GOOGLE, "where the cluster lies", self.cluster.cloud.place)
+        return await self.ask(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)
 
     async def gke(self) -> GkeCluster:
         place = await self.place()
 
         async def question() -> GkeCluster:
-            service = await self.cluster.cloud.gke()
+            service = await self.cluster.google.cloud.gke()
             return await service.cluster(place.project, place.location, place.cluster)
 
         return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
@@ -169,7 +169,9 @@ async def permissions(look: Looking, project: str, wanted: Collection[str]) -> f
 
     async def question() -> frozenset[str]:
         module = await loaded("console.google.api.projects")
-        found: frozenset[str] = await module.permissions(await look.cluster.cloud.reach(), project, tuple(wanted))
+        found: frozenset[str] = await module.permissions(
+            await look.cluster.google.cloud.reach(), project, tuple(wanted)
+        )
         return found
 
     return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
@@ -178,7 +180,7 @@ async def permissions(look: Looking, project: str, wanted: Collection[str]) -> f
 async def project_number(look: Looking, project: str) -> str:
     async def question() -> str:
         module = await loaded("console.google.api.projects")
-        found: str = await module.number(await look.cluster.cloud.reach(), project)
+        found: str = await module.number(await look.cluster.google.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"resourcemanager: project {project}", question)
@@ -189,7 +191,7 @@ async def project_members(look: Looking, project: str) -> Mapping[str, Collectio
 
     async def question() -> Mapping[str, Collection[str]]:
         module = await loaded("console.google.api.projects")
-        found: Mapping[str, Collection[str]] = await module.members(await look.cluster.cloud.reach(), project)
+        found: Mapping[str, Collection[str]] = await module.members(await look.cluster.google.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"resourcemanager: who may do what in {project}", question)
@@ -198,7 +200,7 @@ async def project_members(look: Looking, project: str) -> Mapping[str, Collectio
 async def enabled(look: Looking, project: str, services: Collection[str]) -> frozenset[str]:
     async def question() -> frozenset[str]:
         module = await loaded("console.google.api.projects")
-        found: frozenset[str] = await module.enabled(await look.cluster.cloud.reach(), project, services)
+        found: frozenset[str] = await module.enabled(await look.cluster.google.cloud.reach(), project, services)
         return found
 
     return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
@@ -207,7 +209,7 @@ async def enabled(look: Looking, project: str, services: Collection[str]) -> fro
 async def reservation(look: Looking, project: str, zone: str, name: str) -> Reservation:
     async def question() -> Reservation:
         module = await loaded("console.google.api.compute")
-        found: Reservation = await module.reservation(await look.cluster.cloud.reach(), project, zone, name)
+        found: Reservation = await module.reservation(await look.cluster.google.cloud.reach(), project, zone, name)
         return found
 
     return await look.ask(GOOGLE, f"compute: reservation {name} in {zone}", question)
@@ -217,7 +219,7 @@ async def bucket(look: Looking, name: str) -> Bucket:
     async def question() -> Bucket:
         module = await loaded("console.google.api.cloud_storage")
         place = await look.place()
-        found: Bucket = await module.Buckets(await look.cluster.cloud.reach(), place.project).bucket(name)
+        found: Bucket = await module.Buckets(await look.cluster.google.cloud.reach(), place.project).bucket(name)
         return found
 
     return await look.ask(GOOGLE, f"storage: bucket {name}", question)
@@ -226,7 +228,7 @@ async def bucket(look: Looking, name: str) -> Bucket:
 async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
     async def question() -> tuple[Bucket, ...]:
         module = await loaded("console.google.api.cloud_storage")
-        found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.cloud.reach(), project).listed()
+        found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.google.cloud.reach(), project).listed()
         return found
 
     return await look.ask(GOOGLE, f"storage: buckets of {project}", question)
@@ -238,7 +240,7 @@ async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
     async def question() -> Mapping[str, Collection[str]]:
         module = await loaded("console.google.api.cloud_storage")
         place = await look.place()
-        buckets = module.Buckets(await look.cluster.cloud.reach(), place.project)
+        buckets = module.Buckets(await look.cluster.google.cloud.reach(), place.project)
         found: Mapping[str, Collection[str]] = await buckets.members(name)
         return found
 
@@ -250,7 +252,7 @@ async def repository_members(look: Looking, project: str, location: str, name: s
 
     async def question() -> Mapping[str, Collection[str]]:
         module = await loaded("console.google.api.artifact_registry")
-        registries = module.Registries(await look.cluster.cloud.reach())
+        registries = module.Registries(await look.cluster.google.cloud.reach())
         found: Mapping[str, Collection[str]] = await registries.members(project, location, name)
         return found
 
@@ -263,7 +265,7 @@ async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...
     async def question() -> tuple[Build, ...]:
         module = await loaded("console.google.api.build")
         found: list[Build] = []
-        source = module.Builds(await look.cluster.cloud.reach(), project, location)
+        source = module.Builds(await look.cluster.google.cloud.reach(), project, location)
         async with aclosing(source.listed()) as pages:
             async for each in pages:
                 found.append(each)
@@ -277,7 +279,7 @@ async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...
 async def repositories(look: Looking, project: str, location: str) -> tuple[Repository, ...]:
     async def question() -> tuple[Repository, ...]:
         module = await loaded("console.google.api.artifact_registry")
-        found: tuple[Repository, ...] = await module.Registries(await look.cluster.cloud.reach()).repositories(
+        found: tuple[Repository, ...] = await module.Registries(await look.cluster.google.cloud.reach()).repositories(
             project, location
         )
         return found
@@ -290,7 +292,7 @@ async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance,
 
     async def question() -> tuple[LustreInstance, ...]:
         module = await loaded("console.google.api.lustre")
-        found: tuple[LustreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
+        found: tuple[LustreInstance, ...] = await module.instances(await look.cluster.google.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"lustre: instances of {project}", question)
@@ -301,7 +303,7 @@ async def filestore_instances(look: Looking, project: str) -> tuple[FilestoreIns
 
     async def question() -> tuple[FilestoreInstance, ...]:
         module = await loaded("console.google.api.filestore")
-        found: tuple[FilestoreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
+        found: tuple[FilestoreInstance, ...] = await module.instances(await look.cluster.google.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"filestore: instances of {project}", question)

@@ -57,7 +57,7 @@ async def _facts(look: Looking, image: str) -> ImageFacts:
 
 async def _login(look: Looking, image: Reference) -> tuple[str, str]:
     """A token for Google's registries, and the address of the practice ones; both may be empty."""
-    cloud = look.cluster.cloud
+    cloud = look.cluster.google.cloud
     if not (image.google or cloud.practice):
         return "", ""
     try:

@@ -86,7 +86,7 @@ async def _nat(look: Looking) -> Verdict:
 
     async def question() -> tuple[Nat, ...]:
         module = await loaded("console.google.api.compute")
-        found: tuple[Nat, ...] = await module.nats(await look.cluster.cloud.reach(), cluster.project, region)
+        found: tuple[Nat, ...] = await module.nats(await look.cluster.google.cloud.reach(), cluster.project, region)
         return found
 
     found = await look.ask(GOOGLE, f"compute: Cloud NATs in {region}", question)
@@ -218,7 +218,9 @@ async def _firewall(look: Looking) -> Verdict:
 
     async def question() -> tuple[Firewall, ...]:
         module = await loaded("console.google.api.compute")
-        found: tuple[Firewall, ...] = await module.firewalls(await look.cluster.cloud.reach(), cluster.project, network)
+        found: tuple[Firewall, ...] = await module.firewalls(
+            await look.cluster.google.cloud.reach(), cluster.project, network
+        )
         return found
 
     rules = await look.ask(GOOGLE, f"compute: firewall rules of {network}", question)

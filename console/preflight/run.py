@@ -207,7 +207,7 @@ async def mend(cluster: Session, repair: Repair) -> str:
 async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
     """Nothing to add: the words of the repair name the driver as people do."""
     project, location, name, addon = target
-    gke = await cluster.cloud.gke()
+    gke = await cluster.google.cloud.gke()
     begun = await gke.enable(await gke.cluster(project, location, name), addon)
     try:
         async with asyncio.timeout(ADDON_TAKES):
@@ -226,14 +226,14 @@ async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
 async def _services(cluster: Session, target: tuple[str, ...]) -> str:
     project, *services = target
     for service in services:
-        await cluster.cloud.enable_service(project, service)
+        await cluster.google.cloud.enable_service(project, service)
     return f"Enabled {', '.join(services)} in project {project}."
 
 
 async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
     project, location, name = target
     module = await loaded("console.google.api.artifact_registry")
-    await module.Registries(await cluster.cloud.reach()).create_repository(project, location, name)
+    await module.Registries(await cluster.google.cloud.reach()).create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
 

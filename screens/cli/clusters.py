@@ -14,7 +14,7 @@ from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json, count
 from screens.cli.ask import agreed
-from screens.cli.connect import cloud_of, connected
+from screens.cli.connect import connected, google_of
 from screens.cli.output import print_json, print_table, say, warn
 from screens.columns.column import as_text
 from screens.columns.google import CLUSTERS, NODE_POOLS, ClusterRow
@@ -40,8 +40,8 @@ async def enable(options: ClustersOptions) -> int:
     question = f"Enable {SERVICE} in project {project}?"
     if not options.yes and not await agreed(["It may cost money once it is used."], question, "Add --yes."):
         return 1
-    async with cloud_of(options) as (cloud, _):
-        await cloud.enable_service(project, SERVICE)
+    async with google_of(options) as google:
+        await google.cloud.enable_service(project, SERVICE)
     if options.json:
         print_json({"kind": "enabled", "project": project, "service": SERVICE})
     else:
@@ -55,8 +55,8 @@ async def clusters(options: ClustersOptions) -> int:
         return await {"token": _token, "connect": _connect, "enable": enable}[options.action](options)
     if options.words:
         raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")
-    async with cloud_of(options) as (cloud, _):
-        found = await cloud.clusters(options.projects)
+    async with google_of(options) as google:
+        found = await google.cloud.clusters(options.projects)
     if found.unread and not found.clusters and len(found.unread) == max(1, len(options.projects)):
         raise found.unread[0][1]
     if options.json:
@@ -88,8 +88,8 @@ def cluster_row(cluster: GkeCluster) -> dict[str, Any]:
 
 async def _token(options: ClustersOptions) -> int:
     """An ExecCredential, as kubectl asks for it."""
-    async with cloud_of(options) as (cloud, _):
-        token, ends = await (await cloud.reach()).token()
+    async with google_of(options) as google:
+        token, ends = await (await google.cloud.reach()).token()
     status: dict[str, Any] = {"token": token}
     if ends < float("inf"):
         status["expirationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
@@ -100,17 +100,17 @@ async def _token(options: ClustersOptions) -> int:
 async def _connect(options: ClustersOptions) -> int:
     if len(options.words) != 1:
         raise BadInput("Name one cluster.", "a4 clusters lists them.")
-    async with cloud_of(options) as (cloud, _):
-        if options.write_kubeconfig == "" and cloud.practice:
+    async with google_of(options) as google:
+        if options.write_kubeconfig == "" and google.cloud.practice:
             raise BadInput(
                 "The practice cluster ends with this program; it is not written into your kubeconfig.",
                 "Name a file: --write-kubeconfig FILE.",
             )
-        cluster = await cloud.find(options.words[0], options.projects)
+        cluster = await google.cloud.find(options.words[0], options.projects)
         start = time.monotonic()
-        version = await cloud.fetch_server_version(cluster, options.via)
+        version = await google.cloud.fetch_server_version(cluster, options.via)
         took = time.monotonic() - start
-        written = await _write(options, cloud, cluster)
+        written = await _write(options, google.cloud, cluster)
     if options.json:
         print_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
                   "kubeconfig": written})  # fmt: skip
@@ -197,7 +197,7 @@ def steps(operation: GkeOperation) -> str:
 async def _look(options: Options) -> PoolsSnapshot:
     async with connected(options, ("nodes",)) as session:
         await session.wait_until_listed("nodes")
-        return await session.node_pools.look()
+        return await session.google.node_pools.look()
 
 
 def _warn_unread(picture: PoolsSnapshot) -> None:
@@ -212,7 +212,7 @@ async def resize(options: ResizeOptions) -> int:
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
     async with connected(options, ("nodes",)) as session:
         await session.wait_until_listed("nodes")
-        look = await session.node_pools.look()
+        look = await session.google.node_pools.look()
         facts = look.pool(options.pool)
         if facts is None:
             names = ", ".join(each.pool.name for each in look.pools)
@@ -223,11 +223,11 @@ async def resize(options: ResizeOptions) -> int:
                 return 1
         if limits is None:
             assert options.nodes is not None
-            begun = await session.node_pools.resize(options.pool, options.nodes)
+            begun = await session.google.node_pools.resize(options.pool, options.nodes)
         else:
-            begun = await session.node_pools.scale_between(options.pool, *limits)
+            begun = await session.google.node_pools.scale_between(options.pool, *limits)
         if options.wait or options.demo:
-            async for latest in session.node_pools.until_over(begun):
+            async for latest in session.google.node_pools.until_over(begun):
                 begun = latest
     if options.json:
         print_json({"kind": "operation", **_fields(begun)})
@@ -264,15 +264,15 @@ async def report(options: ReportOptions) -> int:
     """Report the host of a node as faulty."""
     async with connected(options, ("nodes", "pods")) as session:
         await session.wait_until_listed("nodes", "pods")
-        session.node_pools.reportable(options.node, options.fault)
+        session.google.node_pools.reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
             lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
             if not await agreed(lines, f"Report the host of {options.node} as faulty ({options.fault})?", "Add --yes."):
                 return 1
-        await session.node_pools.report(options.node, options.fault)
-        state = await session.node_pools.until_replaced(options.node) if options.wait else "reported"
+        await session.google.node_pools.report(options.node, options.fault)
+        state = await session.google.node_pools.until_replaced(options.node) if options.wait else "reported"
     if options.json:
         print_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
     else:

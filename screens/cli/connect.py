@@ -12,8 +12,7 @@ from screens.cli.output import MessageStyle, warn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
 
-    from console.google.account import Cloud
-    from console.session import Session
+    from console.session import Google, Session
     from practice.child import PracticeProcess
     from screens.cli.arguments import Options
 
@@ -69,18 +68,18 @@ async def _require_namespace(session: Session, error: NotFound) -> None:
 
 
 @asynccontextmanager
-async def cloud_of(options: Options) -> AsyncIterator[tuple[Cloud, Session | None]]:
+async def google_of(options: Options) -> AsyncIterator[Google]:
     """Google Cloud, around a cluster where there is one; without a kubeconfig Google credentials are enough."""
-    from console.session import cloud_alone
+    from console.session import Google
 
     try:
         async with connected(options, ()) as session:
-            yield session.cloud, session
+            yield session.google
     except BadKubeconfig:
         if options.context or options.kubeconfig or options.demo:
             raise
-        cloud = cloud_alone()
+        alone = Google(read_only=options.read_only)
         try:
-            yield cloud, None
+            yield alone
         finally:
-            await cloud.close()
+            await alone.close()

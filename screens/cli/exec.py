@@ -66,7 +66,7 @@ async def execute(options: ExecOptions) -> int:
         if options.json:
             return await in_many(session, (rank,), options)
         stdin = typed() if options.stdin else None
-        running = session.exec(
+        running = session.watch.exec(
             pod.namespace, pod.name, options.argv, container=container, stdin=stdin, on_output=pass_on
         )
         try:
@@ -192,7 +192,7 @@ async def shell(options: ShellOptions) -> int:
         while True:
             container = container_of(pod, options.container)
             try:
-                code = await session.shell(
+                code = await session.watch.shell(
                     pod.namespace, pod.name, container=container, tmux=options.tmux, name=where(rank, options.job)
                 )
                 broken: ConsoleError | None = None

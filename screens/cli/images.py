@@ -5,51 +5,32 @@ from __future__ import annotations
 import re
 import sys
 import time
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from console.errors import BadInput, BadKubeconfig
+from console.errors import BadInput
 from console.google.builds import MACHINES
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json, positive
 from screens.cli.ask import agreed
-from screens.cli.connect import connected
+from screens.cli.connect import google_of
 from screens.cli.output import print_json, print_table, say, warn
 from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from console.google.builds import Build, BuildPlan
     from console.google.images import Images
-    from console.session import GoogleAlone, Session
 
 _TIME = re.compile(r"^(\d+)([smh]?)$")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
-@asynccontextmanager
-async def google(options: Options) -> AsyncIterator[Session | GoogleAlone]:
-    """A session; without a kubeconfig, images and storage alone."""
-    from console.session import google_alone
-
-    try:
-        async with connected(options, ()) as session:
-            yield session
-    except BadKubeconfig:
-        if options.context or options.kubeconfig or options.demo:
-            raise
-        alone = google_alone(read_only=options.read_only)
-        try:
-            yield alone
-        finally:
-            await alone.close()
 
 
 def project_of(projects: Sequence[str]) -> str:
@@ -61,11 +42,11 @@ def project_of(projects: Sequence[str]) -> str:
 
 async def images(options: ImagesOptions) -> int:
     """What the registries hold, and what can be built; or make a repository."""
-    async with google(options) as session:
+    async with google_of(options) as google:
         if options.action == "create":
-            return await _create(session.images, options)
-        contexts = await session.images.contexts()
-        found = await session.images.registry(project_of(options.projects), options.region)
+            return await _create(google.images, options)
+        contexts = await google.images.contexts()
+        found = await google.images.registry(project_of(options.projects), options.region)
     if options.json:
         print_json({
             "kind": "images",
@@ -135,8 +116,8 @@ async def plan_of(images: Images, options: BuildOptions) -> BuildPlan:
 
 async def build(options: BuildOptions) -> int:
     """Ask for a build; with --wait, follow it."""
-    async with google(options) as session:
-        images = session.images
+    async with google_of(options) as google:
+        images = google.images
         plan = await plan_of(images, options)
         if options.dry_run:
             print_json({"image": plan.image, "project": plan.project, "location": plan.location,
@@ -176,12 +157,12 @@ def as_item(build: Build) -> dict[str, Any]:
 
 async def builds(options: BuildsOptions) -> int:
     """The latest builds, or one."""
-    async with google(options) as session:
+    async with google_of(options) as google:
         project = project_of(options.projects)
         if options.name:
-            found: Sequence[Build] = (await session.images.look(options.name, project, options.region),)
+            found: Sequence[Build] = (await google.images.look(options.name, project, options.region),)
         else:
-            found = await session.images.builds(options.most, project, options.region)
+            found = await google.images.builds(options.most, project, options.region)
     if options.json:
         print_json({"kind": "builds", "items": [as_item(each) for each in found]})
     elif not found:
@@ -194,9 +175,9 @@ async def builds(options: BuildsOptions) -> int:
 async def build_log(options: BuildLogOptions) -> int:
     """The lines of a build's log."""
     async with (
-        google(options) as session,
+        google_of(options) as google,
         aclosing(
-            session.images.log(
+            google.images.log(
                 options.name, follow=options.follow, project=project_of(options.projects), location=options.region
             )
         ) as lines,
@@ -212,8 +193,8 @@ async def build_log(options: BuildLogOptions) -> int:
 
 async def build_cancel(options: BuildCancelOptions) -> int:
     """Ask, then end it."""
-    async with google(options) as session:
-        images, project = session.images, project_of(options.projects)
+    async with google_of(options) as google:
+        images, project = google.images, project_of(options.projects)
         found = await images.look(options.name, project, options.region)
         lines = [f"{found.id} builds {', '.join(found.images)}; it is {found.status}."]
         if not (options.yes or found.over or await agreed(lines, "Cancel this build?", "Add --yes.")):

@@ -15,9 +15,9 @@ from console.errors import BadInput
 from console.google.storage import gcs_place
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.connect import connected
+from screens.cli.connect import connected, google_of
 from screens.cli.files import bars, list_folder
-from screens.cli.images import add_where, google, project_of
+from screens.cli.images import add_where, project_of
 from screens.cli.output import print_json, print_table, say, warn
 from screens.columns.column import as_text
 from screens.columns.google import PLACES, Place, of_bucket, of_filestore, of_lustre
@@ -33,9 +33,9 @@ KINDS = ("jobsets", "jobs", "pods")
 
 async def buckets(options: BucketsOptions) -> int:
     """The buckets of the project."""
-    async with google(options) as session:
-        region = await session.storage.region()
-        found = await session.storage.buckets(project_of(options.projects))
+    async with google_of(options) as google:
+        region = await google.storage.region()
+        found = await google.storage.buckets(project_of(options.projects))
     if options.json:
         items = [{**asdict(each), "match": each.match(region)} for each in found]
         print_json({"kind": "buckets", "region": region, "items": items})
@@ -61,8 +61,8 @@ async def list_place(options: LsOptions) -> int:
             "Write JOB:POD:PATH, pod/NAME:PATH, gs://BUCKET or gs://BUCKET/FOLDER.",
         )
     place = gcs_place(options.place)
-    async with google(options) as session:
-        found = await session.storage.folder(place)
+    async with google_of(options) as google:
+        found = await google.storage.folder(place)
     if options.json:
         print_json({"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more,
                   "items": [as_item(each) for each in found.objects]})  # fmt: skip
@@ -83,9 +83,9 @@ async def list_place(options: LsOptions) -> int:
 async def get(options: GetOptions) -> int:
     """Bring an object or a folder here."""
     place = gcs_place(options.place)
-    async with google(options) as session:
+    async with google_of(options) as google:
         with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
-            report = await session.storage.fetch(place, options.folder, bar(str(place)))
+            report = await google.storage.fetch(place, options.folder, bar(str(place)))
     if options.json:
         print_json(asdict(report))
     else:
@@ -104,7 +104,7 @@ async def store_logs(options: StoreLogsOptions) -> int:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
     async with connected(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
-        report = await session.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
+        report = await session.google.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
     if options.json:
         print_json(report)
     else:
@@ -115,9 +115,9 @@ async def store_logs(options: StoreLogsOptions) -> int:
 
 async def lustre(options: InstanceOptions) -> int:
     """Lustre instances, or the values that mount one."""
-    async with google(options) as session:
-        found = await session.storage.lustre(project_of(options.projects))
-        region = await session.storage.region()
+    async with google_of(options) as google:
+        found = await google.storage.lustre(project_of(options.projects))
+        region = await google.storage.region()
     if options.name:
         return _say_values(found, options)
     return _say_all("lustre", found, [of_lustre(each, region) for each in found], options)
@@ -125,9 +125,9 @@ async def lustre(options: InstanceOptions) -> int:
 
 async def filestore(options: InstanceOptions) -> int:
     """Filestore shares, or the values that mount one."""
-    async with google(options) as session:
-        found = await session.storage.filestore(project_of(options.projects))
-        region = await session.storage.region()
+    async with google_of(options) as google:
+        found = await google.storage.filestore(project_of(options.projects))
+        region = await google.storage.region()
     if options.name:
         return _say_values(found, options)
     return _say_all("filestore", found, [of_filestore(each, region) for each in found], options)

@@ -440,6 +440,6 @@ class GoogleOffers:
         return True
 
     async def ask(self, session: Session, kind: str) -> None:
-        found = self._known[kind] = await session.google_offer(kind)
+        found = self._known[kind] = await session.google.offer(kind)
         if found.state is OfferState.FAILED:
             self._asked.pop(kind, None)  # the next try need not wait

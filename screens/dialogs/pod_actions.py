@@ -163,7 +163,7 @@ class PodActions(LiveScreen):
             return
         for pod in pods:
             with self.report_errors(f"Could not delete {pod.name}"):
-                await self.session.delete_pod(pod.namespace, pod.name)
+                await self.session.watch.delete_pod(pod.namespace, pod.name)
                 self.notify(f"Deleting {pod.name}.", timeout=3, markup=False)
 
 
@@ -356,7 +356,7 @@ async def _lend_terminal(
             sys.stdout.write(f"a4: shell in {title or pod}; {back}\n")
             sys.stdout.flush()
             try:
-                code = await session.shell(namespace, pod, container=container, name=title)
+                code = await session.watch.shell(namespace, pod, container=container, name=title)
             except ConsoleError as error:
                 failure = error  # given back: an exception in here would leave the app suspended
     except SuspendNotSupported:

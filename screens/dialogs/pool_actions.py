@@ -78,7 +78,7 @@ class NodeActions(LiveScreen):
             return
         for node in nodes:
             with self.report_errors(f"Could not {verb.lower()} {node.name}"):
-                await self.session.cordon(node.name, on=on)
+                await self.session.watch.cordon(node.name, on=on)
                 self.notify(f"{node.name} is {'cordoned' if on else 'uncordoned'}.", timeout=3, markup=False)
 
     def _held(self, node: Node) -> str:
@@ -145,7 +145,7 @@ class PoolSizes(LiveScreen):
             )
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
-                self._tell(await self.session.node_pools.resize(name, wanted))
+                self._tell(await self.session.google.node_pools.resize(name, wanted))
 
     def _autoscaled(self, facts: PoolFacts, wanted: int) -> list[str]:
         if not facts.pool.autoscaling:
@@ -177,7 +177,7 @@ class PoolSizes(LiveScreen):
             if most == 0:
                 title, lines = f"Turn autoscaling of {name} off?", ["The pool keeps the size it has."]
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Set", keep="Leave")):
-                self._tell(await self.session.node_pools.scale_between(name, least, most))
+                self._tell(await self.session.google.node_pools.scale_between(name, least, most))
 
     def _tell(self, operation: GkeOperation) -> None:
         self.notify(

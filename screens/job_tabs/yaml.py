@@ -34,4 +34,4 @@ class YamlTab(JobTab):
     @work(group="yaml", exclusive=True)
     async def _read(self) -> None:
         with self.live.report_errors(f"Could not read JobSet {self.key[1]}"):
-            self.text.show(await self.live.session.manifest("JobSet", *self.key))
+            self.text.show(await self.live.session.watch.manifest("JobSet", *self.key))

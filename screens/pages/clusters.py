@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.clusters import Clusters, GkeCluster
     from console.kube.snapshot import Fleet
+    from console.session import Google
     from screens.widgets.table.table import RowKey
 
 
@@ -78,7 +79,7 @@ class ClustersScreen(AskingScreen):
     table = getters.query_one(ClusterTable)
     told = getters.query_one(SentenceLine)
 
-    _alone: Cloud | None = None
+    _alone: Google | None = None
     _found: Clusters | None = None
 
     @property
@@ -105,12 +106,12 @@ class ClustersScreen(AskingScreen):
     async def cloud(self) -> Cloud:
         """Google around the connected cluster, else by itself."""
         if self.app.connected:
-            return self.session.cloud
+            return self.session.google.cloud
         if self._alone is None:
-            from console.session import cloud_alone
+            from console.session import Google
 
-            self._alone = cloud_alone()
-        return self._alone
+            self._alone = Google()
+        return self._alone.cloud
 
     async def on_unmount(self) -> None:
         if self._alone is not None:

@@ -65,11 +65,12 @@ class FleetScreen(LiveScreen):
         yield FloorKey()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        if self._google is None and self.app.connected and self.session.node_pools.seen is not None:
-            self._google = self.session.node_pools.seen  # another screen has asked already: nothing new is loaded
+        seen = self.session.google.node_pools.seen if self._google is None and self.app.connected else None
+        if seen is not None:  # another screen has asked already: nothing new is loaded
+            self._google = seen
             self.action_google()
         if self._google is not None and self.app.connected:
-            self._google = self.session.node_pools.again(self._google)
+            self._google = self.session.google.node_pools.again(self._google)
         found = with_google(pools(fleet), self._google)
         self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
@@ -112,7 +113,7 @@ class FleetScreen(LiveScreen):
 
     @work(group="google", exclusive=True)
     async def _follow(self, session: Session) -> None:
-        async for told in session.node_pools.follow():
+        async for told in session.google.node_pools.follow():
             self._asking = False
             if isinstance(told, PoolsSnapshot):
                 self._google = told

@@ -58,7 +58,7 @@ class ManifestScreen(LiveScreen):
     async def action_read(self) -> None:
         kind, namespace, name = self._about
         with self.report_errors(f"Could not read {kind} {name}"):
-            self._text = await self.session.manifest(kind, namespace, name)
+            self._text = await self.session.watch.manifest(kind, namespace, name)
             self._draw()
 
     def action_copy(self) -> None:

@@ -92,7 +92,7 @@ class NodepoolsScreen(PoolSizes):
 
     @work(group="google", exclusive=True)
     async def _follow(self, session: Session) -> None:
-        async for told in session.node_pools.follow():
+        async for told in session.google.node_pools.follow():
             if isinstance(told, ConsoleError):
                 self.table.show_trouble(Notice(told.message, told.hint, "✗", "bad"))
                 self.about.runs = (Span("✗ ", "bad"), Span(sentence(told.message), "bad"))
@@ -104,7 +104,7 @@ class NodepoolsScreen(PoolSizes):
     def show_fleet(self, fleet: Fleet) -> None:
         if self._picture is None or not self.app.connected:
             return
-        picture = self._picture = self.session.node_pools.again(self._picture)
+        picture = self._picture = self.session.google.node_pools.again(self._picture)
         cluster, now = picture.cluster, time.time()
         self.table.show_rows({(each.pool.name,): each for each in picture.pools})
         runs = [Span(f"{cluster.path}  ", "strong"), Span(f"{cluster.status.lower()} · {cluster.version}", "text")]

@@ -94,7 +94,7 @@ class PoolScreen(PoolSizes, NodeActions):
 
     @work(group="google", exclusive=True)
     async def _follow(self, session: Session) -> None:
-        async for told in session.node_pools.follow():
+        async for told in session.google.node_pools.follow():
             if not isinstance(told, ConsoleError):
                 self._picture = told
                 self._show_google()
@@ -114,7 +114,7 @@ class PoolScreen(PoolSizes, NodeActions):
         """Google's side, with the nodes of now."""
         if self._picture is None:
             return
-        self._picture = self.session.node_pools.again(self._picture)
+        self._picture = self.session.google.node_pools.again(self._picture)
         facts = self._picture.pool(self._pool)
         now = time.time()
         if facts is None:
@@ -181,7 +181,7 @@ class PoolScreen(PoolSizes, NodeActions):
         """The node under the cursor, where Google takes a report about it."""
         if not self.app.connected:
             return []
-        pools = self.session.node_pools
+        pools = self.session.google.node_pools
         return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
 
     def action_report(self) -> None:
@@ -211,6 +211,6 @@ class PoolScreen(PoolSizes, NodeActions):
         with self.report_errors(f"Could not report {node.name}"):
             if typed != node.name:
                 raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
-            await self.session.node_pools.report(node.name, fault)
+            await self.session.google.node_pools.report(node.name, fault)
             self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5, markup=False)
             self.look_again()

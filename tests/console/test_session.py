@@ -208,7 +208,7 @@ async def test_pictures_end_with_the_session(tmp_path: Path) -> None:
         async for _ in session.watch.snapshots():
             await session.close()
         with pytest.raises(Unreachable):
-            await session.manifest("pods", "default", "a")
+            await session.watch.manifest("pods", "default", "a")
 
 
 # things done
@@ -255,9 +255,9 @@ async def test_cordon_and_delete(tmp_path: Path) -> None:
         opened(server, tmp_path, kinds=[]) as session,
         recording(server, "/api/v1/nodes/n1", pod) as done,
     ):
-        await session.cordon("n1")
-        await session.cordon("n1", on=False)
-        await session.delete_pod("default", "a")
+        await session.watch.cordon("n1")
+        await session.watch.cordon("n1", on=False)
+        await session.watch.delete_pod("default", "a")
         assert done == [
             ("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}),
             ("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}),
@@ -292,11 +292,11 @@ async def test_read_only_changes_nothing(tmp_path: Path) -> None:
     async with ApiServer() as server, opened(server, tmp_path, kinds=[], read_only=True) as session:
         server.requests.clear()
         for change in (
-            session.cordon("n"),
-            session.delete_pod("n", "p"),
+            session.watch.cordon("n"),
+            session.watch.delete_pod("n", "p"),
             session.launch.stop("n", "j"),
-            session.exec("n", "p", ["rm"], on_output=print),
-            session.shell("n", "p"),
+            session.watch.exec("n", "p", ["rm"], on_output=print),
+            session.watch.shell("n", "p"),
         ):
             with pytest.raises(NotAllowed, match="read-only"):
                 await change
@@ -324,12 +324,12 @@ async def test_manifests_hide_what_is_secret(tmp_path: Path) -> None:
                 return web.json_response(thing)
 
             server.handlers[f"/api/v1/namespaces/default/{path}"] = answer
-        text = await session.manifest("Secret", "default", "s")
+        text = await session.watch.manifest("Secret", "default", "s")
         assert "password: (hidden)" in text
         assert "hunter2" not in text
         assert "aHVudGVyMg" not in text
         for word in ("pods", "Pod", "POD"):
-            text = await session.manifest(word, "default", "a")
+            text = await session.watch.manifest(word, "default", "a")
             assert "n🚀" in text
             assert "managedFields" not in text
 

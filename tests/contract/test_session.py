@@ -146,7 +146,7 @@ async def test_a_command_runs_in_a_pod(session: Session, space: Space) -> None:
     def keep(channel: int, data: bytes) -> None:
         heard[channel] += data
 
-    code = await session.exec(space.name, "a", ["sh", "-c", "echo out; echo err >&2"], on_output=keep)
+    code = await session.watch.exec(space.name, "a", ["sh", "-c", "echo out; echo err >&2"], on_output=keep)
     assert (code, heard) == (0, {1: b"out\n", 2: b"err\n"})
 
 
@@ -162,9 +162,9 @@ async def test_a_port_of_a_pod_becomes_one_of_ours(session: Session, space: Spac
 
 async def test_a_node_is_cordoned(session: Session, space: Space) -> None:
     node = (await space.api.get(f"{CORE}/nodes", limit=1)).made["items"][0]["metadata"]["name"]
-    await session.cordon(node)
+    await session.watch.cordon(node)
     assert (await space.api.get(f"{CORE}/nodes/{node}")).made["spec"]["unschedulable"] is True
-    await session.cordon(node, on=False)
+    await session.watch.cordon(node, on=False)
     assert "unschedulable" not in (await space.api.get(f"{CORE}/nodes/{node}")).made["spec"]
 
 
@@ -182,6 +182,6 @@ async def test_a_reader_sees_what_it_may_and_is_told_the_rest(cluster: Cluster, 
         assert fleet.links["clusterqueues"].hint == "Ask for `list clusterqueues.kueue.x-k8s.io`."
         assert await opened.watch.is_allowed("create", "pods", namespace=space.name) is False
         with pytest.raises(NotAllowed):
-            await opened.cordon(next(iter(fleet.nodes))[1])
+            await opened.watch.cordon(next(iter(fleet.nodes))[1])
     finally:
         await opened.close()

@@ -27,9 +27,9 @@ async def google(
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
         session = await Session.open(settings, kinds=kinds)
         try:
-            await session.cloud.reach()
+            await session.google.cloud.reach()
             assert cluster.google is not None
-            session.images.poll = 0.02
+            session.google.images.poll = 0.02
             yield session, cluster.google.world
         finally:
             await session.close()

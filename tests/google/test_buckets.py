@@ -33,9 +33,9 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
     async with google() as (session, world):
         world.page = 1
-        found = await session.storage.buckets()
+        found = await session.google.storage.buckets()
         assert [each.name for each in found] == [BUCKET, "practice-datasets", FAR]
-        region = await session.storage.region()
+        region = await session.google.storage.region()
         assert [each.match(region) for each in found] == [
             "same region",
             "multi-region, around the cluster",
@@ -46,14 +46,14 @@ async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
 async def test_checkpoints_by_iteration_and_the_last_whole_one() -> None:
     async with google() as (session, world):
         world.page = 2
-        found = await session.storage.folder(gcs_place(CHECKPOINTS))
+        found = await session.google.storage.folder(gcs_place(CHECKPOINTS))
         assert [(each.iteration, each.latest) for each in found.objects if each.is_folder] == [
             (500, False),
             (1000, True),
             (1500, False),
         ]
         assert found.note.endswith("names 1000: later ones may be incomplete.")
-        assert "6006" in (await session.storage.folder(GcsPlace(BUCKET, OUTPUT))).note
+        assert "6006" in (await session.google.storage.folder(GcsPlace(BUCKET, OUTPUT))).note
 
 
 async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
         world.page = 4
         things = world.part(Vault).buckets[BUCKET].things
         far: list[CopyProgress] = []
-        report = await session.storage.fetch(gcs_place(CHECKPOINTS), tmp_path, far.append)
+        report = await session.google.storage.fetch(gcs_place(CHECKPOINTS), tmp_path, far.append)
         wanted = {name: thing.content for name, thing in things.items() if f"checkpoint/{RUN}/" in name}
         prefix = f"{OUTPUT}/checkpoint/"
         assert files(tmp_path) == {name.removeprefix(prefix): content for name, content in wanted.items()}
         assert (report.files, report.kept, report.problems) == (7, 0, ())
         assert far[-1].done == far[-1].total == sum(map(len, wanted.values()))
         asked = sum("ReadObject" in name for name, _ in world.calls)
-        again = await session.storage.fetch(gcs_place(CHECKPOINTS), tmp_path)
+        again = await session.google.storage.fetch(gcs_place(CHECKPOINTS), tmp_path)
         assert (again.files, again.kept) == (7, 7)
         assert sum("ReadObject" in name for name, _ in world.calls) == asked
 
@@ -77,11 +77,11 @@ async def test_what_came_damaged_is_not_kept(tmp_path: Path) -> None:
     async with google() as (session, world):
         name = "datasets/mmap_qwen3_datasets_text_document-00.idx"
         world.part(Vault).damaged.add(name)
-        report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
         assert report.files == 0
         assert "checksum differs" in report.problems[0][1]
         assert files(tmp_path) == {}
-        assert (await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)).problems == ()
+        assert (await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)).problems == ()
 
 
 async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
@@ -97,13 +97,13 @@ async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
             if far.done == 100_000 and not world.faults:
                 world.faults.append(Fault("ReadObject", grpc.StatusCode.PERMISSION_DENIED, "no longer"))
 
-        report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path, cut)
+        report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path, cut)
         assert "no longer" in report.problems[0][1]
         (left,) = files(tmp_path).items()
         assert left[0].endswith(".part")
         assert left[1] == content[:100_000]
         asked = sum("ReadObject" in method for method, _ in world.calls)
-        done = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        done = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
         assert done.problems == ()
         assert list(files(tmp_path).values()) == [content]
         assert sum("ReadObject" in method for method, _ in world.calls) == asked + 2
@@ -119,10 +119,10 @@ async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeyp
             if far.done == 1000:
                 vault.put(BUCKET, name, b"another")
 
-        report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path, replace)
+        report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path, replace)
         assert "replaced or deleted during the download" in report.problems[0][1]
         assert not (tmp_path / name.rpartition("/")[2]).exists()
-        await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
         assert b"another" in files(tmp_path).values()
 
 
@@ -131,7 +131,7 @@ async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -
         world.part(Vault).put(BUCKET, "evil/../../outside", b"x")
         world.part(Vault).put(BUCKET, "evil/good", b"y")
         world.part(Vault).put(BUCKET, "evil/empty/", b"")
-        report = await session.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
+        report = await session.google.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
         assert [name for name, _ in report.problems] == ["evil/../../outside"]
         assert files(tmp_path) == {"in/evil/good": b"y"}
 
@@ -143,7 +143,7 @@ async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -
 async def test_a_name_with_an_empty_or_climbing_part_is_left_out(tmp_path: Path, name: str) -> None:
     async with google() as (session, world):
         world.part(Vault).put(BUCKET, name, b"x")
-        report = await session.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
+        report = await session.google.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
         assert report.problems == ((name, "Its name is not a valid file name in that folder."),)
         assert files(tmp_path) == {}
 
@@ -154,14 +154,14 @@ async def test_a_name_that_begins_with_slashes_stays_inside(tmp_path: Path, name
         vault = world.part(Vault)
         vault.buckets[BUCKET].things.clear()
         vault.put(BUCKET, name, b"x")
-        report = await session.storage.fetch(GcsPlace(BUCKET), tmp_path / "in")
+        report = await session.google.storage.fetch(GcsPlace(BUCKET), tmp_path / "in")
         assert (report.files, report.problems) == (1, ())
         assert files(tmp_path) == {f"in/{name.lstrip('/')}": b"x"}
 
 
 async def test_words_for_what_google_refuses(tmp_path: Path) -> None:
     async with google() as (session, _):
-        storage = session.storage
+        storage = session.google.storage
         with pytest.raises(NotFound, match="The specified bucket does not exist"):
             await storage.folder(GcsPlace("no-such-bucket"))
         with pytest.raises(NotFound, match="There is nothing at"):
@@ -184,7 +184,7 @@ def test_what_is_no_place_in_a_bucket(text: str) -> None:
 
 async def test_a_large_file_goes_up_in_pieces_and_replaces_nothing(tmp_path: Path) -> None:
     async with google() as (session, world):
-        buckets = await session.storage._of()
+        buckets = await session.google.storage._of()
         file = tmp_path / "large"
         file.write_bytes(b"0123456789" * 900_000)
         place = GcsPlace(BUCKET, "up/large file +%")
@@ -198,7 +198,7 @@ async def test_a_large_file_goes_up_in_pieces_and_replaces_nothing(tmp_path: Pat
 async def test_lustre_fills_seven_fields_that_launch() -> None:
     async with google() as (session, world):
         world.page = 1
-        found = await session.storage.lustre()
+        found = await session.google.storage.lustre()
         assert [(each.name, each.state) for each in found] == [
             ("lustre", "ACTIVE"), ("scratch", "CREATING"), ("archive", "ACTIVE"),
         ]  # fmt: skip
@@ -217,7 +217,7 @@ async def test_lustre_fills_seven_fields_that_launch() -> None:
 
 async def test_filestore_fills_the_fields_of_nfs() -> None:
     async with google() as (session, _):
-        shared, broken = await session.storage.filestore()
+        shared, broken = await session.google.storage.filestore()
         assert broken.why == "The reserved range is used up."
         values = shared.values()
         assert values["storage"] == {

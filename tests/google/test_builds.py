@@ -15,7 +15,7 @@ from console.google import build_context
 from console.google import build_context as remembered
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
 from console.google.storage import GcsPlace
-from console.session import google_alone
+from console.session import Google
 from practice.google.builds import Yard
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from practice.google.registry import ADDRESS
@@ -47,7 +47,7 @@ async def own_plan(images: Images, folder: Path, **more: Any) -> BuildPlan:
 
 async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
     async with google() as (session, _):
-        images = session.images
+        images = session.google.images
         plan = await images.begin(await images.context("unified-testbed"))
         assert plan.image == f"{ADDRESS}/unified-testbed-pytorch:25.06-py3"
         plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "mine-1"}, time_out=3600)
@@ -73,7 +73,7 @@ async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
 async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks() -> None:
     async with google(speed=40) as (session, world):
         world.page = 3
-        images = session.images
+        images = session.google.images
         images.poll = 0.0
         build = await images.build(await images.begin(await images.context("testbed")))
         seen = await printed(images, build)
@@ -84,8 +84,10 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
 
 async def test_a_log_whose_session_is_closed_under_it_ends_with_a_sentence() -> None:
     async with google(speed=1) as (session, _):
-        build = await session.images.build(await session.images.begin(await session.images.context("testbed")))
-        async with aclosing(session.images.log(build.id)) as lines:
+        build = await session.google.images.build(
+            await session.google.images.begin(await session.google.images.context("testbed"))
+        )
+        async with aclosing(session.google.images.log(build.id)) as lines:
             await anext(lines)
             await session.close()
             with pytest.raises(Unreachable, match=r"connection to Google was closed\."):
@@ -102,8 +104,8 @@ async def test_a_log_that_is_in_a_bucket_alone_is_read_there(tmp_path: Path) -> 
         "options: {logging: GCS_ONLY}\n"
     )
     async with google() as (session, _):
-        build = await session.images.build(await own_plan(session.images, folder))
-        lines = await printed(session.images, build)
+        build = await session.google.images.build(await own_plan(session.google.images, folder))
+        lines = await printed(session.google.images, build)
         assert lines[-1] == "DONE"
         assert f"Successfully tagged {ADDRESS}/a:1" in lines
 
@@ -113,11 +115,13 @@ INSTALL = "apt-get update && apt-get install -y curl && echo deb > list && pip i
 
 async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: Path) -> None:
     async with google() as (session, _):
-        plan = await own_plan(session.images, own(tmp_path, f"FROM debian:12\nRUN {INSTALL}\n"))
+        plan = await own_plan(session.google.images, own(tmp_path, f"FROM debian:12\nRUN {INSTALL}\n"))
         plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "tried-1"})
-        lines = await printed(session.images, await session.images.build(plan))
+        lines = await printed(session.google.images, await session.google.images.build(plan))
         assert [each for each in lines if "Setting up" in each] == ["Setting up curl ...", "Setting up numpy ..."]
-        assert plan.image in {name for each in (await session.images.registry()).images for name in each.references}
+        assert plan.image in {
+            name for each in (await session.google.images.registry()).images for name in each.references
+        }
         assert plan.image.endswith(":tried-1")
 
 
@@ -131,10 +135,10 @@ async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: 
 )
 async def test_a_build_that_fails_says_why(tmp_path: Path, dockerfile: str, why: str) -> None:
     async with google() as (session, _):
-        plan = await own_plan(session.images, own(tmp_path, dockerfile))
-        build = await session.images.build(plan)
-        assert any(why in line for line in await printed(session.images, build))
-        ended = await session.images.look(build.id)
+        plan = await own_plan(session.google.images, own(tmp_path, dockerfile))
+        build = await session.google.images.build(plan)
+        assert any(why in line for line in await printed(session.google.images, build))
+        ended = await session.google.images.look(build.id)
         assert ended.status == "FAILURE"
         assert why in ended.why
         assert plan.image not in (await session.choices())["images"].names
@@ -142,14 +146,16 @@ async def test_a_build_that_fails_says_why(tmp_path: Path, dockerfile: str, why:
 
 async def test_a_build_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     async with google() as (session, _):
-        build = await session.images.build(await own_plan(session.images, own(tmp_path, "FROM debian\n"), time_out=1))
-        await printed(session.images, build)
-        assert (await session.images.look(build.id)).status == "TIMEOUT"
+        build = await session.google.images.build(
+            await own_plan(session.google.images, own(tmp_path, "FROM debian\n"), time_out=1)
+        )
+        await printed(session.google.images, build)
+        assert (await session.google.images.look(build.id)).status == "TIMEOUT"
 
 
 async def test_a_build_is_cancelled_once() -> None:
     async with google(speed=1) as (session, _):
-        images = session.images
+        images = session.google.images
         build = await images.build(await images.begin(await images.context("testbed")))
         assert (await images.cancel(build.id)).status == "CANCELLED"
         with pytest.raises(Refused, match="is over: CANCELLED"):
@@ -160,19 +166,19 @@ async def test_a_build_is_cancelled_once() -> None:
 async def test_the_list_comes_in_pages_latest_first() -> None:
     async with google() as (session, world):
         world.page = 1
-        found = await session.images.builds()
+        found = await session.google.images.builds()
         assert [each.status for each in found] == ["CANCELLED", "FAILURE", "SUCCESS", "SUCCESS"]
         assert found[1].why == "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown"
         assert found[2].seconds(0.0) == pytest.approx(1122, abs=1)
-        assert len(await session.images.builds(most=2)) == 2
-        registry = await session.images.registry()
+        assert len(await session.google.images.builds(most=2)) == 2
+        registry = await session.google.images.registry()
         assert len(registry.images) == len(STOCK)
         assert {each.location for each in registry.repositories} == {"us-central1", "us"}
 
 
 async def test_words_and_a_fix_for_what_google_refuses() -> None:
     async with google() as (session, world):
-        images = session.images
+        images = session.google.images
         with pytest.raises(ApiDisabled) as off:
             await images.builds(project=DISABLED)
         assert off.value.service == "cloudbuild.googleapis.com"
@@ -194,36 +200,36 @@ async def test_words_and_a_fix_for_what_google_refuses() -> None:
 async def test_one_repository_that_cannot_be_read_keeps_none_of_the_others_away() -> None:
     async with google() as (session, world):
         world.faults.append(Fault("ListDockerImages", grpc.StatusCode.PERMISSION_DENIED, "no"))
-        found = await session.images.registry()
+        found = await session.google.images.registry()
         assert len(found.unread) == 1
         assert found.images
 
 
 async def test_a_repository_is_made_and_made_once() -> None:
     async with google() as (session, _):
-        made = await session.images.create_repository("practice", "us-central1", "fresh")
+        made = await session.google.images.create_repository("practice", "us-central1", "fresh")
         assert made.address == "us-central1-docker.pkg.dev/practice/fresh"
-        assert made in await session.images.repositories("practice", "us-central1")
+        assert made in await session.google.images.repositories("practice", "us-central1")
         with pytest.raises(Conflict):
-            await session.images.create_repository("practice", "us-central1", "fresh")
+            await session.google.images.create_repository("practice", "us-central1", "fresh")
         with pytest.raises(BadInput, match="lowercase"):
-            await session.images.create_repository("practice", "us-central1", "Not_Fresh")
+            await session.google.images.create_repository("practice", "us-central1", "Not_Fresh")
 
 
 async def test_nothing_is_built_or_cancelled_in_read_only_mode() -> None:
     async with google(read_only=True) as (session, world):
-        plan = await session.images.begin(await session.images.context("testbed"))
+        plan = await session.google.images.begin(await session.google.images.context("testbed"))
         with pytest.raises(NotAllowed, match="read-only"):
-            await session.images.build(plan)
+            await session.google.images.build(plan)
         with pytest.raises(NotAllowed, match="read-only"):
-            await session.images.cancel("x")
+            await session.google.images.cancel("x")
         with pytest.raises(NotAllowed, match="read-only"):
-            await session.images.create_repository("practice", "us-central1", "fresh")
+            await session.google.images.create_repository("practice", "us-central1", "fresh")
         assert not [name for name, _ in world.calls if "Create" in name or "Cancel" in name]
 
 
 async def test_without_a_cluster_nothing_is_changed_in_read_only_mode() -> None:
-    alone = google_alone(read_only=True)
+    alone = Google(read_only=True)
     with pytest.raises(NotAllowed, match=r"Could not create repository fresh: .*read-only"):
         await alone.images.create_repository("practice", "us-central1", "fresh")
     with pytest.raises(NotAllowed, match=r"Could not store the logs of a-job: .*read-only"):
@@ -235,9 +241,9 @@ async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
     async with google() as (session, world):
         vault = world.part(Vault)
         vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
-        plan = await own_plan(session.images, own(tmp_path, "FROM debian\n"))
+        plan = await own_plan(session.google.images, own(tmp_path, "FROM debian\n"))
         with pytest.raises(Conflict):
-            await session.images.build(plan)
+            await session.google.images.build(plan)
         assert not vault.buckets["practice_cloudbuild"].things
 
 
@@ -254,7 +260,7 @@ async def test_the_source_needs_no_right_to_list_buckets(tmp_path: Path, there: 
         if there:
             vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice", "US", "multi-region", 0)
         world.faults.append(no_listing())
-        await session.images.build(await own_plan(session.images, own(tmp_path, "FROM debian\n")))
+        await session.google.images.build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
         made = vault.buckets["practice_cloudbuild"]
         assert made.things
         assert made.location == ("US" if there else "US-CENTRAL1"), "where the build runs"
@@ -266,7 +272,7 @@ async def test_without_a_right_to_list_a_bucket_of_somebody_else_gets_no_source(
         vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
         world.faults.append(no_listing())
         with pytest.raises(Conflict):
-            await session.images.build(await own_plan(session.images, own(tmp_path, "FROM debian\n")))
+            await session.google.images.build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
         assert not vault.buckets["practice_cloudbuild"].things
 
 
@@ -348,7 +354,7 @@ async def test_a_description_that_google_would_not_take_is_refused_here(tmp_path
     (folder / "cloudbuild.yaml").write_text("steps: [{name: a, argz: [b]}]\n")
     async with google() as (session, world):
         with pytest.raises(BadInput, match="argz"):
-            await session.images.build(await own_plan(session.images, folder))
+            await session.google.images.build(await own_plan(session.google.images, folder))
         assert not [name for name, _ in world.calls if "Create" in name]
 
 

@@ -56,7 +56,7 @@ async def practised(
 
         async def connect() -> Session:
             session = await Session.open(settings)
-            await session.cloud.reach()
+            await session.google.cloud.reach()
             return session
 
         app = ConsoleApp(settings, connect=connect)

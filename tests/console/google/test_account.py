@@ -47,14 +47,14 @@ async def opened(
 
 
 async def world_of(session: Session, cluster: PracticeCluster) -> PracticeGoogle:
-    await session.cloud.reach()
+    await session.google.cloud.reach()
     assert cluster.google is not None
     return cluster.google.world
 
 
 async def test_clusters_of_all_projects_and_why_some_could_not_be_read() -> None:
     async with opened() as (session, _):
-        found = await session.cloud.clusters()
+        found = await session.google.cloud.clusters()
     assert [each.name for each in found.clusters] == ["research-private", "sandbox", "practice"]
     assert {project: type(error).__name__ for project, error in found.unread} == {
         "practice-locked": "NotAllowed", "practice-new": "ApiDisabled",
@@ -66,7 +66,7 @@ async def test_hundreds_of_projects_are_read_page_by_page_not_all_at_once() -> N
         world = await world_of(session, cluster)
         for number in range(120):
             world.projects[f"more-{number}"] = PracticeProject(f"more-{number}", "More", f"2{number}")
-        found = await session.cloud.clusters()
+        found = await session.google.cloud.clusters()
         assert len(found.clusters) == 3
         assert sum("SearchProjects" in method for method, _ in world.calls) == 3
 
@@ -75,7 +75,7 @@ async def test_who_may_not_list_projects_sees_those_of_the_own_project() -> None
     async with opened() as (session, cluster):
         world = await world_of(session, cluster)
         world.faults.append(Fault("SearchProjects", grpc.StatusCode.PERMISSION_DENIED, "no", times=9))
-        found = await session.cloud.clusters()
+        found = await session.google.cloud.clusters()
         assert [each.project for each in found.clusters] == ["practice"]
 
 
@@ -95,11 +95,11 @@ def test_a_place_by_the_name_of_its_context(context: str, place: Place | None) -
 async def test_entering_a_cluster_changes_no_file() -> None:
     async with opened("nodes") as (session, cluster):
         before = cluster.kubeconfig.read_bytes()
-        await session.cloud.enter(await session.cloud.find("practice", ["practice"]))
+        await session.google.cloud.enter(await session.google.cloud.find("practice", ["practice"]))
         assert session.context == OWN
         fleet = await session.wait_until_listed("nodes")
         assert len(fleet.nodes) == 23
-        assert await session.cloud.place() == Place("practice", "us-central1", "practice")
+        assert await session.google.cloud.place() == Place("practice", "us-central1", "practice")
         assert cluster.kubeconfig.read_bytes() == before
 
 
@@ -111,17 +111,17 @@ async def test_entering_a_cluster_changes_no_file() -> None:
 async def test_what_cannot_be_entered_says_why(name: str, kind: type[ConsoleError], words: str) -> None:
     async with opened() as (session, _):
         with pytest.raises(kind, match=words):
-            await session.cloud.enter(await session.cloud.find(name))
+            await session.google.cloud.enter(await session.google.cloud.find(name))
         assert session.context == "practice"
 
 
 async def test_a_kubeconfig_without_a_token(tmp_path: Path) -> None:
     path = tmp_path / "config"
     async with opened() as (session, _):
-        own = await session.cloud.find(OWN)
-        assert await session.cloud.write_kubeconfig(own, path) == (path, False)
+        own = await session.google.cloud.find(OWN)
+        assert await session.google.cloud.write_kubeconfig(own, path) == (path, False)
         with pytest.raises(BadInput, match="DNS endpoint is disabled"):
-            await session.cloud.write_kubeconfig(own, path, "dns")
+            await session.google.cloud.write_kubeconfig(own, path, "dns")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     user = yaml.safe_load(path.read_text())["users"][0]["user"]
     assert list(user) == ["exec"]
@@ -153,7 +153,7 @@ async def test_without_the_context_nothing_is_asked_of_google() -> None:
 
 async def test_pools_with_what_google_wants_and_the_cluster_has() -> None:
     async with opened("nodes") as (session, _):
-        picture = await session.node_pools.look()
+        picture = await session.google.node_pools.look()
         reserved, spot = picture.pool("a4-highgpu-8g-a4-pool"), picture.pool("a4-spot")
         assert reserved is not None
         assert spot is not None
@@ -168,7 +168,7 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_shown() -> None:
         world = await world_of(session, cluster)
         world.faults.append(Fault("ListOperations", grpc.StatusCode.PERMISSION_DENIED, "no", times=9))
         world.count_group = None
-        picture = await session.node_pools.look()
+        picture = await session.google.node_pools.look()
     assert set(dict(picture.unread)) == {"operations", "target sizes"}
     assert [each.target for each in picture.pools] == [16, None, None, 3]
 
@@ -179,7 +179,7 @@ async def test_following_goes_on_over_a_look_that_failed(monkeypatch: pytest.Mon
         world = await world_of(session, cluster)
         world.faults.append(Fault("GetCluster", grpc.StatusCode.PERMISSION_DENIED, "no"))
         told = []
-        async for each in session.node_pools.follow():
+        async for each in session.google.node_pools.follow():
             told.append(each)
             if isinstance(each, PoolsSnapshot):
                 break
@@ -190,16 +190,16 @@ async def test_resizes_that_are_refused_before_google_is_asked() -> None:
     async with opened("nodes") as (session, _):
         for pool, nodes, words in (("a4-spot", -1, "cannot have"), ("a4-flex", 3, "DWS"), ("nope", 3, "no node pool")):
             with pytest.raises(ConsoleError, match=words):
-                await session.node_pools.resize(pool, nodes)
+                await session.google.node_pools.resize(pool, nodes)
         with pytest.raises(BadInput, match="not valid limits"):
-            await session.node_pools.scale_between("a4-spot", 5, 2)
+            await session.google.node_pools.scale_between("a4-spot", 5, 2)
 
 
 async def test_limits_are_set() -> None:
     async with opened("nodes") as (session, _):
-        begun = await session.node_pools.scale_between("a4-spot", 1, 6)
-        steps = [each async for each in session.node_pools.until_over(begun)]
-        picture = await session.node_pools.look()
+        begun = await session.google.node_pools.scale_between("a4-spot", 1, 6)
+        steps = [each async for each in session.google.node_pools.until_over(begun)]
+        picture = await session.google.node_pools.look()
         spot = picture.pool("a4-spot")
     assert (steps[-1].over, steps[-1].error) == (True, "")
     assert spot is not None
@@ -208,8 +208,9 @@ async def test_limits_are_set() -> None:
 
 async def test_read_only_changes_nothing() -> None:
     async with opened("nodes", read_only=True) as (session, _):
-        for doing in (session.node_pools.resize("a4-spot", 5), session.node_pools.scale_between("a4-spot", 0, 0),
-                      session.node_pools.report(FIRST, "XID"), session.cloud.enable_service("p", "s")):  # fmt: skip
+        pools = session.google.node_pools
+        for doing in (pools.resize("a4-spot", 5), pools.scale_between("a4-spot", 0, 0), pools.report(FIRST, "XID"),
+                      session.google.cloud.enable_service("p", "s")):  # fmt: skip
             with pytest.raises(NotAllowed, match="read-only"):
                 await doing
 
@@ -218,10 +219,10 @@ async def test_a_reported_host_is_replaced() -> None:
     async with opened("nodes", "pods", speed=2000.0) as (session, _):
         before = session.fleet.nodes["", FIRST].uid
         with pytest.raises(Conflict, match="reservation"):
-            await session.node_pools.report("gke-practice-system-c3e7a914-0000", "XID")
+            await session.google.node_pools.report("gke-practice-system-c3e7a914-0000", "XID")
         with pytest.raises(BadInput, match="PERFORMANCE"):
-            await session.node_pools.report(FIRST, "noise")
-        await session.node_pools.report(FIRST, "XID")
+            await session.google.node_pools.report(FIRST, "noise")
+        await session.google.node_pools.report(FIRST, "XID")
         seen = []
         async for fleet in session.watch.snapshots():
             node = fleet.nodes.get(("", FIRST))

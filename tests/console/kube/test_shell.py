@@ -34,7 +34,7 @@ from console.settings import Settings
 
 async def main():
     session = await Session.open(Settings(kubeconfig=Path(sys.argv[1])), kinds=[])
-    code = await session.shell("default", "p")
+    code = await session.watch.shell("default", "p")
     await session.close()
     print(f"left with {code}", flush=True)
 

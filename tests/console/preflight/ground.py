@@ -123,7 +123,7 @@ async def ground(*, reader: bool = False, scene: Scene = "empty", **settings: An
         session = await Session.open(Settings(kubeconfig=place, practice=True, **settings), kinds=KINDS)
         try:
             if not reader:
-                await session.cloud.reach()
+                await session.google.cloud.reach()
                 await session.wait_until_listed(*KINDS)
             yield Ground(cluster, session)
         finally:
