@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from console.attach.container_facts import ContainerFact
-    from console.attach.exec_many import Inside
+    from console.attach.exec_many import ContainerExec
     from console.attach.files.copies import Copies
-    from console.attach.ssh.access import Attach
+    from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
     from console.google.images import Images
     from console.google.pool_changes import NodePools
-    from console.google.storage import StoredThings
+    from console.google.storage import CloudStorage
     from console.hang.report import HangReport
     from console.hang.xray import HangProbe
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.snapshot import Fleet
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
     from console.launch.launcher import Launching
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, Recipe
@@ -81,13 +81,13 @@ class Google:
         return Images(self.cloud)
 
     @cached_property
-    def storage(self) -> StoredThings:
+    def storage(self) -> CloudStorage:
         """Buckets, and the file systems that pods can mount."""
-        from console.google.storage import StoredThings
+        from console.google.storage import CloudStorage
 
-        return StoredThings(self.cloud, self._logs)
+        return CloudStorage(self.cloud, self._logs)
 
-    async def offer(self, kind: str) -> Offer:
+    async def offer(self, kind: str) -> FieldChoices:
         """What there is to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
         from console.google.field_choices import offer_of
 
@@ -106,16 +106,16 @@ def _no_cluster() -> NoReturn:
 
 def launchable() -> tuple[Recipe, ...]:
     """What can be launched; asks no cluster."""
-    from console.launch.install import Catalogue
+    from console.launch.install import ChartCatalog
 
-    return Catalogue.load().recipes()
+    return ChartCatalog.load().recipes()
 
 
 def container_questions() -> tuple[ContainerFact, ...]:
     """What containers are asked of themselves, none of it answered yet."""
-    from console.attach.container_facts import asked
+    from console.attach.container_facts import pending_facts
 
-    return asked()
+    return pending_facts()
 
 
 def log_memory() -> ResumeCursor:
@@ -134,24 +134,24 @@ def memory() -> History:
 
 def saved_profiles() -> Profiles:
     """The person's profiles; asks no cluster."""
-    from console.launch.install import Catalogue
+    from console.launch.install import ChartCatalog
     from console.launch.profiles import Profiles
 
-    return Profiles(Catalogue.load)
+    return Profiles(ChartCatalog.load)
 
 
 def values_fields(recipe: str) -> tuple[Field, ...]:
     """What the form of a recipe asks for; asks no cluster. Raises BadInput."""
-    from console.launch.install import Catalogue
+    from console.launch.install import ChartCatalog
 
-    return Catalogue.load().fields(recipe)
+    return ChartCatalog.load().fields(recipe)
 
 
 def values_file(recipe: str) -> str:
     """Every value of a recipe at its default, explained, as YAML; asks no cluster. Raises BadInput."""
-    from console.launch.install import Catalogue
+    from console.launch.install import ChartCatalog
 
-    return Catalogue.load().values_file(recipe)
+    return ChartCatalog.load().values_file(recipe)
 
 
 class Session:
@@ -248,25 +248,25 @@ class Session:
     def google(self) -> Google:
         return Google(self.watch, lambda: self.logs)
 
-    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
+    async def choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:
         """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`.
 
         Images with those that were built from here; what only Google knows waits until it is asked for.
         """
-        from console.launch.choices import offers, unasked
+        from console.launch.choices import list_choices, unasked
 
         connection = self.watch.current_connection
-        found = dict(await offers(connection.client, connection.catalogue, namespace or self.namespace))
+        found = dict(await list_choices(connection.client, connection.catalogue, namespace or self.namespace))
         if "images" in found:
             found["images"] = await self.google.images.offered(found["images"])
         return {**found, **unasked()}
 
     @property
-    def attach(self) -> Attach:
+    def attach(self) -> SshAccess:
         """SSH to ranks by name, editors, the doctor."""
-        from console.attach.ssh.access import Attach
+        from console.attach.ssh.access import SshAccess
 
-        return Attach(self.watch)
+        return SshAccess(self.watch)
 
     @property
     def copies(self) -> Copies:
@@ -276,11 +276,11 @@ class Session:
         return Copies(self.watch)
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> ContainerExec:
         """One command in many ranks, and what containers say of themselves."""
-        from console.attach.exec_many import Inside
+        from console.attach.exec_many import ContainerExec
 
-        return Inside(self.watch)
+        return ContainerExec(self.watch)
 
     @property
     def gpus(self) -> GpuReader:

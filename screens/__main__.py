@@ -35,23 +35,23 @@ def main(argv: list[str] | None = None) -> int:
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
         gc.enable()
-    from screens.cli.output import speaking
+    from screens.cli.output import message_style
     from screens.cli.terminal_guard import guarded
 
     crash.install_log()
-    with guarded(), speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
+    with guarded(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
         return do(argv)
 
 
 def do(argv: list[str]) -> int:
     """Run one command line, and tell what goes wrong."""
     from screens.cli import command_line
-    from screens.cli.output import complain
+    from screens.cli.output import print_error
 
     try:
         return run(command_line.parse(argv))
     except ConsoleError as error:
-        return complain(error)
+        return print_error(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader (`| head`) has seen enough
@@ -61,7 +61,7 @@ def do(argv: list[str]) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         nothing_more()
-        return complain(ConsoleError(f"The output could not be written: {error.strerror}.", "Free some space."))
+        return print_error(ConsoleError(f"The output could not be written: {error.strerror}.", "Free some space."))
 
 
 def nothing_more() -> None:

@@ -97,7 +97,7 @@ def late_of(app: ConsoleApp, key: tuple[str, str]) -> str:
     return app.session.alarms.late(*key) if app.connected and app.session.alarms_enabled else ""
 
 
-class Bell:
+class AlarmNotifier:
     """Which alarms were told: after a reconnect the same ones are found once more."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Bell:
         return new
 
 
-def ring(app: ConsoleApp, bell: Bell) -> None:
+def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     """Watch what runs, and tell the alarms that are new."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return

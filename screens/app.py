@@ -19,11 +19,11 @@ from textual.reactive import reactive
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
-from screens.alarm_notices import LOW, Bell, ring
+from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
 from screens.dialogs.question import Choice, Pick
 from screens.palette import ActiveBindings
-from screens.typing_ahead import OrderedApp
+from screens.typing_ahead import KeyOrderedApp
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JobColors, one_line
 
@@ -78,7 +78,7 @@ def _session_class() -> type[Session]:
     return Session
 
 
-class ConsoleApp(OrderedApp):
+class ConsoleApp(KeyOrderedApp):
     """The console over one session."""
 
     TITLE = "a4"
@@ -132,7 +132,7 @@ class ConsoleApp(OrderedApp):
         """What the form of the launch screen is to begin from, until it has taken it."""
         self._job_inks = JobColors()
         self._practice = practice
-        self._bell = Bell()
+        self._bell = AlarmNotifier()
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
         self.register_theme(DARK)
         self.register_theme(LIGHT)
@@ -285,7 +285,7 @@ class ConsoleApp(OrderedApp):
     def tick(self) -> None:
         """Once a second: alarms that are new, and what ages by itself."""
         if self.is_running:  # a last tick may come while the screens are being taken away
-            ring(self, self._bell)
+            notify_new_alarms(self, self._bell)
             self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:

@@ -21,7 +21,7 @@ from console.settings import Settings
 from practice.child import PracticeProcess
 from screens import wording
 from screens.app import ConsoleApp
-from screens.cli.output import say
+from screens.cli.output import print_line
 from screens.columns.jobs import JOBS
 from screens.columns.nodes import POOLS
 from screens.columns.queues import QUEUES, WORKLOADS
@@ -60,7 +60,7 @@ def tour(folder: Path | None, *, speed: float, seed: int) -> int:
         asyncio.run(_tour(ConsoleApp(Settings(practice=True), practice), pictures))
     finally:
         practice.stop()
-    say(f"\nThe tour is complete. Screenshots: {pictures.resolve()}")
+    print_line(f"\nThe tour is complete. Screenshots: {pictures.resolve()}")
     return 0
 
 
@@ -95,21 +95,23 @@ class Guide:
         self.step("1", "Fleet: node pools and the floor")
         for pool in POOLS.rows(self.fleet):
             nodes = f"{pool['ready']}/{pool['nodes']} nodes ready"
-            say(f"   {pool['name']}: {nodes}, {pool['free']} of {pool['gpus']} GPUs free")
+            print_line(f"   {pool['name']}: {nodes}, {pool['free']} of {pool['gpus']} GPUs free")
         self.shot("fleet")
         await self.press("2", "Queues: who waits for what, and why")
         for queue in QUEUES.rows(self.fleet):
-            say(f"   {queue['name']}: {queue['used']} of {queue['nominal']} GPUs used, {queue['pending']} waiting")
+            print_line(
+                f"   {queue['name']}: {queue['used']} of {queue['nominal']} GPUs used, {queue['pending']} waiting"
+            )
         for row in WORKLOADS.rows(self.fleet):
             if row["why"]:
-                say(f"   {row['job']} {row['why']}")
+                print_line(f"   {row['job']} {row['why']}")
         self.shot("queues")
         await self.press("3", "Jobs: what runs, and is it healthy")
         for job in JOBS.rows(self.fleet):
-            say(f"   {job['name']}: {job['state']}" + (f", {job['why']}" if job["why"] else ""))
+            print_line(f"   {job['name']}: {job['state']}" + (f", {job['why']}" if job["why"] else ""))
         self.shot("jobs")
         await self.press("4", "Pods: where everything is")
-        say(f"   {len(self.fleet.pods)} pods")
+        print_line(f"   {len(self.fleet.pods)} pods")
         self.shot("pods")
         await self.press("question_mark", "Help: every key that works here")
         self.shot("help")
@@ -127,13 +129,13 @@ class Guide:
             await self.press("down")
         await self.type_over("12")
         problem = page.form.problem_of("gpus")
-        say(f"   12 GPUs: {problem}")
+        print_line(f"   12 GPUs: {problem}")
         if not problem:
             raise ConsoleError("The form takes 12 GPUs, which no launch can have.")
         await self.type_over("16")
         await self.until("the form to agree", lambda: not page.form.problem_of("gpus"))
         for path in ("name", "gpus", "queue"):
-            say(f"   {path}: {page.form.texts[path]}")
+            print_line(f"   {path}: {page.form.texts[path]}")
         self.shot("launch")
         await self.press("ctrl+s", "What will be created")
         await self.until("the look before the launch", lambda: isinstance(self.app.screen, LaunchLook))
@@ -142,7 +144,7 @@ class Guide:
         await self.press("ctrl+s", "Launch it")
         await self.until("the job's page", lambda: isinstance(self.app.screen, JobScreen))
         await self.until("admission", lambda: self.job and self.job.state != JobState.PENDING)
-        say(f"   {NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
+        print_line(f"   {NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
 
     async def watch(self) -> None:
         """The table and the curve, row by row."""
@@ -163,9 +165,9 @@ class Guide:
         test = panel.test
         if test is None or not test.rows or test.avg_busbw is None:
             raise ConsoleError("The table of the test was not read.")
-        say(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
+        print_line(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
         told = judge_test(test, accelerator=panel.shown.accelerator if panel.shown else "")
-        say(f"   verdict: {told.passing}, {told.why}")
+        print_line(f"   verdict: {told.passing}, {told.why}")
         await self.settled()
         self.shot("nccl")
         for key, what in (("r", "pods"), ("l", "log"), ("e", "events")):
@@ -180,7 +182,9 @@ class Guide:
         rows = test.rows if test else ()
         for row in rows[shown:]:
             out, in_ = row.out_of_place, row.in_place
-            say(f"   {wording.size(row.size):>8}  {out.busbw if out else '-':>7}  {in_.busbw if in_ else '-':>7} GB/s")
+            print_line(
+                f"   {wording.size(row.size):>8}  {out.busbw if out else '-':>7}  {in_.busbw if in_ else '-':>7} GB/s"
+            )
         return len(rows)
 
     async def reach_in(self) -> None:
@@ -195,8 +199,8 @@ class Guide:
             pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: said.append(data.decode())
         )
         for line in "".join(said).splitlines()[:4]:
-            say(f"   {line}")
-        say(f"   exit code {code}")
+            print_line(f"   {line}")
+        print_line(f"   exit code {code}")
 
     async def stop(self) -> None:
         """Stop the job and see that nothing is left."""
@@ -206,7 +210,7 @@ class Guide:
         self.shot("stop")
         await self.press("y", "Yes")
         await self.until("the end of everything of the release", self.nothing_left)
-        say("   nothing of the release is left")
+        print_line("   nothing of the release is left")
         self.step("escape", "Back to the jobs")
         await self.until("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
         self.app.close_alarms()  # else the key would close the toast of an alarm
@@ -224,7 +228,9 @@ class Guide:
         run = page.table.row
         if run is None or run.outcome is not Outcome.SUCCEEDED or run.average_busbw is None:
             raise ConsoleError(f"The run of {NAME} is not remembered with its end and its bandwidth.")
-        say(f"   run {run.number}, {run.name}: {run.outcome}, peak {run.peak_busbw} GB/s, average {run.average_busbw}")
+        print_line(
+            f"   run {run.number}, {run.name}: {run.outcome}, peak {run.peak_busbw} GB/s, average {run.average_busbw}"
+        )
         await self.settled()
         self.shot("runs")
 
@@ -244,7 +250,7 @@ class Guide:
     # asking and waiting
 
     def step(self, keys: str, what: str) -> None:
-        say(f"\n[{KEY_NAMES.get(keys, keys)}] {what}")
+        print_line(f"\n[{KEY_NAMES.get(keys, keys)}] {what}")
 
     async def press(self, key: str, what: str = "") -> None:
         if what:
@@ -274,7 +280,7 @@ class Guide:
         self.shots += 1
         path = self.pictures / f"{self.shots:02d}-{name}.svg"
         path.write_text(self.app.export_screenshot())
-        say(f"   → {path}")
+        print_line(f"   → {path}")
 
 
 def finished(test: NcclTest | None) -> bool:

@@ -20,7 +20,7 @@ from textual.command import CommandPalette
 from textual.widgets import Input, TextArea
 from textual.worker import active_worker
 
-from screens.widgets.base import GatedApp
+from screens.widgets.base import SanitizingApp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class _Settling:
     late: Timer | None = None
 
 
-class OrderedApp(GatedApp):
+class KeyOrderedApp(SanitizingApp):
     """An app that has done what a key asks for before it looks at the next one."""
 
     def __init__(self, **textual: Any) -> None:

@@ -401,7 +401,7 @@ class FakeInside:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
 
-    async def everywhere(
+    async def run_in_ranks(
         self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", at_once: int = 16, limit: float = 60,
         heard: Callable[[int, int, bytes], None] = lambda *_: None, ended: Callable[[Any], None] = lambda _: None,
     ) -> tuple[Any, ...]:  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.errors import ConsoleError, NotFound
 from console.google.pool_changes import NodePools
-from console.launch.choices import Offer
+from console.launch.choices import FieldChoices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -91,4 +91,4 @@ class FakeGoogle:
         self.cloud = FakeCloud(session)
 
     async def offer(self, kind: str) -> Any:
-        return self._session._did("google_offer", kind, default=Offer(kind))
+        return self._session._did("google_offer", kind, default=FieldChoices(kind))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.kube.snapshot import StopReport
 from console.launch.recipes import LaunchPlan, Release
-from console.launch.releases import Fate, ObjectChange, ReleaseChange, StopPlan
+from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange, StopPlan
 from console.launch.run_record import find_run
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class FakeReleases:
 
     def _change(self, what: str, *about: Any) -> ReleaseChange:
         lines = ("@@ -1,2 +1,2 @@", " spec:", "-  ttl: 100", "+  ttl: 200")
-        change = ReleaseChange("default", "llama-70b", (ObjectChange("JobSet", "llama-70b", Fate.CHANGED, lines),))
+        change = ReleaseChange(
+            "default", "llama-70b", (ObjectChange("JobSet", "llama-70b", ObjectFate.CHANGED, lines),)
+        )
         answer = self._session._did(what, *about, default=self._session.answers.get("change", change))
         assert isinstance(answer, ReleaseChange)
         return answer
@@ -171,10 +173,10 @@ class FakeLaunching:
     @cached_property
     def drafting(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
-        from console.launch.drafting import Drafting
-        from console.launch.install import Catalogue
+        from console.launch.drafting import PlanTexts
+        from console.launch.install import ChartCatalog
 
-        return Drafting(Catalogue.load(), self.render)
+        return PlanTexts(ChartCatalog.load(), self.render)
 
     async def render(self, plan: Any) -> Any:
         return self._session._did("render", plan, default=())

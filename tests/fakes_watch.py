@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from console.hang.report import HangReport, Traced
+from console.hang.report import HangReport, TracedProcess
 from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
 from console.metrics.alarms import AlarmReport
@@ -124,9 +124,11 @@ class FakeXray:
     async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         return self._session._did("install", tuple(pods), default=dict.fromkeys(pods, "")) or {}
 
-    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
+    async def record(
+        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
+    ) -> int:
         self._session._did("record", process.rank, seconds, str(place))
         return 7
 
-    async def facts(self, namespace: str, name: str, process: Traced, what: str) -> Any:
+    async def facts(self, namespace: str, name: str, process: TracedProcess, what: str) -> Any:
         return self._session._did("process_facts", process.rank, what, default=f"{what} of it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from console.google.api.endpoints import Reach
+from console.google.api.endpoints import GoogleSession
 from practice.cluster import PracticeCluster
 from practice.google.cloud import PROJECT, PracticeGoogle
 from practice.google.server import GoogleServer
@@ -18,7 +18,9 @@ TOKEN = "practice"
 
 
 @asynccontextmanager
-async def practice_google(*, scene: bool = False, speed: float = SPEED) -> AsyncIterator[tuple[PracticeGoogle, Reach]]:
+async def practice_google(
+    *, scene: bool = False, speed: float = SPEED
+) -> AsyncIterator[tuple[PracticeGoogle, GoogleSession]]:
     """The world behind the services, to be changed by the test, and how the console reaches them.
 
     The machines of the practice cluster stand in `world.storage`; long operations run `speed` times faster than life.
@@ -30,7 +32,7 @@ async def practice_google(*, scene: bool = False, speed: float = SPEED) -> Async
     server = GoogleServer(world, TOKEN)
     await server.start()
     told = {"grpc": server.grpc, "http": server.http, "token": TOKEN, "project": PROJECT}
-    reach = Reach.practice(told)
+    reach = GoogleSession.practice(told)
     try:
         yield world, reach
     finally:

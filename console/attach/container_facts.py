@@ -49,7 +49,7 @@ _HIDDEN = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FactQuestion:
     name: str
     title: str
     script: str
@@ -91,22 +91,24 @@ for n in ("torch", "megatron-core", "transformer-engine", "ms-swift", "nvidia-nc
 """
 
 QUESTIONS = (
-    Question(
+    FactQuestion(
         "environment",
         "Environment",
         _ENVIRONMENT,
         "No variable of NCCL, RANK, MASTER or WORLD is set for the container; its launcher may set them later.",
     ),
-    Question("infiniband", "InfiniBand", _INFINIBAND, "There is no /dev/infiniband: the container has no RDMA device."),
-    Question("libc", "C library", _LIBC, "There is neither getconf nor ldd in this image."),
-    Question("python", "Python", _PYTHON, "There is no Python in this image."),
-    Question("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
-    Question("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
-    Question("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
+    FactQuestion(
+        "infiniband", "InfiniBand", _INFINIBAND, "There is no /dev/infiniband: the container has no RDMA device."
+    ),
+    FactQuestion("libc", "C library", _LIBC, "There is neither getconf nor ldd in this image."),
+    FactQuestion("python", "Python", _PYTHON, "There is no Python in this image."),
+    FactQuestion("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
+    FactQuestion("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
+    FactQuestion("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
 )
 
 
-def asked() -> tuple[ContainerFact, ...]:
+def pending_facts() -> tuple[ContainerFact, ...]:
     """The facts before the first answer."""
     return tuple(ContainerFact(each.name, each.title) for each in QUESTIONS)
 

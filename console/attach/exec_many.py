@@ -16,7 +16,7 @@ from console.scheduling.ranks import format_pods, format_ranges
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from console.attach.container_facts import Question
+    from console.attach.container_facts import FactQuestion
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.gpu import Gpu
@@ -55,7 +55,7 @@ class OutputGroup:
     ranks: tuple[int, ...]
     code: int | None
     said: str
-    odd: bool = False  # whether most ranks said something else, or it failed
+    differs: bool = False  # whether most ranks said something else, or it failed
 
     @property
     def words(self) -> str:
@@ -63,7 +63,7 @@ class OutputGroup:
         return format_pods(*self.ranks)
 
 
-def grouped(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
+def group_outputs(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
     """Those that have ended, equal ones together: the largest group first, then by their first rank."""
     found: dict[tuple[str, int | None], list[int]] = {}
     for each in sorted(outputs, key=lambda each: each.rank):
@@ -78,7 +78,7 @@ def grouped(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
     )
 
 
-def worst(outputs: Iterable[RankOutput]) -> int:
+def worst_exit_code(outputs: Iterable[RankOutput]) -> int:
     """The exit code of all: the highest."""
     return max((each.code or 0 for each in outputs), default=0)
 
@@ -107,13 +107,13 @@ MOST = 8 << 20  # bytes that a rank may print in all; then the command is ended 
 _NO_PROGRAM = (126, 127)
 
 
-class Inside:
+class ContainerExec:
     """What a session can do in containers beyond one command in one pod."""
 
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
 
-    async def everywhere(
+    async def run_in_ranks(
         self,
         ranks: Sequence[Rank],
         argv: Sequence[str],
@@ -254,7 +254,7 @@ class Inside:
         """
         refusals: list[Refused] = []
 
-        async def one(question: Question) -> ContainerFact:
+        async def one(question: FactQuestion) -> ContainerFact:
             try:
                 fact = await self._ask(pod, question, container)
             except Refused as error:
@@ -269,7 +269,7 @@ class Inside:
         gpus = _gpus(next(fact.text for fact in facts if fact.name == "gpus"))
         return ContainerFacts(pod.name, pod.node, rank, tuple(facts), gpus)
 
-    async def _ask(self, pod: Pod, question: Question, container: str) -> ContainerFact:
+    async def _ask(self, pod: Pod, question: FactQuestion, container: str) -> ContainerFact:
         from console.kube import exec as executing
 
         began, client = time.monotonic(), self._watched.current_connection.client
@@ -300,7 +300,7 @@ class Inside:
         if code:
             why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
             return replace(fact, state=FactState.FAILED, words=why)
-        return replace(fact, state=FactState.KNOWN, words=gpu_words(_gpus(text)) if fact.name == "gpus" else "")
+        return replace(fact, state=FactState.KNOWN, words=format_gpus(_gpus(text)) if fact.name == "gpus" else "")
 
 
 def _gpus(text: str) -> tuple[Gpu, ...]:
@@ -312,7 +312,7 @@ def _gpus(text: str) -> tuple[Gpu, ...]:
     return reader.gpus
 
 
-def gpu_words(gpus: Sequence[Gpu]) -> str:
+def format_gpus(gpus: Sequence[Gpu]) -> str:
     """What a table of nvidia-smi comes to."""
     if not gpus:
         return ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from console.google.api.container import Gke
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
     from console.google.clusters import GkeCluster, Project
     from console.google.node_pools import PoolsSnapshot
     from console.kube.kubeconfig import Kubeconfig
@@ -48,7 +48,7 @@ class Cloud:
         self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
         """The same for the region; the environment may name one."""
-        self._reaches: dict[str, Reach] = {}
+        self._reaches: dict[str, GoogleSession] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
         self.pools_seen: dict[str, PoolsSnapshot] = {}
@@ -68,7 +68,7 @@ class Cloud:
         """Where the practice cluster beside this Google keeps its files; None: it is the real Google."""
         return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
 
-    async def reach(self) -> Reach:
+    async def reach(self) -> GoogleSession:
         """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn.
 
         A login that has ended is told of here: gRPC would take it for a service that is away, and try again for long.
@@ -76,7 +76,7 @@ class Cloud:
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
-                kind = (await loaded("console.google.api.endpoints")).Reach
+                kind = (await loaded("console.google.api.endpoints")).GoogleSession
                 if folder:
                     self._reaches[folder] = kind.practice(await self._practice_answer())
                 else:

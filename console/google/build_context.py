@@ -175,7 +175,7 @@ MAX_BUILT_IMAGES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltImage:
     """An image, and the build that makes it."""
 
     image: str
@@ -191,21 +191,21 @@ class Made:
         return self.status in RUNNING
 
 
-def read(path: Path) -> tuple[Made, ...]:
+def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
     """The latest first; none if there is no file, or it is no longer what was written."""
     try:
-        return tuple(Made(**each) for each in json.loads(path.read_text()))
+        return tuple(BuiltImage(**each) for each in json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return ()
 
 
-def note(path: Path, builds: list[Build]) -> tuple[Made, ...]:
+def record_builds(path: Path, builds: list[Build]) -> tuple[BuiltImage, ...]:
     """Write down what builds make, and what became of those that stand there already; what the file holds then.
 
     Where the file cannot be written, the images are found in the registry only.
     """
     with suppress(OSError), alone(path):
-        known = {(each.build, each.image): each for each in read(path)}
+        known = {(each.build, each.image): each for each in read_built_images(path)}
         before = dict(known)
         for build in builds:
             for image in build.images:
@@ -214,18 +214,18 @@ def note(path: Path, builds: list[Build]) -> tuple[Made, ...]:
                 known[key] = (
                     replace(known[key], status=build.status, moment=moment)
                     if key in known
-                    else Made(image, build.id, build.project, build.location, build.status, moment)
+                    else BuiltImage(image, build.id, build.project, build.location, build.status, moment)
                 )
         if known != before:
             _write(path, sorted(known.values(), key=lambda each: -each.moment)[:MAX_BUILT_IMAGES])
-    return read(path)
+    return read_built_images(path)
 
 
 def forget(path: Path, build: str) -> None:
     """A build that Google does not know."""
     with suppress(OSError), alone(path):
-        _write(path, [each for each in read(path) if each.build != build])
+        _write(path, [each for each in read_built_images(path) if each.build != build])
 
 
-def _write(path: Path, found: list[Made]) -> None:
+def _write(path: Path, found: list[BuiltImage]) -> None:
     atomic_write(path, json.dumps([asdict(each) for each in found], indent=1).encode())

@@ -138,7 +138,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class RegistrySurvey:
     """What one look at the registries of a project found."""
 
     repositories: tuple[Repository, ...]
@@ -158,7 +158,7 @@ _DOCKER_HUB = "registry-1.docker.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ImageReference:
     """An image reference in its parts."""
 
     host: str
@@ -166,7 +166,7 @@ class Reference:
     tag: str  # a tag, or "sha256:..."
 
     @classmethod
-    def of(cls, text: str) -> Reference:
+    def of(cls, text: str) -> ImageReference:
         """Read as Docker reads it: no host means Docker Hub, no tag means latest."""
         name, _, digest = text.partition("@")
         head, slash, rest = name.partition("/")

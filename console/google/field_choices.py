@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError, NotFound
-from console.launch.choices import Offer, OfferState
+from console.launch.choices import ChoicesState, FieldChoices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 
 
-async def offer_of(google: Google, kind: str) -> Offer:
+async def offer_of(google: Google, kind: str) -> FieldChoices:
     """The choices of that kind (one of GOOGLE_KINDS); why there are none where Google does not tell them."""
     try:
         await google.cloud.place()
     except NotFound as error:
-        return Offer(kind, state=OfferState.ABSENT, why=error.message)
+        return FieldChoices(kind, state=ChoicesState.ABSENT, why=error.message)
     except ConsoleError as error:
         return _failed(kind, error)
     try:
@@ -34,27 +34,27 @@ async def offer_of(google: Google, kind: str) -> Offer:
         return _failed(kind, error)
 
 
-def _failed(kind: str, error: ConsoleError) -> Offer:
+def _failed(kind: str, error: ConsoleError) -> FieldChoices:
     if isinstance(error, ApiDisabled):
         words = f"{error.service} is not enabled in the project; preflight (f9) enables it."
-        return Offer(kind, state=OfferState.FAILED, why=words)
-    return Offer(kind, state=OfferState.FAILED, why=str(error))
+        return FieldChoices(kind, state=ChoicesState.FAILED, why=words)
+    return FieldChoices(kind, state=ChoicesState.FAILED, why=str(error))
 
 
-async def _buckets(google: Google) -> Offer:
+async def _buckets(google: Google) -> FieldChoices:
     region = await google.storage.region()
     found = await google.storage.buckets()
     about = {each.name: f"{each.location}, {each.match(region)}" for each in found}
-    return Offer("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
+    return FieldChoices("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
 
 
-async def _lustre(google: Google) -> Offer:
+async def _lustre(google: Google) -> FieldChoices:
     found = await google.storage.lustre()
     ready: dict[Instance, str] = {each: each.mount_point for each in found if each.state == "ACTIVE"}
     return _mountable("lustre", "Lustre", found, ready, await google.storage.region())
 
 
-async def _filestore(google: Google) -> Offer:
+async def _filestore(google: Google) -> FieldChoices:
     found = await google.storage.filestore()
     ready: dict[Instance, str] = {
         each: f"{each.address}:/{each.share}" for each in found if each.state == "READY" and each.address
@@ -62,7 +62,9 @@ async def _filestore(google: Google) -> Offer:
     return _mountable("filestore", "Filestore", found, ready, await google.storage.region())
 
 
-def _mountable(kind: str, title: str, found: Sequence[Instance], ready: Mapping[Instance, str], region: str) -> Offer:
+def _mountable(
+    kind: str, title: str, found: Sequence[Instance], ready: Mapping[Instance, str], region: str
+) -> FieldChoices:
     """Those that pods can mount, by what; each fills its fields."""
     about = {
         each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {place}"
@@ -71,16 +73,16 @@ def _mountable(kind: str, title: str, found: Sequence[Instance], ready: Mapping[
     fills = {each.name: _texts(each.values()) for each in ready}
     others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
     why = f"No {title} instance can be mounted: {others}." if found else f"The project has no {title} instance."
-    return Offer(kind, tuple(about), about, fills=fills, why="" if ready else why)
+    return FieldChoices(kind, tuple(about), about, fills=fills, why="" if ready else why)
 
 
-async def _images(google: Google) -> Offer:
+async def _images(google: Google) -> FieldChoices:
     registry = await google.images.registry()
     about = {reference: "in the registry" for image in registry.images for reference in image.references}
-    return Offer("images", tuple(about), about, why="" if about else "The project's registries hold no image.")
+    return FieldChoices("images", tuple(about), about, why="" if about else "The project's registries hold no image.")
 
 
-async def _pools(google: Google) -> Offer:
+async def _pools(google: Google) -> FieldChoices:
     """Pools and reservations as labels of nodes, those without a machine now too."""
     place = await google.cloud.place()
     cluster = await (await google.cloud.gke()).cluster(place.project, place.location, place.cluster)
@@ -89,7 +91,7 @@ async def _pools(google: Google) -> Offer:
         name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
         if name and name != "any":
             about[f"{_RESERVATION}={name}"] = f"reservation of pool {pool.name}"
-    return Offer("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
+    return FieldChoices("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
 
 
 def _far(location: str, region: str) -> str:
@@ -113,7 +115,7 @@ def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
     return found
 
 
-_QUESTIONS: Mapping[str, Callable[[Google], Awaitable[Offer]]] = {
+_QUESTIONS: Mapping[str, Callable[[Google], Awaitable[FieldChoices]]] = {
     "buckets": _buckets,
     "lustre": _lustre,
     "filestore": _filestore,

@@ -13,7 +13,7 @@ import msgspec
 import pycurl
 
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
-from console.google.builds import ImageFacts, Reference
+from console.google.builds import ImageFacts, ImageReference
 from console.kube.http import AGENT, use_system_certificates
 from console.kube.objects.meta import UNREADABLE, Wire
 
@@ -89,7 +89,7 @@ class Registry:
 
     async def image(self, text: str) -> ImageFacts:
         """An image's facts; NotFound, NotAllowed, Unreachable."""
-        wanted = Reference.of(text)
+        wanted = ImageReference.of(text)
         bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
         manifest = _read(raw, _Manifest)
@@ -110,11 +110,11 @@ class Registry:
             history=tuple(each.created_by for each in config.history or () if each.created_by),
         )
 
-    def _address(self, wanted: Reference, rest: str) -> str:
+    def _address(self, wanted: ImageReference, rest: str) -> str:
         root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
         return f"{root}/v2/{wanted.path}/{rest}"
 
-    async def _get(self, wanted: Reference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
+    async def _get(self, wanted: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
             answer = await self._ask(wanted, self._address(wanted, rest), {"Accept": _KINDS, **bearer})
             asked = answer.headers.get("www-authenticate", "")
@@ -126,7 +126,7 @@ class Registry:
             return answer.body, answer.headers.get("docker-content-digest", "")
         raise AssertionError("the second attempt returns or raises")
 
-    async def _bearer(self, wanted: Reference, parts: Mapping[str, str]) -> str:
+    async def _bearer(self, wanted: ImageReference, parts: Mapping[str, str]) -> str:
         """What the registry's own token service gives: to Google's own with our login, to others without any."""
         realm = parts.get("realm", "")
         place = _split(realm)
@@ -146,12 +146,12 @@ class Registry:
         return f"Bearer {told.token or told.access_token or ''}"
 
     async def _ask(
-        self, wanted: Reference, address: str, headers: Mapping[str, str], *, follows: bool = True
+        self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
     ) -> Answer:
         """`follows`: redirects too, such as to where the bytes lie; a login goes to the host it is for only."""
         return await asyncio.to_thread(self._perform, wanted, address, headers, follows=follows)
 
-    def _perform(self, wanted: Reference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
+    def _perform(self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
         curl, body, found = self._curl, bytearray(), dict[str, str]()
 
         def header(line: bytes) -> None:
@@ -201,7 +201,7 @@ def _split(realm: str) -> SplitResult | None:
         return None
 
 
-def _refused(wanted: Reference, status: int) -> Refused:
+def _refused(wanted: ImageReference, status: int) -> Refused:
     if status == 404:
         return NotFound(f"{wanted} does not exist.", "Check its name and tag.", status=404)
     if status in {401, 403}:

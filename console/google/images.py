@@ -15,7 +15,7 @@ from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotF
 from console.google import build_context
 from console.google import build_context as remembered
 from console.google.api import loaded
-from console.google.builds import REGISTRY, BuildPlan, Registry
+from console.google.builds import REGISTRY, BuildPlan, RegistrySurvey
 from console.google.storage import GcsPlace
 from console.launch.run_database import usual_place
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from console.google.api.build import BuildLog, Builds
     from console.google.api.cloud_storage import Buckets
     from console.google.builds import Build, BuildContext, BuildLine, Image, Repository
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
 
 
 AT_ONCE = 4  # repositories that are read at the same time
 
 
-async def survey(registries: Registries, project: str, location: str) -> Registry:
+async def survey(registries: Registries, project: str, location: str) -> RegistrySurvey:
     """All images in a region and in the continent around it; what could not be read is named.
 
     Raises what keeps the region itself from being read.
@@ -51,7 +51,7 @@ async def survey(registries: Registries, project: str, location: str) -> Registr
         else:
             repositories += answer
     images = await _images(registries, repositories, unread)
-    return Registry(tuple(repositories), images, tuple(unread))
+    return RegistrySurvey(tuple(repositories), images, tuple(unread))
 
 
 async def _images(
@@ -269,7 +269,7 @@ class Images:
         self._cloud.check_may(f"create repository {name}")
         return await (await self._registries()).create_repository(project, location, name)
 
-    async def registry(self, project: str = "", location: str = "") -> Registry:
+    async def registry(self, project: str = "", location: str = "") -> RegistrySurvey:
         """All images of the project, in the cluster's region and around it; what could not be read is named."""
         found = await survey(await self._registries(), *await self.where(project, location))
         self._listed = found.images
@@ -287,19 +287,19 @@ class Images:
         return (self._cloud.practice_folder or usual_place().parent) / "images.json"
 
     async def _note(self, builds: list[Build]) -> None:
-        await asyncio.to_thread(remembered.note, self._memory, builds)
+        await asyncio.to_thread(remembered.record_builds, self._memory, builds)
 
     async def _know(self, builds: list[Build]) -> None:
         """Of builds that are remembered, or have succeeded, what became of them."""
-        known = {each.build for each in await asyncio.to_thread(remembered.read, self._memory)}
+        known = {each.build for each in await asyncio.to_thread(remembered.read_built_images, self._memory)}
         await self._note([each for each in builds if each.id in known or each.succeeded])
 
-    async def offered(self, offer: Offer) -> Offer:
+    async def offered(self, offer: FieldChoices) -> FieldChoices:
         """The images that jobs use, after those that were built, and before those that were seen in the registry."""
-        made = await asyncio.to_thread(remembered.read, self._memory)
+        made = await asyncio.to_thread(remembered.read_built_images, self._memory)
         if any(each.under_way for each in made):
             await self._see_after([each for each in made if each.under_way])
-            made = await asyncio.to_thread(remembered.read, self._memory)
+            made = await asyncio.to_thread(remembered.read_built_images, self._memory)
         about = dict(offer.about)
         names: dict[str, None] = {}
         for each in made:
@@ -313,10 +313,10 @@ class Images:
                 about.setdefault(reference, "in the registry")
         return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
 
-    async def _see_after(self, made: Sequence[remembered.Made]) -> None:
+    async def _see_after(self, made: Sequence[remembered.BuiltImage]) -> None:
         """What became of builds that were under way; where Google does not tell, they stay as they were."""
 
-        async def one(each: remembered.Made) -> None:
+        async def one(each: remembered.BuiltImage) -> None:
             try:
                 await self.look(each.build, each.project, each.location)
             except NotFound:

@@ -49,7 +49,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolFacts:
+class PoolStatus:
     """A node pool: what Google wants, what the cluster has, what is being done."""
 
     pool: GkePool
@@ -122,7 +122,7 @@ class PoolsSnapshot:
     """All pools of a cluster at one moment."""
 
     cluster: GkeCluster
-    pools: tuple[PoolFacts, ...]
+    pools: tuple[PoolStatus, ...]
     operations: tuple[GkeOperation, ...]  # of this cluster, latest first
     requests: tuple[ProvisioningRequest, ...]
     at: float
@@ -132,7 +132,7 @@ class PoolsSnapshot:
     def busy(self) -> bool:
         return any(not each.over for each in self.operations)
 
-    def pool(self, name: str) -> PoolFacts | None:
+    def pool(self, name: str) -> PoolStatus | None:
         return next((each for each in self.pools if each.pool.name == name), None)
 
 
@@ -151,13 +151,13 @@ class ProvisioningRequest:
     owner: str  # the Workload that asks; empty: somebody else
 
 
-def join(
+def join_pools(
     cluster: GkeCluster,
     operations: Iterable[GkeOperation],
     groups: dict[str, Group | None],
     fleet: Fleet,
     now: float,
-) -> tuple[PoolFacts, ...]:
+) -> tuple[PoolStatus, ...]:
     """The pools with the nodes of the picture; `groups` by pool, None: could not be counted."""
     nodes: dict[str, list[Node]] = {}
     for node in fleet.nodes.values():
@@ -168,12 +168,12 @@ def join(
 
 def _facts(
     pool: GkePool, group: Group | None, nodes: list[Node], operations: list[GkeOperation], now: float
-) -> PoolFacts:
+) -> PoolStatus:
     mine = [each for each in operations if each.pool == pool.name]
     last = next((each for each in mine if each.over), None)
     target = group.target if group else None if pool.autoscaling else pool.initial_size
     states = Counter(node.ready for node in nodes)
-    return PoolFacts(
+    return PoolStatus(
         pool=pool,
         target=target,
         nodes=len(nodes),

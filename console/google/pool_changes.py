@@ -11,7 +11,7 @@ import msgspec
 
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
 from console.google.api import loaded
-from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join
+from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join_pools
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
 
@@ -58,7 +58,7 @@ class NodePools:
             self._operations(gke, cluster, unread), self._groups(cluster, unread), self._requests(unread)
         )
         now = time.time()
-        pools = join(cluster, operations, groups, self._watched.fleet, now)
+        pools = join_pools(cluster, operations, groups, self._watched.fleet, now)
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
         self._cloud.pools_seen[self._watched.context] = picture
@@ -121,7 +121,7 @@ class NodePools:
             each.pool.name: Group(each.target, each.creating, each.repairing) if each.target is not None else None
             for each in picture.pools
         }
-        pools = join(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
+        pools = join_pools(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
         return replace(picture, pools=pools)
 
     # doing

@@ -214,7 +214,7 @@ def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
     return {"storage": {"gcs": {bucket: path}}}
 
 
-def marked(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
+def mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
     """Folders before objects, checkpoints by iteration; the one that is the last whole one is marked.
 
     `latest` is what Megatron's marker file says; without one no checkpoint is known to be whole.
@@ -228,7 +228,7 @@ def marked(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredO
 AT_ONCE = 4  # objects that come at the same time
 
 
-class StoredThings:
+class CloudStorage:
     """Buckets and file systems, as the login of one cluster sees them; logs of its jobs come by `logs`."""
 
     def __init__(self, cloud: Cloud, logs: Callable[[], Logs]) -> None:
@@ -281,7 +281,7 @@ class StoredThings:
         if any(each.title == LATEST for each in objects):
             said = (await buckets.text(GcsPlace(place.bucket, place.folder + LATEST), most=100)).strip()
             latest = int(said) if said.isdigit() else None
-        return Listing(place, marked(objects, latest), _note(place, objects, latest), more)
+        return Listing(place, mark_checkpoints(objects, latest), _note(place, objects, latest), more)
 
     async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
         async with aclosing((await self._of()).tree(place)) as found:

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.hang.nccl_ras import RasReport
-from console.hang.stack_location import NOWHERE, Doing, Whereabouts
-from console.hang.words import ADVICE, BEHIND, blame, of_equals, of_gdb, others
+from console.hang.stack_location import NOWHERE, Activity, StackLocation
+from console.hang.words import ADVICE, BEHIND, describe_no_suspect, describe_suspects, gdb_hint, others
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    Place = tuple[Doing, str]
-    Groups = Mapping[Place, "Sequence[Traced]"]
+    Place = tuple[Activity, str]
+    Groups = Mapping[Place, "Sequence[TracedProcess]"]
 
 HALTED = frozenset("TtZX")  # letters of the kernel for processes that are stopped, traced or dead
 
@@ -45,7 +45,7 @@ def suspects(groups: Groups, ras: RasReport) -> set[Place]:
         beside = {place for place in groups if place != many and _elsewhere(place, groups[place], total)}
         return told - {many} or beside if many else set()
     # Most wait for other ranks: those who do not are the ones they wait for, unless these only seem to compute.
-    seeming = all(doing is Doing.COMPUTE for doing, _ in rest)
+    seeming = all(doing is Activity.COMPUTE for doing, _ in rest)
     return told if told and seeming and not told & rest else rest
 
 
@@ -76,20 +76,22 @@ def _told(groups: Groups, ras: RasReport, total: int) -> set[Place]:
 
 def _at_one_line(groups: Groups, total: int) -> Place | None:
     """The place of at least half of the ranks, if it is one line of a program that seems to compute."""
-    many = max((place for place in groups if place[0] is Doing.COMPUTE), key=lambda at: len(groups[at]), default=None)
+    many = max(
+        (place for place in groups if place[0] is Activity.COMPUTE), key=lambda at: len(groups[at]), default=None
+    )
     if many is None or len(groups[many]) * 2 < total or len({each.where.frame for each in groups[many]}) > 1:
         return None
     return many
 
 
-def _elsewhere(place: Place, members: Sequence[Traced], total: int) -> bool:
+def _elsewhere(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
     """Whether these stand out: they wait for something of their own, are no more, or compute while few others do."""
-    if place[0] is Doing.UNKNOWN:
+    if place[0] is Activity.UNKNOWN:
         return all(each.pid is None or each.state in HALTED for each in members)
-    return place[0] is not Doing.COMPUTE or _small(members, total)
+    return place[0] is not Activity.COMPUTE or _small(members, total)
 
 
-def _small(members: Sequence[Traced], total: int) -> bool:
+def _small(members: Sequence[TracedProcess], total: int) -> bool:
     return len(members) * 4 <= total
 
 
@@ -97,7 +99,7 @@ NO_REPORT = RasReport()
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedProcess:
     """One process of a training, or a place where one should be."""
 
     rank: int  # its RANK, over the whole job: a pod may hold several
@@ -111,7 +113,7 @@ class Traced:
     wchan: str = ""  # function of the kernel in which it sleeps
     threads: int | None = None
     stacks: ProcessStacks | None = None
-    where: Whereabouts = NOWHERE
+    where: StackLocation = NOWHERE
     problem: str = ""  # why there is no stack; a sentence
     program: str = ""  # its name, if it is no Python: then there can be no stack
     cpu: float | None = None  # percent of one core that it has used since its start
@@ -155,9 +157,9 @@ class PodTrace:
 class HangGroup:
     """Processes at the same place."""
 
-    doing: Doing
+    doing: Activity
     label: str
-    members: tuple[Traced, ...]
+    members: tuple[TracedProcess, ...]
     suspect: bool = False  # whether the others wait for these
     behind: bool = False  # whether NCCL alone tells these from the others: they stay behind
 
@@ -168,7 +170,7 @@ class HangGroup:
     @property
     def words(self) -> str:
         """Such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"; without the names where they matter to nobody."""
-        bare = self.doing in (Doing.UNKNOWN, Doing.COMPILED)
+        bare = self.doing in (Activity.UNKNOWN, Activity.COMPILED)
         said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
         return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
 
@@ -201,7 +203,7 @@ class HangReport:
 
     job: str
     pods: tuple[PodTrace, ...]
-    processes: tuple[Traced, ...]
+    processes: tuple[TracedProcess, ...]
     ras: RasReport = NO_REPORT
     ras_problem: str = ""  # why NCCL could not be asked
     at: float = 0.0
@@ -282,9 +284,9 @@ class HangReport:
     def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
         if not suspects:
-            return of_equals(rest)
+            return describe_no_suspect(rest)
         many = max(rest, key=lambda group: len(group.members), default=None)
-        parts = [blame(group, short=short) for group in suspects[:3]]
+        parts = [describe_suspects(group, short=short) for group in suspects[:3]]
         beside = f" while {len(many.members)} {others(many)}" if many else ""
         sentence = f"{' and '.join(parts)}{beside}."
         return sentence[0].upper() + sentence[1:]
@@ -294,13 +296,13 @@ class HangReport:
         """What to do: by where the suspects are, else by where all are."""
         groups = self.suspects or self.groups
         said = list(dict.fromkeys(BEHIND if group.behind else ADVICE[group.doing] for group in groups))[:3]
-        tests = {each.pod for group in groups if group.doing is Doing.COMPILED for each in group.members}
-        return (*said, of_gdb([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
+        tests = {each.pod for group in groups if group.doing is Activity.COMPILED for each in group.members}
+        return (*said, gdb_hint([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
 
 
-def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
+def grouped(processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
     """Processes at the same place together, and which groups the others wait for."""
-    found: dict[tuple[Doing, str], list[Traced]] = {}
+    found: dict[tuple[Activity, str], list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
     awaited = suspects(found, ras)
@@ -313,5 +315,5 @@ def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[Ha
             groups.append(HangGroup(place[0], f"{place[1]}, behind", behind, suspect=True, behind=True))
         if rest:
             groups.append(HangGroup(*place, rest, place in awaited))
-    groups.sort(key=lambda group: (not group.suspect, group.doing is Doing.UNKNOWN, -len(group.members)))
+    groups.sort(key=lambda group: (not group.suspect, group.doing is Activity.UNKNOWN, -len(group.members)))
     return tuple(groups)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from console.logs.pyspy import Frame, ProcessStacks, ThreadStack
 
 
-class Doing(StrEnum):
+class Activity(StrEnum):
     """What kind of thing a process does."""
 
     DATA = "data"  # it waits for its data loader
@@ -31,23 +31,23 @@ class Doing(StrEnum):
     @property
     def waits_for_ranks(self) -> bool:
         """Whether the cause has to be looked for in another rank."""
-        return self in (Doing.COLLECTIVE, Doing.GPU, Doing.MEETING, Doing.COMPILED)
+        return self in (Activity.COLLECTIVE, Activity.GPU, Activity.MEETING, Activity.COMPILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    doing: Doing
+class StackLocation:
+    doing: Activity
     label: str  # as it stands after "in": "all_reduce", "data loader"
     frame: Frame | None = None  # the call by which that was told, in the program's own code if there is any
 
 
-NOWHERE = Whereabouts(Doing.UNKNOWN, "no stack")
+NOWHERE = StackLocation(Activity.UNKNOWN, "no stack")
 _STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
 
 
-def compiled(program: str, state: str) -> Whereabouts:
+def compiled(program: str, state: str) -> StackLocation:
     """Where a program without Python is: all that is known of it is its state."""
-    return Whereabouts(Doing.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
+    return StackLocation(Activity.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
 
 
 _COLLECTIVES = re.compile(
@@ -74,61 +74,61 @@ _WAIT = re.compile(r"wait\w*|select|poll|sleep|join|accept|recv\w*|read\w*|commu
 _LIBRARY = re.compile(r"torch/|site-packages/|multiprocessing/|(?:threading|selectors|socket|subprocess|queue)\.py$")
 
 
-def whereabouts(process: ProcessStacks) -> Whereabouts:
+def locate_process(process: ProcessStacks) -> StackLocation:
     """Where that process is: by its main thread, or by the one that computes for it."""
     threads = sorted(process.threads, key=lambda thread: thread.name != "MainThread")
     if not threads or not threads[0].frames:
         return NOWHERE
-    found = of_thread(threads[0])
-    if found.doing is Doing.COMPUTE and found.label == "backward":
+    found = locate_thread(threads[0])
+    if found.doing is Activity.COMPUTE and found.label == "backward":
         # Gradients are worked out, and reduced, by threads of autograd while the main one waits for them.
-        others = [of_thread(each) for each in threads[1:] if each.frames]
+        others = [locate_thread(each) for each in threads[1:] if each.frames]
         return next((each for each in others if each.doing.waits_for_ranks), found)
     return found
 
 
-def of_thread(thread: ThreadStack) -> Whereabouts:
+def locate_thread(thread: ThreadStack) -> StackLocation:
     """Where one thread is: the innermost call that says it clearly, else the innermost that says anything."""
     for frame in thread.frames:
         found = _clearly(frame)
         if found is not None:
             doing, label = found
-            own = _own_code(thread.frames) if doing is Doing.DATA else frame
-            return Whereabouts(doing, label, own or frame)
+            own = _own_code(thread.frames) if doing is Activity.DATA else frame
+            return StackLocation(doing, label, own or frame)
     return _vaguely(thread)
 
 
-def _clearly(frame: Frame) -> tuple[Doing, str] | None:
+def _clearly(frame: Frame) -> tuple[Activity, str] | None:
     call, file = _plain(frame), frame.file
     if _MEETING.search(call):
-        return Doing.MEETING, "the rendezvous"
+        return Activity.MEETING, "the rendezvous"
     if _CHECKPOINT.search(call) or _CHECKPOINT.search(file):
-        return Doing.CHECKPOINT, "a checkpoint"
+        return Activity.CHECKPOINT, "a checkpoint"
     if _COMMUNICATION.search(file) and (matched := _COLLECTIVES.fullmatch(call)):
-        return Doing.COLLECTIVE, matched[1].lstrip("_")
+        return Activity.COLLECTIVE, matched[1].lstrip("_")
     if _DATA_FILE.search(file) or _DATA_CALL.fullmatch(call):
-        return Doing.DATA, "data loader"
+        return Activity.DATA, "data loader"
     return None
 
 
-def _vaguely(thread: ThreadStack) -> Whereabouts:
+def _vaguely(thread: ThreadStack) -> StackLocation:
     """No call says it clearly: the GPU, a lock, some other wait, or work."""
     for frame in thread.frames:
         matched = _COLLECTIVES.fullmatch(_plain(frame))
         if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):
-            return Whereabouts(Doing.COLLECTIVE, matched[1].lstrip("_"), frame)
+            return StackLocation(Activity.COLLECTIVE, matched[1].lstrip("_"), frame)
         if _GPU.search(frame.file) and _GPU_CALL.fullmatch(_plain(frame)):
-            return Whereabouts(Doing.GPU, f"cuda {_plain(frame)}", frame)
+            return StackLocation(Activity.GPU, f"cuda {_plain(frame)}", frame)
     first = thread.frames[0]
     if _LOCK.fullmatch(_plain(first)):
-        return Whereabouts(Doing.LOCK, "a lock", _own_code(thread.frames) or first)
+        return StackLocation(Activity.LOCK, "a lock", _own_code(thread.frames) or first)
     backward = next((each for each in thread.frames if _plain(each) in ("backward", "_engine_run_backward")), None)
     if backward is not None:
-        return Whereabouts(Doing.COMPUTE, "backward", backward)
+        return StackLocation(Activity.COMPUTE, "backward", backward)
     if "active" not in thread.state and _WAIT.fullmatch(_plain(first)):
-        return Whereabouts(Doing.WAIT, _plain(first), _own_code(thread.frames) or first)
+        return StackLocation(Activity.WAIT, _plain(first), _own_code(thread.frames) or first)
     own = _own_code(thread.frames) or first
-    return Whereabouts(Doing.COMPUTE if "active" in thread.state else Doing.WAIT, _plain(own), own)
+    return StackLocation(Activity.COMPUTE if "active" in thread.state else Activity.WAIT, _plain(own), own)
 
 
 def _plain(frame: Frame) -> str:

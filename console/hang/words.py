@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.hang.stack_location import Doing
+from console.hang.stack_location import Activity
 from console.scheduling.ranks import format_processes, format_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.hang.report import HangGroup, HangReport, Launcher, PodTrace, Traced
+    from console.hang.report import HangGroup, HangReport, Launcher, PodTrace, TracedProcess
 
 
-ADVICE: dict[Doing, str] = {
-    Doing.DATA: "Data loader: check the data path and its mount, launch with fewer loader workers, try a smaller "
-    "data set, or preprocess the data before the job.",
-    Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
+ADVICE: dict[Activity, str] = {
+    Activity.DATA: "Data loader: check the data path and its mount, launch with fewer loader workers, try a "
+    "smaller data set, or preprocess the data before the job.",
+    Activity.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
     "helps only if they are merely slow.",
-    Doing.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach each other and "
-    "the NCCL variables.",
-    Doing.MEETING: "Rendezvous: check that the master's port can be reached from every pod, and that all ranks have "
-    "started.",
-    Doing.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may only "
-    "take its time.",
-    Doing.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, and try a "
-    "simpler configuration.",
-    Doing.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
-    Doing.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph of it.",
-    Doing.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if the same "
-    "one is behind at another look, the others wait for it. Launch with NCCL_DEBUG=INFO for details.",
-    Doing.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
+    Activity.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach "
+    "each other and the NCCL variables.",
+    Activity.MEETING: "Rendezvous: check that the master's port can be reached from every pod, and that all ranks "
+    "have started.",
+    Activity.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may "
+    "only take its time.",
+    Activity.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, "
+    "and try a simpler configuration.",
+    Activity.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
+    Activity.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph "
+    "of it.",
+    Activity.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if "
+    "the same one is behind at another look, the others wait for it. Launch with "
+    "NCCL_DEBUG=INFO for details.",
+    Activity.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
     "privileged pod).",
 }
 """What to do, by where the culprits are."""
@@ -45,38 +47,38 @@ BEHIND = (
 def others(group: HangGroup) -> str:
     """Where the largest group is, after their number: "others wait in all_reduce"."""
     several = len(group.members) > 1
-    if group.doing is Doing.COMPILED:
+    if group.doing is Activity.COMPILED:
         return f"{'others' if several else 'other'} {'run' if several else 'runs'} {group.label}"
     waits = group.doing.waits_for_ranks
     verb = ("wait" if several else "waits") if waits else ("are" if several else "is")
     return f"{'others' if several else 'other'} {verb} in {group.label}"
 
 
-def of_equals(groups: Sequence[HangGroup]) -> str:
+def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
     """What to say where nobody stands out."""
     largest = max(groups, key=lambda group: len(group.members))
     number = len(largest.members)
-    if largest.doing is Doing.UNKNOWN:
+    if largest.doing is Activity.UNKNOWN:
         return f"{number} processes were found, but no stack could be read."
-    if largest.doing is Doing.COMPILED:
+    if largest.doing is Activity.COMPILED:
         pods = len({each.pod for each in largest.members})
         said = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"
-        alone = all(group.doing is Doing.COMPILED for group in groups)
+        alone = all(group.doing is Activity.COMPILED for group in groups)
         kind = "no training" if alone else "and other processes beside it"
         return f"An NCCL test, {kind}: {said}; py-spy can only read Python processes."
     if largest.doing.waits_for_ranks:
         return f"All {number} ranks are in {largest.label}: the network, NCCL, or ranks in different collectives."
-    if largest.doing is Doing.COMPUTE:
+    if largest.doing is Activity.COMPUTE:
         compute = "1 rank computes" if number == 1 else f"{number} ranks compute"
         return f"{compute} ({largest.label}): this is not a hang, unless it stays like this."
     return f"All {number} ranks are in {largest.label}."
 
 
-def blame(group: HangGroup, *, short: bool) -> str:
+def describe_suspects(group: HangGroup, *, short: bool) -> str:
     """Of those for whom the others wait: who they are, and where; `short` without node and call."""
     several = len(group.members) > 1
     named = group.processes if short else group.named
-    if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
+    if group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members):
         return f"{named} {'have' if several else 'has'} no process any more"
     if group.behind:
         return f"{named} {'stay' if several else 'stays'} behind in NCCL"
@@ -85,7 +87,7 @@ def blame(group: HangGroup, *, short: bool) -> str:
     return f"{named} {'are' if several else 'is'} {_place(group)}{call}"
 
 
-def of_gdb(pods: Sequence[PodTrace]) -> str:
+def gdb_hint(pods: Sequence[PodTrace]) -> str:
     """How to get the stacks of an NCCL test that runs in these pods."""
     if any(pod.gdb for pod in pods):
         return "C stacks: gdb -p PID -batch -ex 'thread apply all bt' in the pod."
@@ -94,9 +96,9 @@ def of_gdb(pods: Sequence[PodTrace]) -> str:
 
 def _place(group: HangGroup) -> str:
     """Where it is: "in the data loader"; of a compiled program what state it is in."""
-    if group.doing is Doing.UNKNOWN:
+    if group.doing is Activity.UNKNOWN:
         return "stopped" if all(each.state in ("T", "t") for each in group.members) else "without a stack"
-    if group.doing is Doing.COMPILED:
+    if group.doing is Activity.COMPILED:
         program, _, state = group.label.partition(", ")
         return state or f"in {program}"
     return f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
@@ -120,7 +122,7 @@ def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) ->
     return [*lines, ""] if apart and command else lines
 
 
-def stack_lines(process: Traced) -> list[str]:
+def stack_lines(process: TracedProcess) -> list[str]:
     """One process: what the kernel says, and its main thread; of a compiled program its command."""
     facts = [format_processes(process.place), *(kernel_words(process) if process.pid else [])]
     lines = ["   " + "  ".join([*facts, process.node or process.pod])]
@@ -135,7 +137,7 @@ def stack_lines(process: Traced) -> list[str]:
     return [*lines, f"     … {left} more"] if left > 0 else lines
 
 
-def kernel_words(process: Traced | Launcher) -> list[str]:
+def kernel_words(process: TracedProcess | Launcher) -> list[str]:
     said = [f"pid {process.pid}", f"state {process.state or '?'}"]
     said += [f"in the kernel at {process.wchan}"] if process.wchan else []
     said += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []

@@ -18,8 +18,8 @@ import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.hang.nccl_ras import RasReport
-from console.hang.report import HangReport, Launcher, PodTrace, Traced
-from console.hang.stack_location import NOWHERE, compiled, whereabouts
+from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.stack_location import NOWHERE, compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import ranks
@@ -105,16 +105,16 @@ def read_answer(said: bytes) -> PodAnswer:
         raise Unreadable("The answer of the pod cannot be parsed.") from error
 
 
-def traced(rank: Rank, answer: PodAnswer) -> list[Traced]:
+def traced(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
     """The processes of a pod; of those that do not say their rank it is -1."""
     from console.logs.pyspy import parse_pyspy
 
     found = []
     for place, each in enumerate(answer.processes):
         stacks = next(iter(parse_pyspy(each.dump.encode())), None) if each.dump else None
-        where = whereabouts(stacks) if stacks else compiled(each.program, each.state) if each.program else NOWHERE
+        where = locate_process(stacks) if stacks else compiled(each.program, each.state) if each.program else NOWHERE
         found.append(
-            Traced(
+            TracedProcess(
                 -1 if each.rank is None else each.rank, rank.number, rank.name, rank.node, each.pid,
                 place if each.local_rank is None else each.local_rank, each.command, each.state, each.wchan,
                 each.threads, stacks, where, problem_words(each, tool=bool(answer.py_spy)), each.program, each.cpu,
@@ -382,7 +382,9 @@ class HangProbe:
         program = await asyncio.to_thread(own_py_spy)
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
 
-    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
+    async def record(
+        self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
+    ) -> int:
         """Record a process and save that here: a flame graph as SVG, or for a place that ends in .json for speedscope.
 
         Its size in bytes. Whole or not at all. Raises BadInput if the file is there or cannot be written, ProgramFailed
@@ -413,7 +415,7 @@ class HangProbe:
         await asyncio.to_thread(write_new, place, recorded)
         return len(recorded)
 
-    async def facts(self, namespace: str, name: str, process: Traced, what: str) -> str:
+    async def facts(self, namespace: str, name: str, process: TracedProcess, what: str) -> str:
         """A file of /proc of a process (FACTS), or ten seconds of strace."""
         pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
@@ -423,10 +425,10 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
-def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[Traced]]:
+def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
     """Pods and processes, each with its rank over the whole job."""
     pods: list[PodTrace] = []
-    found: list[tuple[Rank, list[Traced]]] = []
+    found: list[tuple[Rank, list[TracedProcess]]] = []
     for rank, answer in answers:
         trace = PodTrace(rank.number, rank.name, rank.node)
         if isinstance(answer, str):
@@ -436,19 +438,19 @@ def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list
         found.append((rank, traced(rank, answer)))
     a_pod = max((len(each) for _, each in found), default=0)
     working = {rank.replicated_job for rank, several in found if several}
-    processes: list[Traced] = []
+    processes: list[TracedProcess] = []
     for rank, several in found:
         known = {each.local_rank for each in several}
         processes += [_numbered(each, rank, a_pod) for each in several]
         if (a_pod > 1 or not several) and rank.replicated_job in working:
             # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
             processes += [
-                Traced(rank.number * a_pod + local, rank.number, rank.name, rank.node, local_rank=local,
+                TracedProcess(rank.number * a_pod + local, rank.number, rank.name, rank.node, local_rank=local,
                        problem="There is no process for it any more.")
                 for local in range(a_pod) if local not in known
             ]  # fmt: skip
     return pods, processes
 
 
-def _numbered(process: Traced, rank: Rank, a_pod: int) -> Traced:
+def _numbered(process: TracedProcess, rank: Rank, a_pod: int) -> TracedProcess:
     return process if process.rank >= 0 else replace(process, rank=rank.number * a_pod + process.local_rank)

@@ -44,7 +44,7 @@ class _List(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class ChartObject:
     """One object that carries the chart's labels."""
 
     kind: str
@@ -61,9 +61,9 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
     return f"{root}{place}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
-async def labelled(client: Client, namespace: str) -> tuple[tuple[Ours, ...], tuple[str, ...]]:
+async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[ChartObject, ...], tuple[str, ...]]:
     """Objects with the chart's labels in a namespace (empty: in all), and the kinds that may not be listed."""
-    found: list[Ours] = []
+    found: list[ChartObject] = []
     hidden: list[str] = []
     for kind in _ROOTS:
         try:
@@ -84,10 +84,10 @@ async def labelled(client: Client, namespace: str) -> tuple[tuple[Ours, ...], tu
     return tuple(found), tuple(hidden)
 
 
-def _ours(kind: str, meta: Meta) -> Ours:
+def _ours(kind: str, meta: Meta) -> ChartObject:
     annotations, labels = annotations_of(meta), labels_of(meta)
     namespace = meta.namespace or ""
-    return Ours(
+    return ChartObject(
         kind,
         namespace,
         meta.name or "",
@@ -99,7 +99,7 @@ def _ours(kind: str, meta: Meta) -> Ours:
 
 async def require_own(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
     """Conflict if one of these ("Kind name") exists and is not that release's, by what is written on it there."""
-    found, _ = await labelled(client, namespace)
+    found, _ = await list_chart_objects(client, namespace)
     own = {
         f"{each.kind} {each.name}" for each in found if (each.release_namespace, each.release) == (namespace, release)
     }
@@ -128,7 +128,7 @@ async def remove(client: Client, kind: str, namespace: str, name: str) -> None:
         return
 
 
-async def try_change(client: Client, namespace: str, manifest: str) -> str:
+async def dry_run_change(client: Client, namespace: str, manifest: str) -> str:
     """Let the server judge an object as Helm would apply it, keeping nothing: why not, or empty when it may be."""
     made = _loaded(manifest)
     kind, name = str(made["kind"]), str(made["metadata"]["name"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.kube.discovery import ApiDiscovery
 
 
-class OfferState(StrEnum):
+class ChoicesState(StrEnum):
     """Whether the names are all there are."""
 
     LISTED = "listed"
@@ -35,26 +35,26 @@ class OfferState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class FieldChoices:
     """Names to choose from; other text is allowed in every field too."""
 
     kind: str  # as in `Field.choices_from`
     names: tuple[str, ...] = ()  # what is most likely wanted first
     about: Mapping[str, str] = field(default_factory=dict)
     """Name -> a few words, where there is something to say."""
-    state: OfferState = OfferState.LISTED
+    state: ChoicesState = ChoicesState.LISTED
     why: str = ""  # one sentence while nothing can be chosen
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Name -> texts of fields, by path, that belong together and are all filled by choosing it."""
 
-    def joined(self, more: Offer) -> Offer:
+    def joined(self, more: FieldChoices) -> FieldChoices:
         """This one, with the names that another has beyond it; its reason where there is still nothing."""
         names = tuple(dict.fromkeys((*self.names, *more.names)))
-        return Offer(
+        return FieldChoices(
             self.kind,
             names,
             {**more.about, **self.about},
-            OfferState.LISTED if names else more.state,
+            ChoicesState.LISTED if names else more.state,
             "" if names else more.why or self.why,
             {**more.fills, **self.fills},
         )
@@ -71,9 +71,11 @@ GOOGLE_KINDS = {
 """What Google has more of than the cluster shows, in words that continue "Asking Google for"."""
 
 
-def unasked() -> dict[str, Offer]:
+def unasked() -> dict[str, FieldChoices]:
     """What stands for the lists that only Google has, until it is asked."""
-    return {kind: Offer(kind, state=OfferState.UNASKED, why=ASKS) for kind in ("buckets", "lustre", "filestore")}
+    return {
+        kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=ASKS) for kind in ("buckets", "lustre", "filestore")
+    }
 
 
 _T = TypeVar("_T")
@@ -259,30 +261,34 @@ _SOURCES: Mapping[str, _Source] = {
 }
 
 
-async def offers(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, Offer]:
+async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
     """What there is to choose from, by the name in `Field.choices_from`; what may not be seen says so."""
     found = await asyncio.gather(*(_offer(client, catalogue, namespace, name) for name in _SOURCES))
     return {offer.kind: offer for offer in found}
 
 
-async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> Offer:
+async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
     source = _SOURCES[name]
     try:
         version = await catalogue.version(source.kind)
         if not version:
-            return Offer(name, state=OfferState.ABSENT, why=f"This cluster has no {source.noun}.")
+            return FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
         found = await _listed(
             client, source, source.kind.path(version, quote(namespace, safe="") if source.kind.namespaced else "")
         )
     except NotAllowed:
         where = f" of {namespace}" if source.kind.namespaced else ""
-        return Offer(name, state=OfferState.NOT_ALLOWED, why=f"No permission to list the {source.noun}{where}.")
+        return FieldChoices(
+            name, state=ChoicesState.NOT_ALLOWED, why=f"No permission to list the {source.noun}{where}."
+        )
     except NotFound:
-        return Offer(name, state=OfferState.ABSENT, why=f"This cluster has no {source.noun}.")
+        return FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
     except ConsoleError as error:
-        return Offer(name, state=OfferState.FAILED, why=error.message)
+        return FieldChoices(name, state=ChoicesState.FAILED, why=error.message)
     why = "" if found else f"{namespace} has no {source.noun} to choose from."
-    return Offer(name, tuple(each for each, _ in found), {each: words for each, words in found if words}, why=why)
+    return FieldChoices(
+        name, tuple(each for each, _ in found), {each: words for each, words in found if words}, why=why
+    )
 
 
 async def _listed(client: Client, source: _Source, path: str) -> Named:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from console import assets
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
-from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, Translated, assemble, remaining, translate
+from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, TranslatedValues, assemble, remaining, translate
 from console.launch.helm import RECIPE_LABEL, BadValues
 from console.launch.helm_command import (
     HelmCommand,
     HelmLine,
     HelmParts,
+    format_key_path,
     helm_command,
     looks_like_helm,
     parse_helm_line,
-    spell_way,
 )
 from console.launch.install import NoSuchQueue, field_meant
 from console.launch.recipes import (
@@ -38,7 +38,7 @@ from console.launch.recipes import (
 )
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.schema import Schema, leaves, nearest
-from console.launch.yaml_read import LONGEST, Node, Readout, TextFault, parse_text, part_at, plain_value, read_values
+from console.launch.yaml_read import LONGEST, Node, Readout, TextFault, parse_text, plain_value, read_values, schema_at
 from console.launch.yaml_write import rewrite, write_values
 from console.logs.redact import is_confidential, looks_confidential
 from console.scheduling.forecast import LaunchDemand, demand_of
@@ -47,7 +47,7 @@ from console.settings import login_name
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from console.launch.install import Catalogue
+    from console.launch.install import ChartCatalog
 
     Render = Callable[[LaunchPlan], Awaitable[tuple[Manifest, ...]]]
 
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 _RECIPE = "a4.console/recipe="
 
 
-class Drafting:
+class PlanTexts:
     """Texts of the launches of one catalogue; no cluster is asked."""
 
-    def __init__(self, catalogue: Catalogue, render: Render) -> None:
+    def __init__(self, catalogue: ChartCatalog, render: Render) -> None:
         self._catalogue = catalogue
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None
@@ -99,12 +99,12 @@ class Drafting:
         defaults = self._catalogue.defaults(plan.recipe)
 
         def same(keys: tuple[str, ...], node: Node, value: Value) -> bool:
-            part = part_at(self._schema, keys)
+            part = schema_at(self._schema, keys)
             read = plain_value(node, part if part is not None else {})
             return type(read) is type(value) and read == value
 
         def spare(keys: tuple[str, ...], node: Node) -> bool:
-            part = part_at(self._schema, keys)
+            part = schema_at(self._schema, keys)
             if part is None or keys in {("recipe", "id"), ("launchers",)}:
                 return True
             default = _at(defaults, keys)
@@ -144,7 +144,7 @@ class Drafting:
         found = get_path(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
 
-    def over(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
+    def overlay_draft(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
         laid = overlay_values(below, draft.values)
         for path, _ in leaves(self._schema):
@@ -276,7 +276,7 @@ class Drafting:
         tree = plain_value(root, {}) if root else {}
         assert isinstance(tree, Mapping)
         if _is_seed(tree):
-            out = Translated()
+            out = TranslatedValues()
             return self._translated(recipe, dict(tree), {}, out)
         read = read_values(root, self._catalogue.schema, {})
         known, left = self._recipe(read.recipe, recipe)
@@ -311,7 +311,7 @@ class Drafting:
     async def _command(self, recipe: str, line: HelmLine) -> Draft:
         paths = [*line.files, *(str(each.value) for each in line.settings if each.file)]
         texts = await asyncio.to_thread(_read, paths)
-        out = Translated()
+        out = TranslatedValues()
         trees = [tree for path in line.files if (tree := self._values_file(path, texts, out)) is not None]
         root = assemble(trees, line.settings, out)
         named = next((each.removeprefix(_RECIPE) for each in line.labels.split(",") if each.startswith(_RECIPE)), "")
@@ -327,7 +327,7 @@ class Drafting:
         told = draft.recipe or (self._recipe(named, recipe)[0] if named else str(own or ""))
         return Draft(draft.values, draft.given, told, line.name, line.namespace, (), tuple(left), tuple(notes))
 
-    def _values_file(self, path: str, texts: Mapping[str, str], out: Translated) -> Mapping[str, Any] | None:
+    def _values_file(self, path: str, texts: Mapping[str, str], out: TranslatedValues) -> Mapping[str, Any] | None:
         if path not in texts:
             words = (
                 f"{path} cannot be read from here, so its values were not imported; paste its text if it was changed."
@@ -337,7 +337,7 @@ class Drafting:
         try:
             root, repeated = parse_text(texts[path])
         except TextFault as error:
-            out.leave(path, error.message.rstrip("."))
+            out.leave_out(path, error.message.rstrip("."))
             return None
         out.notes += repeated
         tree = plain_value(root, {}) if root else {}
@@ -345,7 +345,7 @@ class Drafting:
 
     # both, pasted
 
-    def _translated(self, recipe: str, root: dict[str, Any], texts: Mapping[str, str], out: Translated) -> Draft:
+    def _translated(self, recipe: str, root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> Draft:
         schema = self._catalogue.schema
         translate(root, set(schema["properties"]), texts, out)
         known, left = self._recipe(out.recipe, self._recipe(recipe, recipe)[0])
@@ -357,7 +357,7 @@ class Drafting:
         told = known if out.recipe else ""
         return Draft(self.changes(known, values), values, told, left_out=left_out, notes=tuple(out.notes))
 
-    def _own(self, root: dict[str, Any], out: Translated) -> list[tuple[str, Any]]:
+    def _own(self, root: dict[str, Any], out: TranslatedValues) -> list[tuple[str, Any]]:
         """What is left in the tree by the names of this chart; unknown names are told."""
         found: list[tuple[str, Any]] = []
         for path in self._known:
@@ -367,13 +367,13 @@ class Drafting:
                 found.append((path, value))
         remaining(root, ("recipe", "id"))
         for unknown in _ways(root, ()):
-            path = spell_way(unknown)
+            path = format_key_path(unknown)
             out.left_out.append(Remark(path, f"{path} is not a value of the chart{nearest(path, self._known)}"))
         return found
 
     @staticmethod
     def _put(
-        values: dict[str, Value], fields: Mapping[str, Field], recipe: str, path: str, given: Any, out: Translated
+        values: dict[str, Value], fields: Mapping[str, Field], recipe: str, path: str, given: Any, out: TranslatedValues
     ) -> None:
         name = ""
         field = fields.get(path)
@@ -382,12 +382,12 @@ class Drafting:
             field = fields.get(above) if above == "env" else None
         if field is None:
             if given not in ("", "false", False, None):
-                out.leave(path, f"it has no effect in {recipe}")
+                out.leave_out(path, f"it has no effect in {recipe}")
             return
         try:
             value = _fitting(field, {name: given} if name else given)
         except BadInput as error:
-            out.leave(path, error.message.rstrip("."))
+            out.leave_out(path, error.message.rstrip("."))
             return
         before = get_path(values, field.path)
         if isinstance(value, Mapping) and isinstance(before, Mapping):

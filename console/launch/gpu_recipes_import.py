@@ -12,14 +12,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
-from console.launch.helm_command import spell_way
+from console.launch.helm_command import format_key_path
 from console.launch.recipes import Remark
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from console.launch.helm_command import Setting, Way
+    from console.launch.helm_command import HelmSetting, KeyPath
 
 
 Names = tuple[str, ...]
@@ -151,7 +151,7 @@ class File:
 
 
 @dataclass(slots=True)
-class Translated:
+class TranslatedValues:
     recipe: str = ""
     values: list[tuple[str, Any]] = field(default_factory=list)
     """Path and value, not yet read as the field's kind; later ones win."""
@@ -161,7 +161,7 @@ class Translated:
     def put(self, path: str, value: Any) -> None:
         self.values.append((path, value))
 
-    def leave(self, path: str, why: str) -> None:
+    def leave_out(self, path: str, why: str) -> None:
         """One value of theirs that is not taken."""
         self.left_out.append(Remark(path, f"{path} was not imported: {why}."))
 
@@ -170,7 +170,9 @@ class Translated:
         self.notes.append(Remark(path, words))
 
 
-def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], out: Translated) -> dict[str, Any]:
+def assemble(
+    trees: Iterable[Mapping[str, Any]], settings: Iterable[HelmSetting], out: TranslatedValues
+) -> dict[str, Any]:
     """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
     root: dict[str, Any] = {}
     for tree in trees:
@@ -181,13 +183,13 @@ def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], ou
         if setting.unknown and not named:
             bucket = "gcsMounts" in setting.way or "gcsVolumes" in setting.way
             ours = SAME.get(tuple(str(name) for name in setting.way), "storage.gcs" if bucket else "its field")
-            out.leave(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
+            out.leave_out(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
             continue
-        put_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
+        set_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
     return root
 
 
-def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: Translated) -> None:
+def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
     """Every value of theirs in the tree; what is left in it afterwards are values of ours and unknown ones.
 
     `own` are the names this chart has at the top, `texts` the files that could be read, by path.
@@ -205,15 +207,17 @@ def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out
     for way, why in GONE.items():
         value = pop_at(root, way)
         if value not in (MISSING, "", None, False, [], {}):
-            out.leave(".".join(way), why)
+            out.leave_out(".".join(way), why)
     for way in FOLLOWS:
         pop_at(root, way)
     for name in [each for each in root if each not in own]:
         for unknown, _ in leaves_of(root.pop(name), (name,)):
-            out.leave(spell_way(unknown), "no value of this chart, nor of those that it understands, is called so")
+            out.leave_out(
+                format_key_path(unknown), "no value of this chart, nor of those that it understands, is called so"
+            )
 
 
-def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: Translated) -> None:
+def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> None:
     launcher, training = pop_at(root, ("workload_launcher",)), pop_at(root, ("pai_training_script",))
     config = pop_at(root, ("workload_config",))
     if isinstance(launcher, File):
@@ -230,14 +234,14 @@ def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: Translated) ->
         _own_text(config, "workload_config", "recipe.script.config", texts, out)
 
 
-def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: Translated) -> None:
+def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues) -> None:
     if file.path in texts:
         out.put(path, texts[file.path])
     else:
-        out.leave(key, f"the file {file.path} cannot be read from here; put its text into {path} of own-script")
+        out.leave_out(key, f"the file {file.path} cannot be read from here; put its text into {path} of own-script")
 
 
-def _envs(root: dict[str, Any], out: Translated) -> None:
+def _envs(root: dict[str, Any], out: TranslatedValues) -> None:
     """Variables by name; in a --set line a place stands for the name."""
     for way in (("workload", "envs"), ("network", "ncclSettings")):
         given = pop_at(root, way)
@@ -251,18 +255,18 @@ def _envs(root: dict[str, Any], out: Translated) -> None:
                 _env_entry(f"{'.'.join(way)}[{place}]", place, entry, out, testbed=way[-1] == "envs")
 
 
-def _env_entry(key: str, place: int, entry: Mapping[str, Any], out: Translated, *, testbed: bool) -> None:
+def _env_entry(key: str, place: int, entry: Mapping[str, Any], out: TranslatedValues, *, testbed: bool) -> None:
     name, value = entry.get("name"), entry.get("value")
     if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and place < len(TESTBED_ENVS):
         name = TESTBED_ENVS[place]
         out.note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
     if name is None:
-        out.leave(key, "which variable stands at that place is not known here; write it as env.NAME")
+        out.leave_out(key, "which variable stands at that place is not known here; write it as env.NAME")
     elif value is not None:
         _env(str(name), _text(value), out)
 
 
-def _env(name: str, value: str, out: Translated) -> None:
+def _env(name: str, value: str, out: TranslatedValues) -> None:
     if name == "TRAINING_MODE":
         _training_mode(value, out)
     elif name == "USE_JSON_SFT" and out.recipe == "qwen3-next-sft" and value == "true":
@@ -272,27 +276,27 @@ def _env(name: str, value: str, out: Translated) -> None:
             out.put(ENV[name], value)
     elif name in ENV_UNUSED:
         if value:
-            out.leave(name, "no recipe reads this variable")
+            out.leave_out(name, "no recipe reads this variable")
     elif is_confidential(name, value or "x") or looks_confidential(value):
         if value:
-            out.leave(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
+            out.leave_out(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
     elif value:
         out.put(f"env.{name}", value)
 
 
-def _training_mode(value: str, out: Translated) -> None:
+def _training_mode(value: str, out: TranslatedValues) -> None:
     if out.recipe.startswith("qwen3-next"):
         out.recipe = "qwen3-next-sft" if value == "sft" else "qwen3-next-pretrain"
     else:
-        out.leave("TRAINING_MODE", "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
+        out.leave_out("TRAINING_MODE", "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
 
 
-def _topology(root: dict[str, Any], out: Translated) -> None:
+def _topology(root: dict[str, Any], out: TranslatedValues) -> None:
     request = pop_at(root, ("tasSettings", "topologyRequest"))
     for key, level in request.items() if isinstance(request, Mapping) else ():
         found = re.search(r"podset-(preferred|required|unconstrained)-topology$", str(key))
         if found is None:
-            out.leave(f"tasSettings.topologyRequest.{key}", "use topology.request and topology.level")
+            out.leave_out(f"tasSettings.topologyRequest.{key}", "use topology.request and topology.level")
         elif found[1] == "unconstrained":
             out.put("topology.request", "none")
         else:
@@ -300,7 +304,7 @@ def _topology(root: dict[str, Any], out: Translated) -> None:
             out.put("topology.level", level)
 
 
-def _mounts(root: dict[str, Any], out: Translated) -> None:
+def _mounts(root: dict[str, Any], out: TranslatedValues) -> None:
     buckets: dict[str, str] = {}
     for place, mount in enumerate(_dicts(pop_at(root, ("volumes", "gcsMounts")))):
         bucket = _text(mount.get("bucketName") or "")
@@ -326,7 +330,7 @@ def _mounts(root: dict[str, Any], out: Translated) -> None:
         out.put("storage.pvc", claims)
 
 
-def _file_systems(root: dict[str, Any], out: Translated) -> None:
+def _file_systems(root: dict[str, Any], out: TranslatedValues) -> None:
     nfs = pop_at(root, ("volumes", "nfs", "enabled"))
     if nfs is not MISSING and _text(nfs) == "true":
         out.put("storage.nfs.claim", "nfs-pvc")
@@ -341,7 +345,7 @@ def _file_systems(root: dict[str, Any], out: Translated) -> None:
             pop_at(root, ("volumes", kind))
 
 
-def _gib(root: dict[str, Any], out: Translated) -> None:
+def _gib(root: dict[str, Any], out: TranslatedValues) -> None:
     given = pop_at(root, ("network", "gibVersion"))
     if given is MISSING:
         return
@@ -351,7 +355,7 @@ def _gib(root: dict[str, Any], out: Translated) -> None:
     elif "/" in image:
         out.put("network.gib.image", image)
     else:
-        out.leave("network.gibVersion", "network.gib.image takes a whole image reference, not a version alone")
+        out.leave_out("network.gibVersion", "network.gib.image takes a whole image reference, not a version alone")
 
 
 def _dicts(value: Any) -> list[Mapping[str, Any]]:
@@ -378,17 +382,17 @@ def deep_merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
             below[name] = value
 
 
-def put_at(root: dict[str, Any], way: Way, value: Any) -> None:
+def set_at(root: dict[str, Any], way: KeyPath, value: Any) -> None:
     """Set a value, making the maps and lists on the way there; BadInput where the way leads through a single value."""
     level: Any = root
     for name, following in zip(way, (*way[1:], None), strict=True):
         last = following is None
         if isinstance(name, int):
             if not isinstance(level, list):
-                raise BadInput(f"{spell_way(way)} counts in what is not a list.")
+                raise BadInput(f"{format_key_path(way)} counts in what is not a list.")
             level += [None] * (name + 1 - len(level))
         elif not isinstance(level, dict):
-            raise BadInput(f"{spell_way(way)} goes below a single value.")
+            raise BadInput(f"{format_key_path(way)} goes below a single value.")
         if last:
             level[name] = value
             return
@@ -422,7 +426,7 @@ def remaining(root: dict[str, Any], way: tuple[str, ...]) -> Any:
     return None if found is MISSING else found
 
 
-def leaves_of(value: Any, way: Way) -> Iterator[tuple[Way, Any]]:
+def leaves_of(value: Any, way: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     """Every single value and the way to it; nulls left out."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():

@@ -215,7 +215,9 @@ class Helm:
 
         await self._guarded(namespace, name, work, f"{name} could not be changed")
 
-    async def upgraded(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
+    async def render_upgrade(
+        self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str
+    ) -> tuple[str, ...]:
         """The YAML of every object as `upgrade` would apply it; the cluster is read and not changed."""
 
         def work() -> tuple[str, ...]:

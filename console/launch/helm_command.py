@@ -102,17 +102,17 @@ _ENDS = {"\n", ";", "|", "&"}
 
 
 @dataclass(slots=True)
-class Word:
+class CommandWord:
     """One word, with the variables in it that nobody has set."""
 
     text: str = ""
     unknown: list[str] = field(default_factory=list)
 
 
-def commands(text: str, variables: Mapping[str, str]) -> list[list[Word]]:
+def commands(text: str, variables: Mapping[str, str]) -> list[list[CommandWord]]:
     """Every simple command of a text; `export NAME=value` lines count for those after them."""
     known = dict(variables)
-    made: list[list[Word]] = []
+    made: list[list[CommandWord]] = []
     splitter = _Splitter(text, known)
     while (words := splitter.command()) is not None:
         rest = list(words)
@@ -135,9 +135,9 @@ class _Splitter:
         self._variables = variables
         self._at = 0
 
-    def command(self) -> list[Word] | None:
+    def command(self) -> list[CommandWord] | None:
         """The words up to the end of a command; None at the end of the text."""
-        words: list[Word] = []
+        words: list[CommandWord] = []
         while self._at < len(self._text):
             char = self._text[self._at]
             if char in _ENDS:
@@ -156,8 +156,8 @@ class _Splitter:
         end = self._text.find("\n", self._at)
         return len(self._text) if end < 0 else end
 
-    def _word(self) -> Word:
-        word = Word()
+    def _word(self) -> CommandWord:
+        word = CommandWord()
         while self._at < len(self._text):
             char = self._text[self._at]
             if char.isspace() or (char in _ENDS and not _HOLE.match(self._text, self._at)):
@@ -182,7 +182,7 @@ class _Splitter:
         self._at = end + 1
         return inner
 
-    def _double(self, word: Word) -> None:
+    def _double(self, word: CommandWord) -> None:
         opened = self._at
         self._at += 1
         while self._at < len(self._text):
@@ -198,7 +198,7 @@ class _Splitter:
         line = self._text.count("\n", 0, opened) + 1
         raise BadInput(f'The quote " in line {line} is never closed.')
 
-    def _plain(self, word: Word) -> None:
+    def _plain(self, word: CommandWord) -> None:
         """One character, or a variable, or what stands for a value that the person has to put in."""
         char = self._text[self._at]
         if char == "`" or self._text.startswith("$(", self._at):
@@ -220,13 +220,13 @@ class _Splitter:
             word.text += char
             self._at += 1
 
-    def _hole(self, word: Word, text: str) -> None:
+    def _hole(self, word: CommandWord, text: str) -> None:
         word.unknown.append(text)
         word.text += text
         self._at += len(text)
 
 
-Way = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
+KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
 
 _VERBS = {"install", "upgrade", "template"}
 _ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")
@@ -244,10 +244,10 @@ _LONGEST_LIST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class HelmSetting:
     """One value the line sets."""
 
-    way: Way
+    way: KeyPath
     value: Any  # text, number, truth, None, list or map; of --set-file the file's path
     file: bool = False
     unknown: tuple[str, ...] = ()  # variables in it that nobody has set
@@ -255,7 +255,7 @@ class Setting:
     @property
     def path(self) -> str:
         """The way as a person writes it."""
-        return spell_way(self.way)
+        return format_key_path(self.way)
 
 
 @dataclass(slots=True)
@@ -265,7 +265,7 @@ class HelmLine:
     chart: str = ""
     labels: str = ""
     files: list[str] = field(default_factory=list)  # values files, in order
-    settings: list[Setting] = field(default_factory=list)
+    settings: list[HelmSetting] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Variables in the name, the namespace or a file's path that nobody has set."""
     others: int = 0  # further helm commands in the text
@@ -286,8 +286,8 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
     if not found:
         raise BadInput("There is no helm install command in this text.", "Paste it from `helm install` to its end.")
     line = HelmLine(others=len(found) - 1)
-    given: dict[str, list[Word]] = {}
-    places: list[Word] = []
+    given: dict[str, list[CommandWord]] = {}
+    places: list[CommandWord] = []
     _sort(found[0], given, places)
     _take(line, given, places)
     for option in _ORDER:
@@ -296,7 +296,7 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
     return line
 
 
-def _after_verb(words: list[Word]) -> list[Word] | None:
+def _after_verb(words: list[CommandWord]) -> list[CommandWord] | None:
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:-1]):
         if text.rpartition("/")[2] == "helm" and texts[at + 1] in _VERBS:
@@ -304,7 +304,7 @@ def _after_verb(words: list[Word]) -> list[Word] | None:
     return None
 
 
-def _sort(words: list[Word], given: dict[str, list[Word]], places: list[Word]) -> None:
+def _sort(words: list[CommandWord], given: dict[str, list[CommandWord]], places: list[CommandWord]) -> None:
     """Options with their words, and the words that belong to none."""
     left = list(words)
     while left:
@@ -317,12 +317,12 @@ def _sort(words: list[Word], given: dict[str, list[Word]], places: list[Word]) -
             option, equals, value = option[:2], "=", option[2:] + equals + value
         option = _SHORT.get(option, option)
         if equals:
-            given.setdefault(option, []).append(Word(value, word.unknown))
+            given.setdefault(option, []).append(CommandWord(value, word.unknown))
         elif option not in _SWITCHES and left:
             given.setdefault(option, []).append(left.pop(0))
 
 
-def _take(line: HelmLine, given: Mapping[str, list[Word]], places: list[Word]) -> None:
+def _take(line: HelmLine, given: Mapping[str, list[CommandWord]], places: list[CommandWord]) -> None:
     if len(places) > 1:
         line.name = _known(line, places[0])
     if places:
@@ -335,23 +335,23 @@ def _take(line: HelmLine, given: Mapping[str, list[Word]], places: list[Word]) -
     line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
 
 
-def _known(line: HelmLine, word: Word) -> str:
+def _known(line: HelmLine, word: CommandWord) -> str:
     line.unknown += word.unknown
     return "" if word.unknown else word.text
 
 
-def _settings(option: str, word: Word) -> list[Setting]:
+def _settings(option: str, word: CommandWord) -> list[HelmSetting]:
     text, unknown = word.text, tuple(word.unknown)
     if option == "--set-literal":
         path, _, value = text.partition("=")
-        return [Setting(_way(path), value, unknown=unknown)]
+        return [HelmSetting(_way(path), value, unknown=unknown)]
     if option == "--set-json":
         return _json_settings(text, unknown)
-    made: list[Setting] = []
+    made: list[HelmSetting] = []
     for path, value in _pairs(text):
         read: Any = value
         if option == "--set-file":
-            made.append(Setting(_way(path), _plain(value), file=True, unknown=unknown))
+            made.append(HelmSetting(_way(path), _plain(value), file=True, unknown=unknown))
             continue
         if value.startswith("{") and value.endswith("}"):
             inner = value[1:-1]
@@ -359,22 +359,22 @@ def _settings(option: str, word: Word) -> list[Setting]:
         else:
             read = _typed(value, option)
         mine = tuple(name for name in unknown if name in path or name in value)
-        made.append(Setting(_way(path), read, unknown=mine))
+        made.append(HelmSetting(_way(path), read, unknown=mine))
     return made
 
 
-def _json_settings(text: str, unknown: tuple[str, ...]) -> list[Setting]:
+def _json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
     decoder = json.JSONDecoder()
     try:
         if text.lstrip().startswith("{"):
-            return [Setting((name,), value, unknown=unknown) for name, value in decoder.decode(text).items()]
+            return [HelmSetting((name,), value, unknown=unknown) for name, value in decoder.decode(text).items()]
         made = []
         while text:
             path, equals, rest = text.partition("=")
             if not equals:
                 raise BadInput(f"--set-json {path} has no value.", "Write --set-json 'path=[1, 2]'.")
             value, end = decoder.raw_decode(rest.lstrip())
-            made.append(Setting(_way(path), value, unknown=unknown))
+            made.append(HelmSetting(_way(path), value, unknown=unknown))
             text = rest.lstrip()[end:].lstrip().removeprefix(",")
         return made
     except (ValueError, RecursionError, AttributeError) as error:
@@ -432,7 +432,7 @@ def _typed(text: str, option: str) -> Any:
     return int(word) if re.fullmatch(r"0|-?[1-9]\d{0,17}", word) else word
 
 
-def _way(path: str) -> Way:
+def _way(path: str) -> KeyPath:
     """A path such as a.b[0].c as names and places; a dot within a name has a backslash before it."""
     way: list[str | int] = []
     for name in _split(path.strip(), "."):
@@ -448,7 +448,7 @@ def _way(path: str) -> Way:
     return tuple(way)
 
 
-def spell_way(way: Way) -> str:
+def format_key_path(way: KeyPath) -> str:
     text = ""
     for name in way:
         text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else str(name)

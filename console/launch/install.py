@@ -179,7 +179,7 @@ class _RecipeForm:
 
 
 @dataclass(frozen=True, eq=False)
-class Catalogue:
+class ChartCatalog:
     """What can be launched: the chart's schema and the launchers, read once; no cluster is needed.
 
     Not slotted: what a form asks for on every key is worked out once and kept.
@@ -193,7 +193,7 @@ class Catalogue:
     """The plan that was judged last, by recipe: its notes are asked for right after its problems."""
 
     @classmethod
-    def load(cls) -> Catalogue:
+    def load(cls) -> ChartCatalog:
         """Read chart/ and launchers/; 0.2 s the first time, since it loads the schema checker: call it in a thread."""
         import jsonschema  # noqa: F401  # loaded here, so that the first check of a form does not wait for it
 
@@ -327,7 +327,7 @@ class Catalogue:
 class Launcher:
     """A catalogue and a cluster to launch on."""
 
-    catalogue: Catalogue
+    catalogue: ChartCatalog
     helm: Helm
     client: Client  # the same cluster, for what Helm does not do: asking whether objects would be accepted
     who: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from console.kube.objects.event import Event
     from console.kube.snapshot import StopReport
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.drafting import Drafting
-    from console.launch.install import Catalogue, Launcher
+    from console.launch.drafting import PlanTexts
+    from console.launch.install import ChartCatalog, Launcher
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
     from console.launch.releases import Releases
@@ -37,7 +37,7 @@ class Launching:
     def __init__(self, cluster: WatchedCluster, alarms: Callable[[str, str, float], tuple[Alarm, ...]]) -> None:
         """`alarms`: those of a job (namespace, name) that this session heard since a moment."""
         self._cluster, self._alarms = cluster, alarms
-        self._loaded: Catalogue | None = None
+        self._loaded: ChartCatalog | None = None
         self._before_launch: dict[tuple[str, str], Event] = {}
         """Events that there were before the last launch."""
 
@@ -45,20 +45,20 @@ class Launching:
         """Load the chart once the server has answered: it takes long enough to be felt on the launch screen."""
         await self._cluster.answered.wait()
         if self._loaded is None:
-            from console.launch.install import Catalogue
+            from console.launch.install import ChartCatalog
 
-            self._loaded = await asyncio.to_thread(Catalogue.load)
+            self._loaded = await asyncio.to_thread(ChartCatalog.load)
 
     async def close(self) -> None:
         """What became of the runs is written down."""
         if "runs" in vars(self):
             await self.runs.close()
 
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> ChartCatalog:
         if self._loaded is None:
-            from console.launch.install import Catalogue
+            from console.launch.install import ChartCatalog
 
-            self._loaded = Catalogue.load()
+            self._loaded = ChartCatalog.load()
         return self._loaded
 
     def _launcher(self) -> Launcher:
@@ -71,11 +71,11 @@ class Launching:
         return Launcher(self._catalogue(), helm, client, cluster.me)
 
     @cached_property
-    def drafting(self) -> Drafting:
+    def drafting(self) -> PlanTexts:
         """Plans as texts and back: YAML, pasted commands, commands to run by hand, differences."""
-        from console.launch.drafting import Drafting
+        from console.launch.drafting import PlanTexts
 
-        return Drafting(self._catalogue(), self.render)
+        return PlanTexts(self._catalogue(), self.render)
 
     @cached_property
     def runs(self) -> Runs:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.kube.nested_values import Value
-    from console.launch.install import Catalogue
+    from console.launch.install import ChartCatalog
     from console.launch.recipes import Field
 
 LARGEST = 1 << 20  # bytes of a profile
@@ -63,7 +63,7 @@ class Profile:
 
 
 class Profiles:
-    def __init__(self, catalogue: Callable[[], Catalogue], folder: Path | None = None) -> None:
+    def __init__(self, catalogue: Callable[[], ChartCatalog], folder: Path | None = None) -> None:
         self._catalogue, self._folder = catalogue, folder
 
     @property

@@ -63,7 +63,7 @@ class Leftover:
     goes: tuple[str, ...] | None = None  # of a release: the objects that were named as going with it
 
 
-class Fate(StrEnum):
+class ObjectFate(StrEnum):
     """What becomes of an object when its release is changed."""
 
     SAME = "stays as it is"
@@ -79,7 +79,7 @@ class ObjectChange:
 
     kind: str
     name: str
-    fate: Fate
+    fate: ObjectFate
     lines: tuple[str, ...] = ()  # a unified diff of its YAML, without its head; values of Secrets are masked
     refused: str = ""  # why the cluster does not let it happen, in one sentence; empty: it does
 
@@ -99,7 +99,7 @@ class ReleaseChange:
 
     @property
     def idle(self) -> bool:
-        return all(each.fate in {Fate.SAME, Fate.KEPT} for each in self.objects)
+        return all(each.fate in {ObjectFate.SAME, ObjectFate.KEPT} for each in self.objects)
 
 
 class Releases:
@@ -136,7 +136,7 @@ class Releases:
         """What giving a release these values would do, object by object; nothing is changed."""
         launcher = self._launcher()
         launcher.catalogue.require_sound(plan)
-        new = await launcher.helm.upgraded(
+        new = await launcher.helm.render_upgrade(
             launcher.catalogue.chart, await launcher.values_kept(plan), name=plan.name, namespace=plan.namespace
         )
         return await self._judged(plan.namespace, plan.name, new)
@@ -183,7 +183,7 @@ class Releases:
         return change
 
     async def _judged(self, namespace: str, name: str, new: Sequence[str]) -> ReleaseChange:
-        from console.launch.chart_objects import PODS_FIXED, pods_of, try_change
+        from console.launch.chart_objects import PODS_FIXED, dry_run_change, pods_of
         from console.launch.helm import kind_and_name
 
         old = await self._launcher().helm.manifest(name=name, namespace=namespace)
@@ -191,7 +191,11 @@ class Releases:
         before = {kind_and_name(text): text for text in old}
         judged: list[ObjectChange] = []
         for change, text in compared(old, new):
-            refused = await try_change(client, namespace, text) if change.fate in {Fate.CHANGED, Fate.ADDED} else ""
+            refused = (
+                await dry_run_change(client, namespace, text)
+                if change.fate in {ObjectFate.CHANGED, ObjectFate.ADDED}
+                else ""
+            )
             if refused == PODS_FIXED and pods_of(before.get((change.kind, change.name), text)) == pods_of(text):
                 refused = _ADMITTED
             judged.append(ObjectChange(change.kind, change.name, change.fate, change.lines, refused))
@@ -215,10 +219,12 @@ def compared(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange,
     for key in sorted({*before, *after}, key=lambda each: (each[0] != "JobSet", each)):
         was, will = before.get(key, ""), after.get(key, "")
         if not will:
-            fate = Fate.KEPT if is_kept(was) else Fate.REMOVED
+            fate = ObjectFate.KEPT if is_kept(was) else ObjectFate.REMOVED
         else:
-            fate = Fate.ADDED if not was else Fate.SAME if was.strip() == will.strip() else Fate.CHANGED
-        lines = () if fate in {Fate.SAME, Fate.KEPT} else tuple(_diff(masked(was), masked(will)))
+            fate = (
+                ObjectFate.ADDED if not was else ObjectFate.SAME if was.strip() == will.strip() else ObjectFate.CHANGED
+            )
+        lines = () if fate in {ObjectFate.SAME, ObjectFate.KEPT} else tuple(_diff(masked(was), masked(will)))
         found.append((ObjectChange(*key, fate, lines), will))
     return found
 
@@ -237,7 +243,7 @@ def _require_allowed(change: ReleaseChange, hint: str) -> None:
 _AROUND = 3  # lines shown before and after a change
 
 
-class Change(StrEnum):
+class DiffKind(StrEnum):
     """What became of an object."""
 
     SAME = "same"
@@ -258,7 +264,7 @@ class ObjectDiff:
 
     kind: str
     name: str
-    change: Change
+    change: DiffKind
     lines: tuple[DiffLine, ...] = ()  # empty while nothing changed
 
     @property
@@ -281,7 +287,7 @@ def unified(diffs: Sequence[ObjectDiff]) -> str:
     """The differences as text, in the form of `diff -u`; empty if there are none."""
     parts = []
     for diff in diffs:
-        if diff.change is not Change.SAME:
+        if diff.change is not DiffKind.SAME:
             parts += [f"--- {diff.kind} {diff.name}", f"+++ {diff.kind} {diff.name} ({diff.change})"]
             parts += [f"{line.mark}{line.text}" if line.mark != "@" else f"@@ {line.text} @@" for line in diff.lines]
     return "".join(f"{part}\n" for part in parts)
@@ -289,8 +295,8 @@ def unified(diffs: Sequence[ObjectDiff]) -> str:
 
 def _object(key: tuple[str, str], old: str | None, new: str | None) -> ObjectDiff:
     if old == new:
-        return ObjectDiff(*key, Change.SAME)
-    change = Change.ADDED if old is None else Change.REMOVED if new is None else Change.CHANGED
+        return ObjectDiff(*key, DiffKind.SAME)
+    change = DiffKind.ADDED if old is None else DiffKind.REMOVED if new is None else DiffKind.CHANGED
     return ObjectDiff(*key, change, tuple(_lines((old or "").splitlines(), (new or "").splitlines())))
 
 

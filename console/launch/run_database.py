@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import alone, state_folder
-from console.launch.run_record import OPEN, Outcome, RunRecord, merged
+from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm_rules import Alarm, AlarmKind
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ class History:
         def work(connection: sqlite3.Connection) -> None:
             if "alarms" in row:
                 asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
-                row["alarms"] = _alarms_text(merged(_alarms(asked["alarms"]) if asked else (), after.alarms))
+                row["alarms"] = _alarms_text(merge_alarms(_alarms(asked["alarms"]) if asked else (), after.alarms))
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)

@@ -94,7 +94,7 @@ class RunRecord:
         if self.outcome is Outcome.WAITING:
             return JobState.PENDING
         if self.outcome is Outcome.RUNNING:
-            kinds = {each.kind for each in self.ringing(0.0)}
+            kinds = {each.kind for each in self.active_alarms(0.0)}
             if self.nan or AlarmKind.NAN in kinds:
                 return Outcome.DIVERGED
             if AlarmKind.STALL in kinds:
@@ -102,10 +102,10 @@ class RunRecord:
         return self.outcome
 
     @property
-    def sick(self) -> bool:
+    def had_problem(self) -> bool:
         """Whether something was wrong with it in the end, or is now."""
         return self.state in {Outcome.DIVERGED, STALLED} or (
-            not self.open and self.outcome is not Outcome.FAILED and bool(self.ringing(self.ended))
+            not self.open and self.outcome is not Outcome.FAILED and bool(self.active_alarms(self.ended))
         )
 
     @property
@@ -124,10 +124,10 @@ class RunRecord:
     @property
     def stopped_stalled(self) -> bool:
         """Whether it made no steps any more when somebody stopped it."""
-        ringing = self.ringing(self.ended) if self.outcome is Outcome.STOPPED else ()
+        ringing = self.active_alarms(self.ended) if self.outcome is Outcome.STOPPED else ()
         return bool(ringing) and ringing[0].kind is AlarmKind.STALL
 
-    def ringing(self, at: float) -> tuple[Alarm, ...]:
+    def active_alarms(self, at: float) -> tuple[Alarm, ...]:
         """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.
 
         0.0 is now, for a run that is not over.
@@ -159,7 +159,7 @@ class Difference:
 
 def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
     """What the later of two runs changed, by path."""
-    left, right = dict(flat(before.values)), dict(flat(after.values))
+    left, right = dict(flatten_values(before.values)), dict(flatten_values(after.values))
     if before.recipe != after.recipe:
         left["recipe"], right["recipe"] = before.recipe, after.recipe
     paths = dict.fromkeys((*left, *right))
@@ -167,25 +167,25 @@ def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
     return tuple(each for each in sorted(found, key=lambda each: each.path) if each.before != each.after)
 
 
-def flat(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
+def flatten_values(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
         if isinstance(value, Mapping) and value:
-            yield from flat(value, path)
+            yield from flatten_values(value, path)
         else:
-            yield path, said(value)
+            yield path, format_value(value)
 
 
-def said(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A value in one line, as a person would type it."""
     if value is None:
         return "(removed)"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={said(each)}" for name, each in value.items()) or "(empty)"
+        return ", ".join(f"{name}={format_value(each)}" for name, each in value.items()) or "(empty)"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(said(each) for each in value) or "(empty)"
+        return ", ".join(format_value(each) for each in value) or "(empty)"
     return str(value) or "(empty)"
 
 
@@ -212,7 +212,7 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
 # what a picture says of a run
 
 
-def observed(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
+def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
     """The record with what its JobSet, as it is in that picture, adds to it."""
     suspended = condition(jobset.conditions, "Suspended")
     resumed = suspended.since if suspended and not suspended.is_true else 0.0 if jobset.queue else jobset.created
@@ -236,7 +236,7 @@ def observed(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
 
 
-def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
+def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
     """A run that is over, by what was wrong with it in the end; `late`: that its next step was late, in words.
 
     One that diverged did not succeed, whatever its program says; one that was stopped while an alarm rang was stopped
@@ -255,7 +255,7 @@ def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
         return replace(run, outcome=Outcome.DIVERGED, why=run.nan_words)
     if run.outcome is not Outcome.STOPPED:
         return run
-    ringing = run.ringing(run.ended)
+    ringing = run.active_alarms(run.ended)
     if ringing and ringing[0].kind is AlarmKind.STALL:
         return replace(run, why=_stalled_words(run, ringing[0]))
     if ringing:
@@ -270,7 +270,7 @@ def _stalled_words(run: RunRecord, alarm: Alarm) -> str:
     return f"{by}, {since}" + (f"; {alarm.more}" if alarm.more else "")
 
 
-def merged(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
+def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
     """The alarms of a run as two consoles heard them, each once, the oldest first; of one the later words count."""
     found: list[Alarm] = []
     for alarm in (*before, *after):

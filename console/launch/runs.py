@@ -13,7 +13,15 @@ from console.errors import ConsoleError, NotThere
 from console.kube.nested_values import merge_values
 from console.kube.snapshot import WatchState
 from console.launch.run_database import History, usual_place
-from console.launch.run_record import Outcome, RunRecord, concluded, find_run, is_of, merged, observed
+from console.launch.run_record import (
+    Outcome,
+    RunRecord,
+    find_run,
+    is_of,
+    merge_alarms,
+    with_cluster_state,
+    with_final_outcome,
+)
 from console.launch.schema import without_secrets
 from console.metrics.training.steps import run_position
 from console.scheduling.ranks import ranks
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.kube.target import Target
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.install import Catalogue, Launcher
+    from console.launch.install import ChartCatalog, Launcher
     from console.launch.recipes import LaunchPlan
     from console.logs.line import LogLine
     from console.metrics.alarm_rules import Alarm
@@ -42,7 +50,7 @@ LATE_TAIL = 200  # lines by which it is judged whether the next step is late
 READING = 10.0  # seconds that reading such a log may take
 
 
-async def last(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
+async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
     """What the log of the first pod, else of the last, says in the end; most programs print on one of the two.
 
     By the names of the fields of RunRecord; and that the next step is late, in words, by the times in that log.
@@ -72,14 +80,14 @@ async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]
     reading = LogReading()
     await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
     reading.close()
-    tests = busbw(reading.nccl)
+    tests = bandwidth_figures(reading.nccl)
     if tests or not reading.training:
         return tests, ""
     _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL:])
     return _progress(reading.training), tracks[-1].late_text(time.time()) if tracks else ""
 
 
-def busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
+def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
     """The best bus bandwidth of some tests, and the last average."""
     peaks = [test.peak_busbw for test in tests if test.peak_busbw is not None]
     means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
@@ -89,10 +97,10 @@ def busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
 
 def _progress(training: Sequence[RunReader]) -> dict[str, Any]:
     steps = [step for run in training for step in run.steps]
-    return progress(run_position(steps)) if steps else {}
+    return training_figures(run_position(steps)) if steps else {}
 
 
-def progress(where: RunPosition) -> dict[str, Any]:
+def training_figures(where: RunPosition) -> dict[str, Any]:
     """Where a training is: its last step, the last loss with its own step, and since when it is no number."""
     return {
         "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
@@ -113,7 +121,7 @@ class Runs:
     def __init__(
         self,
         cluster: WatchedCluster,
-        catalogue: Callable[[], Catalogue],
+        catalogue: Callable[[], ChartCatalog],
         launcher: Callable[[], Launcher],
         alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
     ) -> None:
@@ -223,7 +231,7 @@ class Runs:
             return ""
         try:
             async with asyncio.timeout(BEFORE_STOP):
-                found, late = await last(self._cluster, jobset, fleet)
+                found, late = await read_last_figures(self._cluster, jobset, fleet)
         except TimeoutError:
             return ""
         await self._note(namespace, name, found)
@@ -234,12 +242,12 @@ class Runs:
         for run in await self._following(fresh=True):
             if run.key == (namespace, name):
                 ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
-                await self._write(run, concluded(ended, late=late))
+                await self._write(run, with_final_outcome(ended, late=late))
 
     def _with_alarms(self, run: RunRecord) -> RunRecord:
         """The run with the alarms that this session heard."""
         heard = self._alarms(*run.key, run.launched)
-        return replace(run, alarms=merged(run.alarms, heard)) if heard else run
+        return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
 
     async def changed(self, plan: LaunchPlan) -> None:
         """A job was given other values while it runs."""
@@ -250,11 +258,11 @@ class Runs:
 
     async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
         """Keep how far the training of a job is, if it was launched from here."""
-        await self._note(namespace, name, progress(where))
+        await self._note(namespace, name, training_figures(where))
 
     async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Keep what NCCL tests of a job came to so far: the best bus bandwidth, and the last average."""
-        await self._note(namespace, name, busbw(tests))
+        await self._note(namespace, name, bandwidth_figures(tests))
 
     async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
         for run in await self._following():
@@ -287,7 +295,7 @@ class Runs:
                     await self._see(run, jobset, fleet)
                 elif self._cluster.is_watched("jobsets", run.namespace) and self._is_gone(run, link.since):
                     ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
-                    await self._write(run, concluded(ended))
+                    await self._write(run, with_final_outcome(ended))
 
     async def _following(self, *, fresh: bool = False) -> tuple[RunRecord, ...]:
         """Open runs of this cluster; what other consoles launched is among them after a few seconds."""
@@ -299,12 +307,12 @@ class Runs:
 
     async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
-        now = self._with_alarms(observed(run, jobset, fleet))
+        now = self._with_alarms(with_cluster_state(run, jobset, fleet))
         if not now.open:
             if now.average_busbw is None:
-                found, _ = await last(self._cluster, jobset, fleet)
+                found, _ = await read_last_figures(self._cluster, jobset, fleet)
                 now = replace(now, **found)
-            now = concluded(now)
+            now = with_final_outcome(now)
         await self._write(run, now)
 
     def _is_gone(self, run: RunRecord, listed: float) -> bool:

@@ -97,9 +97,9 @@ class Stopping:
 
     async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
         """What releases and people left behind (empty: in all namespaces), and the kinds that may not be listed."""
-        from console.launch.chart_objects import labelled
+        from console.launch.chart_objects import list_chart_objects
 
-        found, hidden = await labelled(self._cluster.current_connection.client, namespace)
+        found, hidden = await list_chart_objects(self._cluster.current_connection.client, namespace)
         releases = {(each.namespace, each.name): each for each in await self._launcher().releases(namespace)}
         left = [
             Leftover(

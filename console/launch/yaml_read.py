@@ -117,7 +117,7 @@ class _Reader:
         return single(node, part)
 
 
-def part_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
+def schema_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
     """The schema of the value at the end of that way; `*` is any entry of a list. None: the schema has no such name."""
     part = schema
     for key in keys:

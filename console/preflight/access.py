@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound
-from console.google.builds import Reference
+from console.google.builds import ImageReference
 from console.kube.objects.meta import annotations_of
 from console.kube.objects.on_demand import NamedWire
-from console.preflight.check import Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.check import Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
 from console.preflight.cluster import account_path
 from console.preflight.context import members, project_members, project_number, repository_members
 from console.preflight.storage import no_bucket
@@ -16,7 +16,7 @@ from console.preflight.storage import no_bucket
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 _ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
 _ENOUGH = {
@@ -34,7 +34,7 @@ _ACTS_AS = "iam.gke.io/gcp-service-account"
 """Annotation of a ServiceAccount whose pods act as an account of Google's."""
 
 
-async def bucket_access(look: Looking) -> Verdict:
+async def bucket_access(look: CheckContext) -> Verdict:
     if not look.wish.buckets:
         return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
     acts_as, account = "", None
@@ -43,27 +43,27 @@ async def bucket_access(look: Looking) -> Verdict:
         acts_as = annotations_of(account.metadata).get(_ACTS_AS, "") if account else ""
         there = _there(look, account, acts_as)
     except ConsoleError as error:
-        there = await seen(_raised(error))
-    halves = [await seen(_access(look, name, acts_as)) for name in look.wish.buckets]
-    return both(*halves, there, sure=True)
+        there = await half_verdict(_raised(error))
+    halves = [await half_verdict(_access(look, name, acts_as)) for name in look.wish.buckets]
+    return combine(*halves, there, sure=True)
 
 
 async def _raised(error: ConsoleError) -> Verdict:
     raise error
 
 
-async def _account(look: Looking) -> NamedWire | None:
+async def _account(look: CheckContext) -> NamedWire | None:
     return await look.find(account_path(look), NamedWire)
 
 
-def _there(look: Looking, account: NamedWire | None, acts_as: str) -> Verdict:
+def _there(look: CheckContext, account: NamedWire | None, acts_as: str) -> Verdict:
     who = f"{look.wish.namespace}/{look.wish.account}"
     if account is None:
         return fail(f"There is no ServiceAccount {who}.", "Pods that use it are not created.")
     return ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
 
 
-async def _access(look: Looking, name: str, acts_as: str) -> Verdict:
+async def _access(look: CheckContext, name: str, acts_as: str) -> Verdict:
     cluster = await look.gke()
     wish = look.wish
     who = acts_as or f"ns/{wish.namespace}/sa/{wish.account}"
@@ -86,14 +86,14 @@ async def _access(look: Looking, name: str, acts_as: str) -> Verdict:
     command = f"gcloud storage buckets add-iam-policy-binding gs://{name} --role={missing[0]} --member={member}"
     has = ", ".join(sorted(ours)) or "nothing"
     words = f"gs://{name} gives {who} {has}; what is missing is {', '.join(missing)}."
-    return lacking(wish.need(bool(wish.buckets)), words, beyond, command=command)
+    return missing_verdict(wish.need(bool(wish.buckets)), words, beyond, command=command)
 
 
 def _missing(ours: Collection[str]) -> list[str]:
     return [role for role, enough in _ENOUGH.items() if not set(ours) & set(enough)]
 
 
-async def _principal(look: Looking, project: str, mine: _Names) -> str:
+async def _principal(look: CheckContext, project: str, mine: _Names) -> str:
     """The member that a policy names for the pods; PROJECT_NUMBER where that is not known."""
     try:
         number = await project_number(look, project)
@@ -132,10 +132,10 @@ class _Names:
 # images
 
 
-async def nodes_read(look: Looking, image: str) -> Verdict:
+async def nodes_read(look: CheckContext, image: str) -> Verdict:
     """Whether the machines' own accounts may pull an image of the cluster's project; others know that of theirs."""
     cluster = await look.gke()
-    named = Reference.of(image).repository
+    named = ImageReference.of(image).repository
     if named is None or named[0] != cluster.project:
         return ok("")
     accounts = {pool.account if "@" in pool.account else "" for pool in cluster.pools if pool.accelerators}

@@ -39,7 +39,7 @@ WORST_FIRST = (
 )
 
 
-class Mend(StrEnum):
+class RepairKind(StrEnum):
     ADDON = "add-on"  # switch on an add-on of the cluster: project, location, cluster, add-on
     SERVICE = "service"  # enable a service of Google's: project, then the services' names
     REPOSITORY = "repository"  # create a Docker repository: project, location, name
@@ -50,14 +50,14 @@ class Mend(StrEnum):
 class Repair:
     """A change that would make a check pass; nothing is done before somebody says so."""
 
-    kind: Mend
+    kind: RepairKind
     target: tuple[str, ...]  # what it is done to, as `Mend` says
     words: str  # what would be done, naming the object: "Enable lustre.googleapis.com in project practice"
     consequences: tuple[str, ...] = ()  # what else a person should know before
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """One thing that was looked at on the way."""
 
     at: str  # Kubernetes, Google or registry
@@ -84,7 +84,7 @@ class Check:
     fix: str  # what to do about it; of a check that passes, what would mend it if it did not
     command: str = ""  # the same as a shell command, where there is one
     repair: Repair | None = None
-    looks: tuple[Look, ...] = ()
+    looks: tuple[Observation, ...] = ()
     at: float = 0.0  # when, in seconds since the epoch; 0.0: it is under way
     seconds: float = 0.0
 
@@ -173,7 +173,7 @@ class Need(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LaunchNeeds:
     """A launch to be, or none: then the cluster as a whole is looked at."""
 
     namespace: str
@@ -261,7 +261,7 @@ def skip(why: str) -> Verdict:
     return Verdict(Result.NOT_APPLICABLE, "Not checked.", why)
 
 
-def lacking(
+def missing_verdict(
     need: Need, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
 ) -> Verdict:
     """Something is missing: that fails the launch that needs it, and is told where no launch was chosen."""
@@ -269,15 +269,15 @@ def lacking(
     return Verdict(result, evidence, reason, fix, command, repair)
 
 
-async def seen(half: Awaitable[Verdict]) -> Verdict:
+async def half_verdict(half: Awaitable[Verdict]) -> Verdict:
     """A half of a check; what kept it from looking is a verdict too."""
     try:
         return await half
     except ConsoleError as error:
-        return blind(error)
+        return verdict_of_error(error)
 
 
-def blind(error: ConsoleError) -> Verdict:
+def verdict_of_error(error: ConsoleError) -> Verdict:
     """What an error says of a check that met it: nothing is known, and why."""
     if isinstance(error, ApiDisabled):
         return Verdict(Result.COULD_NOT, "Google returned a server error.", error.message, error.hint)
@@ -288,14 +288,14 @@ def blind(error: ConsoleError) -> Verdict:
 def enable(project: str, *services: str) -> Repair:
     """The repair that enables services of Google's."""
     return Repair(
-        Mend.SERVICE,
+        RepairKind.SERVICE,
         (project, *services),
         f"Enable {', '.join(services)} in project {project}",
         ("Services may cost money once they are used.",),
     )
 
 
-def both(*halves: Verdict, sure: bool = False) -> Verdict:
+def combine(*halves: Verdict, sure: bool = False) -> Verdict:
     """One verdict of several: the worst that was seen; a half that could not look leaves the others standing.
 
     `sure`: the check is not passed before every half was seen.

@@ -14,13 +14,13 @@ from console.google.clusters import is_gke, is_older, numbers
 from console.kube.kinds import KUEUE
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import BuildWire, GroupWire, NamedWire
-from console.preflight.check import Result, Verdict, both, fail, ok, seen, skip, warn
+from console.preflight.check import Result, Verdict, combine, fail, half_verdict, ok, skip, warn
 from console.preflight.context import KUBERNETES, permissions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 
 FLOOR, BETTER = "1.31.7-gke.1265000", "1.32.4-gke.1236000"
@@ -40,24 +40,24 @@ _ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", 
           "compute.reservations.create")  # fmt: skip
 
 
-async def reached(look: Looking) -> Verdict:
-    return both(await _answers(look), await seen(_runs(look)))
+async def reached(look: CheckContext) -> Verdict:
+    return combine(await _answers(look), await half_verdict(_runs(look)))
 
 
-async def _answers(look: Looking) -> Verdict:
+async def _answers(look: CheckContext) -> Verdict:
     version = (await look.get("/version", BuildWire)).git_version or "of an unknown version"
     server = look.cluster.watch.current_connection.target.cluster.server
-    nodes = await seen(_nodes(look))
+    nodes = await half_verdict(_nodes(look))
     found = f"The API server {version} at {server} answers (context {look.cluster.context})."
-    return both(ok(found), nodes)
+    return combine(ok(found), nodes)
 
 
-async def _nodes(look: Looking) -> Verdict:
+async def _nodes(look: CheckContext) -> Verdict:
     fleet = await look.watched("nodes")
     return ok(f"It has {len(fleet.nodes)} nodes.") if fleet.nodes else warn("It has no node.", "Nothing can run yet.")
 
 
-async def _runs(look: Looking) -> Verdict:
+async def _runs(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     found = f"Google calls it {cluster.path}: {cluster.status}."
     if cluster.status == "RUNNING":
@@ -66,11 +66,11 @@ async def _runs(look: Looking) -> Verdict:
     return (fail if cluster.status in {"ERROR", "STOPPING"} else warn)(found, reason, "Wait, or see `a4 clusters`.")
 
 
-async def version(look: Looking) -> Verdict:
-    return both(await seen(_version_here(look)), await seen(_version_there(look)))
+async def version(look: CheckContext) -> Verdict:
+    return combine(await half_verdict(_version_here(look)), await half_verdict(_version_there(look)))
 
 
-async def _version_here(look: Looking) -> Verdict:
+async def _version_here(look: CheckContext) -> Verdict:
     plane = (await look.get("/version", BuildWire)).git_version or ""
     kubelets = sorted({node.version for node in (await look.watched("nodes")).nodes.values() if node.version},
                       key=numbers)  # fmt: skip
@@ -79,7 +79,7 @@ async def _version_here(look: Looking) -> Verdict:
     return _judged(told, [each for each in (plane, oldest) if each])
 
 
-async def _version_there(look: Looking) -> Verdict:
+async def _version_there(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     pools = ", ".join(f"{pool.name} {pool.version}" for pool in cluster.pools)
     told = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
@@ -97,7 +97,7 @@ def _judged(told: str, versions: list[str]) -> Verdict:
     return ok(told)
 
 
-async def regional(look: Looking) -> Verdict:
+async def regional(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     where = f"{cluster.location} is a {'region' if cluster.regional else 'zone'}"
     told = f"{where}; the cluster is {'Autopilot' if cluster.autopilot else 'Standard'}."
@@ -108,7 +108,7 @@ async def regional(look: Looking) -> Verdict:
     return ok(told)
 
 
-async def rights(look: Looking) -> Verdict:
+async def rights(look: CheckContext) -> Verdict:
     namespace = look.wish.namespace
 
     async def one(verb: str, resource: str, group: str, part: str, where: str) -> tuple[str, bool]:
@@ -134,26 +134,27 @@ async def rights(look: Looking) -> Verdict:
     return fail(told, missing)
 
 
-async def name_free(look: Looking) -> Verdict:
+async def name_free(look: CheckContext) -> Verdict:
     name, namespace = look.wish.name, look.wish.namespace
     if not name:
         return skip("No launch was named.")
     where = quote(namespace, safe="")
     selector = f"owner=helm,name={name}"
     halves = await asyncio.gather(
-        seen(_no_release(look, f"/api/v1/namespaces/{where}/secrets", selector)), seen(_no_job(look, where))
+        half_verdict(_no_release(look, f"/api/v1/namespaces/{where}/secrets", selector)),
+        half_verdict(_no_job(look, where)),
     )
-    return both(*halves, sure=True)
+    return combine(*halves, sure=True)
 
 
-async def _no_release(look: Looking, path: str, selector: str) -> Verdict:
+async def _no_release(look: CheckContext, path: str, selector: str) -> Verdict:
     name, namespace = look.wish.name, look.wish.namespace
     if await look.names(path, "Helm releases", labelSelector=selector, limit="1"):
         return fail(f"A Helm release {name} exists in {namespace}.", "A name belongs to one release.")
     return ok(f"No Helm release in {namespace} is called {name}.")
 
 
-async def _no_job(look: Looking, where: str) -> Verdict:
+async def _no_job(look: CheckContext, where: str) -> Verdict:
     name, namespace = look.wish.name, look.wish.namespace
     path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
     if await look.find(path, NamedWire):
@@ -161,7 +162,7 @@ async def _no_job(look: Looking, where: str) -> Verdict:
     return ok(f"No JobSet there is called {name}.")
 
 
-async def builder_roles(look: Looking) -> Verdict:
+async def builder_roles(look: CheckContext) -> Verdict:
     """P35: for information."""
     project = (await look.place()).project
     held = await permissions(look, project, _ADMIN)
@@ -174,11 +175,11 @@ async def builder_roles(look: Looking) -> Verdict:
     )  # fmt: skip
 
 
-async def named(look: Looking) -> Verdict:
-    return both(*[await seen(half) for half in _halves(look)], sure=True)
+async def named(look: CheckContext) -> Verdict:
+    return combine(*[await half_verdict(half) for half in _halves(look)], sure=True)
 
 
-def _halves(look: Looking) -> Iterator[Awaitable[Verdict]]:
+def _halves(look: CheckContext) -> Iterator[Awaitable[Verdict]]:
     wish = look.wish
     yield _object(look, "namespace", f"/api/v1/namespaces/{quote(wish.namespace, safe='')}", wish.namespace)
     yield account(look)
@@ -190,25 +191,25 @@ def _halves(look: Looking) -> Iterator[Awaitable[Verdict]]:
         yield _priority(look, wish.text("priorityClass"))
 
 
-async def account(look: Looking) -> Verdict:
+async def account(look: CheckContext) -> Verdict:
     name = look.wish.account
     return await _object(look, "ServiceAccount", account_path(look), name, "The API server refuses pods that use it.")
 
 
-def account_path(look: Looking) -> str:
+def account_path(look: CheckContext) -> str:
     """Where the API server has the ServiceAccount of the pods."""
     namespace, name = (quote(each, safe="") for each in (look.wish.namespace, look.wish.account))
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
 
 
-async def _object(look: Looking, kind: str, path: str, name: str, reason: str = "") -> Verdict:
+async def _object(look: CheckContext, kind: str, path: str, name: str, reason: str = "") -> Verdict:
     where = "" if name == look.wish.namespace else f" in {look.wish.namespace}"
     if await look.find(path, NamedWire) is None:
         return fail(f"There is no {kind} {name}{where}.", reason)
     return ok(f"{kind[:1].upper()}{kind[1:]} {name} is there.")
 
 
-async def _listed(look: Looking, kind: str, plural: str, name: str, reason: str) -> Verdict:
+async def _listed(look: CheckContext, kind: str, plural: str, name: str, reason: str) -> Verdict:
     """Asked for by its metadata alone: what a Secret holds does not come to this machine."""
     namespace = look.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{plural}"
@@ -217,7 +218,7 @@ async def _listed(look: Looking, kind: str, plural: str, name: str, reason: str)
     return fail(f"There is no {kind} {name} in {namespace}.", reason)
 
 
-async def _priority(look: Looking, name: str) -> Verdict:
+async def _priority(look: CheckContext, name: str) -> Verdict:
     group = await look.find(f"/apis/{KUEUE}", GroupWire)
     version = next(iter(group.names), "") if group else ""
     path = f"/apis/{KUEUE}/{version}/workloadpriorityclasses/{quote(name, safe='')}"
@@ -227,7 +228,7 @@ async def _priority(look: Looking, name: str) -> Verdict:
     return fail(f"There is no WorkloadPriorityClass {name}.", "Kueue refuses jobs that use it.")
 
 
-def _secrets(look: Looking) -> list[str]:
+def _secrets(look: CheckContext) -> list[str]:
     """Of `secrets` (NAME=secret/key) and of `imagePullSecrets`, each once."""
     references = value_at(look.wish.values, "secrets")
     named = [str(each).partition("/")[0] for each in references.values()] if isinstance(references, Mapping) else []
@@ -235,6 +236,6 @@ def _secrets(look: Looking) -> list[str]:
     return list(dict.fromkeys([*named, *(map(str, pulling) if isinstance(pulling, list | tuple) else ())]))
 
 
-def _keys(look: Looking, path: str) -> tuple[str, ...]:
+def _keys(look: CheckContext, path: str) -> tuple[str, ...]:
     found = value_at(look.wish.values, path)
     return tuple(found) if isinstance(found, Mapping) else ()

@@ -1,7 +1,7 @@
 """What checks ask of cluster and Google: each question once for all of them, logged, and within its time limit.
 
-A check gets a `Looking`: its own log over the shared questions. Google's libraries are loaded at the first question, in
-a thread.
+A check gets a `CheckContext`: its own log over the shared questions. Google's libraries are loaded at the first
+question, in a thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.google.api import loaded
 from console.kube.objects.on_demand import NamedWire, NamesWire, read_object
 from console.kube.snapshot import WatchState
-from console.preflight.check import Look
+from console.preflight.check import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.google.clusters import GkeCluster, Place, Reservation
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
     from console.kube.snapshot import Fleet
-    from console.preflight.check import Wish
+    from console.preflight.check import LaunchNeeds
     from console.session import Session
 
 
@@ -65,12 +65,12 @@ def _seen(task: asyncio.Task[object]) -> None:
         task.exception()
 
 
-class Looking:
+class CheckContext:
     """The eyes of one check."""
 
-    def __init__(self, questions: Questions, wish: Wish) -> None:
+    def __init__(self, questions: Questions, wish: LaunchNeeds) -> None:
         self.questions, self.wish = questions, wish
-        self.looks: list[Look] = []
+        self.looks: list[Observation] = []
 
     @property
     def fleet(self) -> Fleet:
@@ -92,7 +92,7 @@ class Looking:
             raise
         finally:
             if all(each.what != what for each in self.looks):
-                self.looks.append(Look(at, what, outcome, round(time.monotonic() - started, 3)))
+                self.looks.append(Observation(at, what, outcome, round(time.monotonic() - started, 3)))
         return answer
 
     # Kubernetes
@@ -164,7 +164,7 @@ class Looking:
 _BUILDS = 20  # how many of the latest builds are looked at
 
 
-async def permissions(look: Looking, project: str, wanted: Collection[str]) -> frozenset[str]:
+async def permissions(look: CheckContext, project: str, wanted: Collection[str]) -> frozenset[str]:
     """Which of these permissions the login has in a project."""
 
     async def question() -> frozenset[str]:
@@ -177,7 +177,7 @@ async def permissions(look: Looking, project: str, wanted: Collection[str]) -> f
     return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
 
 
-async def project_number(look: Looking, project: str) -> str:
+async def project_number(look: CheckContext, project: str) -> str:
     async def question() -> str:
         module = await loaded("console.google.api.projects")
         found: str = await module.number(await look.cluster.google.cloud.reach(), project)
@@ -186,7 +186,7 @@ async def project_number(look: Looking, project: str) -> str:
     return await look.ask(GOOGLE, f"resourcemanager: project {project}", question)
 
 
-async def project_members(look: Looking, project: str) -> Mapping[str, Collection[str]]:
+async def project_members(look: CheckContext, project: str) -> Mapping[str, Collection[str]]:
     """Role -> who has it in a whole project."""
 
     async def question() -> Mapping[str, Collection[str]]:
@@ -197,7 +197,7 @@ async def project_members(look: Looking, project: str) -> Mapping[str, Collectio
     return await look.ask(GOOGLE, f"resourcemanager: who may do what in {project}", question)
 
 
-async def enabled(look: Looking, project: str, services: Collection[str]) -> frozenset[str]:
+async def enabled(look: CheckContext, project: str, services: Collection[str]) -> frozenset[str]:
     async def question() -> frozenset[str]:
         module = await loaded("console.google.api.projects")
         found: frozenset[str] = await module.enabled(await look.cluster.google.cloud.reach(), project, services)
@@ -206,7 +206,7 @@ async def enabled(look: Looking, project: str, services: Collection[str]) -> fro
     return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
 
 
-async def reservation(look: Looking, project: str, zone: str, name: str) -> Reservation:
+async def reservation(look: CheckContext, project: str, zone: str, name: str) -> Reservation:
     async def question() -> Reservation:
         module = await loaded("console.google.api.compute")
         found: Reservation = await module.reservation(await look.cluster.google.cloud.reach(), project, zone, name)
@@ -215,7 +215,7 @@ async def reservation(look: Looking, project: str, zone: str, name: str) -> Rese
     return await look.ask(GOOGLE, f"compute: reservation {name} in {zone}", question)
 
 
-async def bucket(look: Looking, name: str) -> Bucket:
+async def bucket(look: CheckContext, name: str) -> Bucket:
     async def question() -> Bucket:
         module = await loaded("console.google.api.cloud_storage")
         place = await look.place()
@@ -225,7 +225,7 @@ async def bucket(look: Looking, name: str) -> Bucket:
     return await look.ask(GOOGLE, f"storage: bucket {name}", question)
 
 
-async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
+async def buckets(look: CheckContext, project: str) -> tuple[Bucket, ...]:
     async def question() -> tuple[Bucket, ...]:
         module = await loaded("console.google.api.cloud_storage")
         found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.google.cloud.reach(), project).listed()
@@ -234,7 +234,7 @@ async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
     return await look.ask(GOOGLE, f"storage: buckets of {project}", question)
 
 
-async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
+async def members(look: CheckContext, name: str) -> Mapping[str, Collection[str]]:
     """Role -> who has it on a bucket."""
 
     async def question() -> Mapping[str, Collection[str]]:
@@ -247,7 +247,9 @@ async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
     return await look.ask(GOOGLE, f"storage: who may use bucket {name}", question)
 
 
-async def repository_members(look: Looking, project: str, location: str, name: str) -> Mapping[str, Collection[str]]:
+async def repository_members(
+    look: CheckContext, project: str, location: str, name: str
+) -> Mapping[str, Collection[str]]:
     """Role -> who has it on a repository."""
 
     async def question() -> Mapping[str, Collection[str]]:
@@ -259,7 +261,7 @@ async def repository_members(look: Looking, project: str, location: str, name: s
     return await look.ask(GOOGLE, f"artifactregistry: who may use {name} in {location}", question)
 
 
-async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...]:
+async def builds(look: CheckContext, project: str, location: str) -> tuple[Build, ...]:
     """The latest builds of a project in a region, latest first."""
 
     async def question() -> tuple[Build, ...]:
@@ -276,7 +278,7 @@ async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...
     return await look.ask(GOOGLE, f"cloudbuild: builds of {project} in {location}", question)
 
 
-async def repositories(look: Looking, project: str, location: str) -> tuple[Repository, ...]:
+async def repositories(look: CheckContext, project: str, location: str) -> tuple[Repository, ...]:
     async def question() -> tuple[Repository, ...]:
         module = await loaded("console.google.api.artifact_registry")
         found: tuple[Repository, ...] = await module.Registries(await look.cluster.google.cloud.reach()).repositories(
@@ -287,7 +289,7 @@ async def repositories(look: Looking, project: str, location: str) -> tuple[Repo
     return await look.ask(GOOGLE, f"artifactregistry: repositories of {project} in {location}", question)
 
 
-async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance, ...]:
+async def lustre_instances(look: CheckContext, project: str) -> tuple[LustreInstance, ...]:
     """Managed Lustre instances of a project, wherever they lie."""
 
     async def question() -> tuple[LustreInstance, ...]:
@@ -298,7 +300,7 @@ async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance,
     return await look.ask(GOOGLE, f"lustre: instances of {project}", question)
 
 
-async def filestore_instances(look: Looking, project: str) -> tuple[FilestoreInstance, ...]:
+async def filestore_instances(look: CheckContext, project: str) -> tuple[FilestoreInstance, ...]:
     """Filestore instances of a project, wherever they lie."""
 
     async def question() -> tuple[FilestoreInstance, ...]:

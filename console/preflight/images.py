@@ -7,16 +7,30 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
-from console.google.builds import Reference
+from console.google.builds import ImageReference
 from console.kube.objects.on_demand import PodObjectWire
 from console.preflight.access import nodes_read
-from console.preflight.check import Mend, Need, Repair, Result, Verdict, blind, both, enable, fail, ok, seen, skip, warn
+from console.preflight.check import (
+    Need,
+    Repair,
+    RepairKind,
+    Result,
+    Verdict,
+    combine,
+    enable,
+    fail,
+    half_verdict,
+    ok,
+    skip,
+    verdict_of_error,
+    warn,
+)
 from console.preflight.context import KUBERNETES, REGISTRY, builds, enabled, permissions, repositories
 
 if TYPE_CHECKING:
     from console.google.builds import ImageFacts
     from console.kube.objects.pod import Pod
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 SERVICES = (
     "cloudbuild.googleapis.com",
@@ -44,18 +58,18 @@ _LONG = 180.0  # seconds after which a build that has not begun waits for others
 _LATELY = 5  # builds that say what is so now
 
 
-async def _facts(look: Looking, image: str) -> ImageFacts:
+async def _facts(look: CheckContext, image: str) -> ImageFacts:
     """What the registry says; the login of Google is used for Google's registries where there is one."""
 
     async def question() -> ImageFacts:
         from console.google.image_registry import Registry
 
-        return await Registry(*await _login(look, Reference.of(image))).image(image)
+        return await Registry(*await _login(look, ImageReference.of(image))).image(image)
 
     return await look.ask(REGISTRY, f"manifest of {image}", question)
 
 
-async def _login(look: Looking, image: Reference) -> tuple[str, str]:
+async def _login(look: CheckContext, image: ImageReference) -> tuple[str, str]:
     """A token for Google's registries, and the address of the practice ones; both may be empty."""
     cloud = look.cluster.google.cloud
     if not (image.google or cloud.practice):
@@ -67,17 +81,17 @@ async def _login(look: Looking, image: Reference) -> tuple[str, str]:
         return "", ""  # many images are public; the registry says what it thinks of a stranger
 
 
-async def image_there(look: Looking) -> Verdict:
+async def image_there(look: CheckContext) -> Verdict:
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
-    there = await seen(_pullable(look, image))
+    there = await half_verdict(_pullable(look, image))
     if there.result is Result.FAIL:
-        return both(there, await seen(_pulled_before(look, image)))
-    return both(there, await seen(_pulled_before(look, image)), await seen(nodes_read(look, image)))
+        return combine(there, await half_verdict(_pulled_before(look, image)))
+    return combine(there, await half_verdict(_pulled_before(look, image)), await half_verdict(nodes_read(look, image)))
 
 
-async def _pullable(look: Looking, image: str) -> Verdict:
+async def _pullable(look: CheckContext, image: str) -> Verdict:
     try:
         found = await _facts(look, image)
     except NotFound as error:
@@ -90,7 +104,7 @@ async def _pullable(look: Looking, image: str) -> Verdict:
     return ok(told)
 
 
-async def _pulled_before(look: Looking, image: str) -> Verdict:
+async def _pulled_before(look: CheckContext, image: str) -> Verdict:
     """What the nodes said when they last pulled it."""
     fleet = await look.watched("events")
     mine = [each for each in fleet.events.values() if image in each.message]
@@ -102,19 +116,19 @@ async def _pulled_before(look: Looking, image: str) -> Verdict:
     return ok("A node recently pulled it." if good else "No event shows a pull.")
 
 
-async def fits_b200(look: Looking) -> Verdict:
+async def fits_b200(look: CheckContext) -> Verdict:
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
     try:
-        return both(await _cuda(look, image), await seen(_tools(look, image)))
+        return combine(await _cuda(look, image), await half_verdict(_tools(look, image)))
     except NotFound:
         return skip("The image was not found: see the check Image.")
     except ConsoleError as error:
-        return both(blind(error), await seen(_tools(look, image)))
+        return combine(verdict_of_error(error), await half_verdict(_tools(look, image)))
 
 
-async def _cuda(look: Looking, image: str) -> Verdict:
+async def _cuda(look: CheckContext, image: str) -> Verdict:
     if look.wish.recipe and not look.wish.ask.gpus:
         return ok("The recipe asks for no GPU.")
     cuda = (await _facts(look, image)).cuda
@@ -126,7 +140,7 @@ async def _cuda(look: Looking, image: str) -> Verdict:
     return ok(told) if parts >= _CUDA else fail(told, "B200 needs CUDA 12.8 or newer.")
 
 
-async def _tools(look: Looking, image: str) -> Verdict:
+async def _tools(look: CheckContext, image: str) -> Verdict:
     """Asked of a pod that runs the image now, where there is one."""
     found = await _running(look, image)
     if found is None:
@@ -142,7 +156,7 @@ async def _tools(look: Looking, image: str) -> Verdict:
     return warn(f"Pod {pod.name}, which runs it, lacks {', '.join(needed)}.", "The recipe fails in its first step.")
 
 
-async def _told_by_registry(look: Looking, image: str) -> Verdict:
+async def _told_by_registry(look: CheckContext, image: str) -> Verdict:
     """What the image's configuration tells of the programs, while no pod of it can be asked."""
     facts = await _facts(look, image)
     wanted = _tools_of(look.wish.recipe)
@@ -161,7 +175,7 @@ def _tools_of(recipe: str) -> tuple[str, ...]:
     return ("sshd", *tools) if "mpirun" in tools or not recipe else tools
 
 
-async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
+async def _asked(look: CheckContext, pod: Pod, container: str) -> tuple[str, ...] | None:
     from console.kube import exec as executing
 
     client = look.cluster.watch.connection_for_change(f"run a command in pod {pod.name}").client
@@ -172,7 +186,7 @@ async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | N
     return tuple(each for each in words if each in _TOOLS) if code == 0 else None
 
 
-async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
+async def _running(look: CheckContext, image: str) -> tuple[Pod, str] | None:
     """A pod of the namespace that runs the image, and its container."""
     if look.cluster.watch.read_only or "pods" not in look.fleet.links:
         return None
@@ -187,17 +201,17 @@ async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
     return None
 
 
-async def gib(look: Looking) -> Verdict:
+async def gib(look: CheckContext) -> Verdict:
     image = look.wish.text("network.gib.image")
     if not image or not look.wish.flag("network.gib.enabled"):
         return skip("No recipe was chosen." if not look.wish.recipe else "The launch takes no gIB.")
-    return both(await seen(_pullable(look, image)), await seen(_pulled_before(look, image)))
+    return combine(await half_verdict(_pullable(look, image)), await half_verdict(_pulled_before(look, image)))
 
 
 # the project
 
 
-async def services(look: Looking) -> Verdict:
+async def services(look: CheckContext) -> Verdict:
     project = (await look.place()).project
     wanted = SERVICES + (("lustre.googleapis.com",) if look.wish.mounts_lustre else ())
     on = await enabled(look, project, wanted)
@@ -211,14 +225,14 @@ async def services(look: Looking) -> Verdict:
     return verdict(told, f"Not enabled: {', '.join(off)}.", command=command, repair=enable(project, *off))
 
 
-def registry_of(look: Looking, project: str, region: str) -> tuple[str, str, str]:
+def registry_of(look: CheckContext, project: str, region: str) -> tuple[str, str, str]:
     """Project, location and name of the repository that images are built into; BadInput where it cannot be read."""
     named = look.wish.registry
     if not named:
-        image = Reference.of(look.wish.text("image") or "-")
+        image = ImageReference.of(look.wish.text("image") or "-")
         found = image.repository
         return found if found and found[0] == project else (project, region, "")
-    found = Reference.of(f"{named}/x").repository
+    found = ImageReference.of(f"{named}/x").repository
     if found is None:
         raise BadInput(
             f"{named} is not a repository of Artifact Registry.", "Write LOCATION-docker.pkg.dev/PROJECT/NAME."
@@ -226,7 +240,7 @@ def registry_of(look: Looking, project: str, region: str) -> tuple[str, str, str
     return found
 
 
-async def repository(look: Looking) -> Verdict:
+async def repository(look: CheckContext) -> Verdict:
     place = await look.place()
     project, location, name = registry_of(look, place.project, place.region)
     try:
@@ -245,7 +259,7 @@ async def repository(look: Looking) -> Verdict:
     made = name or "a4"
     words = f"Create Docker repository {made} in {location} of project {project}"
     paid = ("Images in it are paid for by the gigabyte.",)
-    create = Repair(Mend.REPOSITORY, (project, location, made), words, paid)
+    create = Repair(RepairKind.REPOSITORY, (project, location, made), words, paid)
     flags = f"--repository-format=docker --location={location} --project={project}"
     command = f"gcloud artifacts repositories create {made} {flags}"
     if any(each.name == name for each in found):
@@ -256,17 +270,17 @@ async def repository(look: Looking) -> Verdict:
     return verdict(told, reason, command=command, repair=create)
 
 
-async def build_rights(look: Looking) -> Verdict:
+async def build_rights(look: CheckContext) -> Verdict:
     project = (await look.place()).project
     held = await permissions(look, project, _BUILD_RIGHTS)
     missing = [each for each in _BUILD_RIGHTS if each not in held]
     told = f"This login holds {len(held)} of {len(_BUILD_RIGHTS)} rights to build in {project}."
     if missing:
         return warn(told, f"It lacks {', '.join(missing)}.", "Ask for Cloud Build Editor and Artifact Registry Writer.")
-    return both(ok(told), await seen(_build_quota(look, project)))
+    return combine(ok(told), await half_verdict(_build_quota(look, project)))
 
 
-async def _build_quota(look: Looking, project: str) -> Verdict:
+async def _build_quota(look: CheckContext, project: str) -> Verdict:
     """Whether builds wait, or failed for want of quota: the quota itself is told nowhere but in their fate."""
     region = (await look.place()).region
     latest = await builds(look, project, region)

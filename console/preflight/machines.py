@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.errors import NotFound
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import WorkloadControllersWire, WorkloadControllerWire
-from console.preflight.check import Need, Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.check import Need, Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
 from console.preflight.context import reservation
 from console.scheduling.topology import MACHINE_GPUS
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from console.google.clusters import GkePool
     from console.kube.objects.node import Node
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
 _TOLERATED = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")
@@ -34,7 +34,7 @@ def _a4_pools(pools: Sequence[GkePool]) -> list[GkePool]:
     return [pool for pool in pools if pool.machine_type.startswith(MACHINE) or pool.accelerator == GPU_NAME]
 
 
-async def _a4(look: Looking) -> list[Node]:
+async def _a4(look: CheckContext) -> list[Node]:
     return [node for node in (await look.watched("nodes")).nodes.values() if _is_a4(node)]
 
 
@@ -43,27 +43,27 @@ def _named(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + more
 
 
-async def a4_pool(look: Looking) -> Verdict:
+async def a4_pool(look: CheckContext) -> Verdict:
     wanted = look.wish.ask.pods
     if not wanted:
         return skip("The recipe asks for no GPU.")
-    here, there = await seen(_a4_nodes(look, wanted)), await seen(_a4_pool_there(look, wanted))
+    here, there = await half_verdict(_a4_nodes(look, wanted)), await half_verdict(_a4_pool_there(look, wanted))
     if here.result.name == "FAIL" and there.result.name == "OK":
         # An autoscaled pool has its nodes when somebody asks for them.
         return warn(
             f"{here.evidence} {there.evidence}", "Nodes come when the job asks for them.", "Wait for the nodes."
         )
-    return both(here, there)
+    return combine(here, there)
 
 
-async def _a4_nodes(look: Looking, wanted: int) -> Verdict:
+async def _a4_nodes(look: CheckContext, wanted: int) -> Verdict:
     nodes = await _a4(look)
     pools = sorted({node.pool or "no pool" for node in nodes})
     told = f"{len(nodes)} nodes {MACHINE} in {_named(pools)}; {wanted} wanted." if nodes else f"No node is {MACHINE}."
     return ok(told) if len(nodes) >= wanted else fail(told, f"{wanted} nodes with 8 GPUs are needed.")
 
 
-async def _a4_pool_there(look: Looking, wanted: int) -> Verdict:
+async def _a4_pool_there(look: CheckContext, wanted: int) -> Verdict:
     pools = _a4_pools((await look.gke()).pools)
     if not pools:
         return fail(f"Google: no node pool has {MACHINE}.", "The recipes are for A4 machines.")
@@ -74,11 +74,11 @@ async def _a4_pool_there(look: Looking, wanted: int) -> Verdict:
     return ok(told) if can_have >= wanted else warn(told, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
 
 
-async def dense(look: Looking) -> Verdict:
-    return both(await seen(_placed(look)), await seen(_reserved(look)))
+async def dense(look: CheckContext) -> Verdict:
+    return combine(await half_verdict(_placed(look)), await half_verdict(_reserved(look)))
 
 
-async def _placed(look: Looking) -> Verdict:
+async def _placed(look: CheckContext) -> Verdict:
     nodes = await _a4(look)
     if not nodes:
         return warn(f"There is no node {MACHINE} to look at.")
@@ -91,7 +91,7 @@ async def _placed(look: Looking) -> Verdict:
     return (fail if look.wish.ask.topology == "required" else warn)(told, reason)
 
 
-async def _reserved(look: Looking) -> Verdict:
+async def _reserved(look: CheckContext) -> Verdict:
     """Where Google takes the machines of each pool from."""
     cluster = await look.gke()
     pools = _a4_pools(cluster.pools)
@@ -100,20 +100,20 @@ async def _reserved(look: Looking) -> Verdict:
     named = [pool for pool in pools if pool.reservation and pool.reservation != "any"]
     if named:
         halves = [
-            await seen(_dense(look, cluster.project, pool.name, zone, name))
+            await half_verdict(_dense(look, cluster.project, pool.name, zone, name))
             for pool in named
             for name in pool.reservation.split(",")
             for zone in pool.zones[:1]
         ]
         others = [f"{pool.name}: {_how(pool)}" for pool in pools if pool not in named]
-        return both(*halves, *([ok(f"Others: {'; '.join(others)}.")] if others else []))
+        return combine(*halves, *([ok(f"Others: {'; '.join(others)}.")] if others else []))
     told = f"Google: {'; '.join(f'{pool.name}: {_how(pool)}' for pool in pools)}."
     if any(pool.placement == "COMPACT" for pool in pools):
         return ok(told)
     return warn(told, "No pool takes its machines from a reservation: they may stand apart.")
 
 
-async def _dense(look: Looking, project: str, pool: str, zone: str, name: str) -> Verdict:
+async def _dense(look: CheckContext, project: str, pool: str, zone: str, name: str) -> Verdict:
     """What Compute Engine says of the reservation of a pool."""
     try:
         found = await reservation(look, project, zone, name)
@@ -135,14 +135,14 @@ def _how(pool: GkePool) -> str:
     return next((word for word, is_so in words.items() if is_so), "no reservation")
 
 
-async def free_gpus(look: Looking) -> Verdict:
+async def free_gpus(look: CheckContext) -> Verdict:
     wanted = look.wish.ask.gpus
     if not wanted:
         return skip("The recipe asks for no GPU.")
-    return both(await seen(_free_here(look, wanted)), await seen(_pools_well(look)))
+    return combine(await half_verdict(_free_here(look, wanted)), await half_verdict(_pools_well(look)))
 
 
-async def _free_here(look: Looking, wanted: int) -> Verdict:
+async def _free_here(look: CheckContext, wanted: int) -> Verdict:
     fleet = await look.watched("nodes", "pods")
     nodes = [node for node in fleet.nodes.values() if _is_a4(node)]
     ready = [node for node in nodes if node.ready]
@@ -163,7 +163,7 @@ async def _free_here(look: Looking, wanted: int) -> Verdict:
     return ok(told)
 
 
-async def _pools_well(look: Looking) -> Verdict:
+async def _pools_well(look: CheckContext) -> Verdict:
     pools = _a4_pools((await look.gke()).pools)
     told = "Google: " + ", ".join(f"{pool.name} {pool.status}" for pool in pools) + "."
     if any(pool.status not in {"RUNNING", "RECONCILING"} for pool in pools):
@@ -171,7 +171,7 @@ async def _pools_well(look: Looking) -> Verdict:
     return ok(told) if pools else warn("Google: there is no A4 node pool.")
 
 
-async def taints(look: Looking) -> Verdict:
+async def taints(look: CheckContext) -> Verdict:
     keys = sorted(
         {
             _key(taint)
@@ -201,17 +201,21 @@ def _everywhere(nodes: Sequence[Node], keys: Sequence[str]) -> bool:
     return all(any(_key(taint) in keys for taint in node.taints) for node in nodes)
 
 
-def _own_tolerations(look: Looking) -> set[str]:
+def _own_tolerations(look: CheckContext) -> set[str]:
     rows = value_at(look.wish.values, "placement.tolerations")
     found = rows if isinstance(rows, list | tuple) else ()
     return {str(row.get("key", "")) for row in found if isinstance(row, dict)}
 
 
-async def workload_identity(look: Looking) -> Verdict:
-    return both(await seen(_metadata_server(look)), await seen(_labelled(look)), await seen(_pool_identity(look)))
+async def workload_identity(look: CheckContext) -> Verdict:
+    return combine(
+        await half_verdict(_metadata_server(look)),
+        await half_verdict(_labelled(look)),
+        await half_verdict(_pool_identity(look)),
+    )
 
 
-async def _metadata_server(look: Looking) -> Verdict:
+async def _metadata_server(look: CheckContext) -> Verdict:
     agent = await look.find(
         "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server", WorkloadControllerWire
     )
@@ -223,7 +227,7 @@ async def _metadata_server(look: Looking) -> Verdict:
     )
 
 
-async def _labelled(look: Looking) -> Verdict:
+async def _labelled(look: CheckContext) -> Verdict:
     selector = f"cloud.google.com/gke-accelerator,{_METADATA_LABEL}!=true"
     without = await look.names("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
     if not without:
@@ -232,7 +236,7 @@ async def _labelled(look: Looking) -> Verdict:
     return fail(f"{_named(names)} lack {_METADATA_LABEL}=true.", "Their pool hands out the node's account.")
 
 
-async def _pool_identity(look: Looking) -> Verdict:
+async def _pool_identity(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     if not cluster.workload_pool:
         return fail("Google: the cluster has no workload pool.", "Workload Identity Federation is off.")
@@ -241,11 +245,11 @@ async def _pool_identity(look: Looking) -> Verdict:
     return fail(told, f"Node pools without GKE_METADATA: {', '.join(wrong)}.") if wrong else ok(told)
 
 
-async def dcgm(look: Looking) -> Verdict:
-    return both(await seen(_dcgm_here(look)), await seen(_dcgm_there(look)))
+async def dcgm(look: CheckContext) -> Verdict:
+    return combine(await half_verdict(_dcgm_here(look)), await half_verdict(_dcgm_there(look)))
 
 
-async def _dcgm_here(look: Looking) -> Verdict:
+async def _dcgm_here(look: CheckContext) -> Verdict:
     where = "gke-managed-system"
     agents = (await look.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", WorkloadControllersWire)).items or []
     found = next((each for each in agents if "dcgm" in each.name), None)
@@ -255,20 +259,20 @@ async def _dcgm_here(look: Looking) -> Verdict:
     return ok(told) if found.ready >= found.wanted else warn(told, "Metrics of the others are missing.")
 
 
-async def _dcgm_there(look: Looking) -> Verdict:
+async def _dcgm_there(look: CheckContext) -> Verdict:
     if "dcgm" in (await look.gke()).addons:
         return ok("Google: DCGM metrics are on.")
     return warn("Google: DCGM metrics are off.", "GPU metrics are missing from Google's monitoring; training works.")
 
 
-async def local_ssd(look: Looking) -> Verdict:
+async def local_ssd(look: CheckContext) -> Verdict:
     need = look.wish.need(bool(look.wish.text("storage.ssd")))
     if need is Need.NO:
         return skip("The launch mounts no local SSD.")
-    return both(await seen(_ssd_here(look, need)), await seen(_ssd_there(look, need)))
+    return combine(await half_verdict(_ssd_here(look, need)), await half_verdict(_ssd_there(look, need)))
 
 
-async def _ssd_here(look: Looking, need: Need) -> Verdict:
+async def _ssd_here(look: CheckContext, need: Need) -> Verdict:
     label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
     selector = f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true"
     if not await _a4(look):
@@ -277,16 +281,16 @@ async def _ssd_here(look: Looking, need: Need) -> Verdict:
     if not without:
         return ok("All A4 nodes have local SSDs for ephemeral storage.")
     names = [each.metadata.name or "" for each in without]
-    return lacking(
+    return missing_verdict(
         need, f"No local SSD for ephemeral storage on {_named(names)}.", "The folder of the node is missing."
     )
 
 
-async def _ssd_there(look: Looking, need: Need) -> Verdict:
+async def _ssd_there(look: CheckContext, need: Need) -> Verdict:
     pools = _a4_pools((await look.gke()).pools)
     without = [pool.name for pool in pools if not pool.local_ssds]
     if pools and not without:
         return ok(f"Google: {', '.join(f'{pool.name} {pool.local_ssds} local SSDs' for pool in pools)}.")
-    return lacking(
+    return missing_verdict(
         need, f"Google: no local SSDs in {', '.join(without) or 'any A4 pool'}.", "Nothing can be mounted there."
     )

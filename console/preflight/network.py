@@ -8,16 +8,16 @@ from urllib.parse import quote
 
 from console.errors import NotFound, Refused
 from console.google.api import loaded
-from console.google.builds import Reference
+from console.google.builds import ImageReference
 from console.google.clusters import opened
 from console.kube.objects.on_demand import NamesWire, PoliciesWire
-from console.preflight.check import Need, Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.check import Need, Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
 from console.preflight.context import GOOGLE, KUBERNETES
 
 if TYPE_CHECKING:
     from console.google.clusters import Firewall, Nat
     from console.kube.objects.on_demand import PeerWire, PolicyWire, PortWire, RuleWire
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
 """The networks that the interfaces of an A4 pod are taken from, unless others are named."""
@@ -34,11 +34,15 @@ _OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "
 """Labels that pods of a launch carry, whatever its name."""
 
 
-async def egress(look: Looking) -> Verdict:
-    return both(await seen(_pulled_from_outside(look)), await seen(_told_by_logs(look)), await seen(_nat(look)))
+async def egress(look: CheckContext) -> Verdict:
+    return combine(
+        await half_verdict(_pulled_from_outside(look)),
+        await half_verdict(_told_by_logs(look)),
+        await half_verdict(_nat(look)),
+    )
 
 
-async def _told_by_logs(look: Looking) -> Verdict:
+async def _told_by_logs(look: CheckContext) -> Verdict:
     """What pods of the namespace lately printed of their ways out."""
     pods = [
         each
@@ -67,19 +71,19 @@ async def _told_by_logs(look: Looking) -> Verdict:
     raise NotFound("No pod log shows a connection to the internet.", status=404)
 
 
-async def _pulled_from_outside(look: Looking) -> Verdict:
+async def _pulled_from_outside(look: CheckContext) -> Verdict:
     """An image from a registry outside Google is the proof that a node can reach the internet."""
     fleet = await look.watched("events")
     for event in fleet.events.values():
         text = event.message
         if event.reason == "Pulled" and text.startswith(_PULLED):
             image = text.removeprefix(_PULLED).split()[0].strip('"')
-            if not Reference.of(image).google:
+            if not ImageReference.of(image).google:
                 return ok(f"A node recently pulled {image}, from outside Google.")
     raise NotFound("No node recently pulled an image from outside Google.", status=404)
 
 
-async def _nat(look: Looking) -> Verdict:
+async def _nat(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     region = cluster.location if cluster.regional else cluster.location.rpartition("-")[0]
     network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
@@ -97,7 +101,7 @@ async def _nat(look: Looking) -> Verdict:
     return warn(f"Google: no Cloud NAT serves subnet {subnet} of {network}.", reason)
 
 
-async def interfaces(look: Looking) -> Verdict:
+async def interfaces(look: CheckContext) -> Verdict:
     need = look.wish.need(
         not look.wish.flag("network.hostNetwork") and look.wish.flag("network.interfaces") and look.wish.ask.gpus >= 8
     )
@@ -107,28 +111,30 @@ async def interfaces(look: Looking) -> Verdict:
             if look.wish.flag("network.hostNetwork")
             else "No interface is asked for."
         )
-    return both(await seen(_networks_here(look, need)), await seen(_networks_there(look, need)))
+    return combine(await half_verdict(_networks_here(look, need)), await half_verdict(_networks_there(look, need)))
 
 
-async def _networks_here(look: Looking, need: Need) -> Verdict:
+async def _networks_here(look: CheckContext, need: Need) -> Verdict:
     found = await look.find("/apis/networking.gke.io/v1/networks", NamesWire)
     if found is None:
-        return lacking(need, "The cluster does not serve networks.networking.gke.io.", "Multi-networking is off.")
+        return missing_verdict(
+            need, "The cluster does not serve networks.networking.gke.io.", "Multi-networking is off."
+        )
     there = {each.metadata.name for each in found.items or ()}
     wanted = _wanted(look)
     missing = [each for each in wanted if each not in there]
     told = f"{len(wanted) - len(missing)} of the {len(wanted)} Network objects are there."
-    return lacking(need, told, f"Missing: {', '.join(missing)}.") if missing else ok(told)
+    return missing_verdict(need, told, f"Missing: {', '.join(missing)}.") if missing else ok(told)
 
 
-def _wanted(look: Looking) -> tuple[str, ...]:
+def _wanted(look: CheckContext) -> tuple[str, ...]:
     from console.kube.nested_values import get_path as value_at
 
     named = value_at(look.wish.values, "network.subnetworks")
     return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
 
 
-async def _networks_there(look: Looking, need: Need) -> Verdict:
+async def _networks_there(look: CheckContext, need: Need) -> Verdict:
     cluster = await look.gke()
     off = [words for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
            if key not in cluster.addons]  # fmt: skip
@@ -136,24 +142,24 @@ async def _networks_there(look: Looking, need: Need) -> Verdict:
     wanted = len(_wanted(look)) - 1
     few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < wanted]
     if off:
-        return lacking(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
+        return missing_verdict(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
     counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
     told = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
     return (
-        lacking(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
+        missing_verdict(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
         if few
         else ok(told)
     )
 
 
-async def policies(look: Looking) -> Verdict:
+async def policies(look: CheckContext) -> Verdict:
     if look.wish.flag("network.hostNetwork"):
         told = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
-        return both(await seen(_firewall(look)), told, sure=True)
+        return combine(await half_verdict(_firewall(look)), told, sure=True)
     return await _policies(look)
 
 
-async def _policies(look: Looking) -> Verdict:
+async def _policies(look: CheckContext) -> Verdict:
     namespace, ports = look.wish.namespace, look.wish.ports
     path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
     found = (await look.get(path, PoliciesWire)).items or []
@@ -212,7 +218,7 @@ def _near(peer: PeerWire, namespace: str) -> bool:
     return here and ours
 
 
-async def _firewall(look: Looking) -> Verdict:
+async def _firewall(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     network = cluster.network.rpartition("/")[2]
 

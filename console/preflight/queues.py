@@ -8,7 +8,18 @@ from console.errors import NotFound
 from console.kube.kinds import JOBSET, KINDS, KUEUE
 from console.kube.objects.meta import GPU
 from console.kube.objects.on_demand import GroupWire, WorkloadControllersWire
-from console.preflight.check import Mend, Need, Repair, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.check import (
+    Need,
+    Repair,
+    RepairKind,
+    combine,
+    fail,
+    half_verdict,
+    missing_verdict,
+    ok,
+    skip,
+    warn,
+)
 from console.preflight.context import KUBERNETES
 
 if TYPE_CHECKING:
@@ -16,7 +27,7 @@ if TYPE_CHECKING:
     from console.kube.objects.queue import ClusterQueue, LocalQueue
     from console.kube.snapshot import Fleet
     from console.preflight.check import Verdict
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 _CHART_NEEDS = "v1alpha2"  # the version of JobSet's API that the chart writes
 _KUEUE_READ = ("v1beta2", "v1beta1")  # versions of Kueue's API that the console reads
@@ -24,36 +35,40 @@ TITLES = {JOBSET: "JobSet", KUEUE: "Kueue"}
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
-async def jobset(look: Looking) -> Verdict:
+async def jobset(look: CheckContext) -> Verdict:
     served = await _served(look, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
-    return both(served, await seen(_controller(look, JOBSET, look.wish.need(True))))
+    return combine(served, await half_verdict(_controller(look, JOBSET, look.wish.need(True))))
 
 
-async def kueue(look: Looking) -> Verdict:
+async def kueue(look: CheckContext) -> Verdict:
     need = look.wish.need(bool(look.wish.ask.queue))
     if need is Need.NO:
         return skip("The launch names no queue.")
     served = await _served(look, KUEUE, _KUEUE_KINDS, need, _KUEUE_READ)
-    return both(served, await seen(_controller(look, KUEUE, need)))
+    return combine(served, await half_verdict(_controller(look, KUEUE, need)))
 
 
-async def _served(look: Looking, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]) -> Verdict:
+async def _served(
+    look: CheckContext, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]
+) -> Verdict:
     """Whether the cluster serves all these kinds, in one of the versions that are `known` here."""
     versions = {plural: await _version(look, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
     name = TITLES[group]
     if absent:
-        return lacking(need, f"The cluster does not serve {', '.join(absent)} of {group}.", f"{name} is not installed.")
+        return missing_verdict(
+            need, f"The cluster does not serve {', '.join(absent)} of {group}.", f"{name} is not installed."
+        )
     served = await look.find(f"/apis/{group}", GroupWire)
     there = served.names if served else tuple(sorted(set(versions.values())))
     told = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
     if not set(there) & set(known):
         reason = f"Recipes and console speak {' or '.join(known)}."
-        return lacking(need, told, reason, f"Install a {name} that serves it.")
+        return missing_verdict(need, told, reason, f"Install a {name} that serves it.")
     return ok(told)
 
 
-async def _version(look: Looking, group: str, plural: str) -> str:
+async def _version(look: CheckContext, group: str, plural: str) -> str:
     kind = next(each for each in KINDS if each.plural == plural)
 
     async def question() -> str:
@@ -62,14 +77,14 @@ async def _version(look: Looking, group: str, plural: str) -> str:
     return await look.ask(KUBERNETES, f"discovery of {plural}.{group}", question)
 
 
-async def _controller(look: Looking, group: str, need: Need) -> Verdict:
+async def _controller(look: CheckContext, group: str, need: Need) -> Verdict:
     word, title = group.partition(".")[0], TITLES[group]
     found = (await look.get("/apis/apps/v1/deployments", WorkloadControllersWire, limit="500")).items or []
     mine = [each for each in found if _controls(each, word)]
     if not mine:
         told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
-        return lacking(need, told, reason, f"Install {title}, or ask the cluster administrator.")
+        return missing_verdict(need, told, reason, f"Install {title}, or ask the cluster administrator.")
     best = next((each for each in mine if each.available), mine[0])
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
@@ -77,7 +92,7 @@ async def _controller(look: Looking, group: str, need: Need) -> Verdict:
     return (
         ok(told)
         if best.available
-        else lacking(need, told, "Nothing reacts to its objects.", "See its pods and events.")
+        else missing_verdict(need, told, "Nothing reacts to its objects.", "See its pods and events.")
     )
 
 
@@ -87,18 +102,20 @@ def _controls(found: WorkloadControllerWire, word: str) -> bool:
     )
 
 
-def _door(look: Looking, fleet: Fleet) -> LocalQueue | None:
+def _door(look: CheckContext, fleet: Fleet) -> LocalQueue | None:
     return fleet.local_queues.get((look.wish.namespace, look.wish.ask.queue))
 
 
-async def local_queue(look: Looking) -> Verdict:
+async def local_queue(look: CheckContext) -> Verdict:
     queue, namespace = look.wish.ask.queue, look.wish.namespace
     if look.wish.recipe and not queue:
         return skip("The launch names no queue.")
     try:
         fleet = await look.watched("localqueues", "clusterqueues")
     except NotFound as error:
-        return lacking(look.wish.need(True), error.message, "There is no queue to go through.", "Install Kueue.")
+        return missing_verdict(
+            look.wish.need(True), error.message, "There is no queue to go through.", "Install Kueue."
+        )
     here = sorted(name for where, name in fleet.local_queues if where == namespace)
     listed = f"LocalQueues of {namespace}: {', '.join(here) or 'none'}."
     if not queue:
@@ -133,19 +150,19 @@ def _make(fleet: Fleet, namespace: str, name: str) -> Repair | None:
     best = queues[0].name
     made = name or best
     return Repair(
-        Mend.QUEUE,
+        RepairKind.QUEUE,
         (namespace, made, best),
         f"Create LocalQueue {made} in namespace {namespace}, which draws on ClusterQueue {best}",
         (f"Jobs of {namespace} then use the quota of {best}.",),
     )
 
 
-def _above(look: Looking, fleet: Fleet) -> ClusterQueue | None:
+def _above(look: CheckContext, fleet: Fleet) -> ClusterQueue | None:
     door = _door(look, fleet)
     return fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
 
 
-async def quota(look: Looking) -> Verdict:
+async def quota(look: CheckContext) -> Verdict:
     gpus = look.wish.ask.gpus
     if look.wish.recipe and (not look.wish.ask.queue or not gpus):
         return skip("The launch names no queue." if gpus else "The recipe asks for no GPU.")
@@ -174,14 +191,14 @@ def _lendable(fleet: Fleet, queue: ClusterQueue) -> int:
     return most if len(known) < len(limits) or not limits else min(most, sum(known))
 
 
-async def topology(look: Looking) -> Verdict:
+async def topology(look: CheckContext) -> Verdict:
     ask = look.wish.ask
     if look.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
         return skip("The launch asks for no place in the network." if ask.queue else "The launch names no queue.")
     fleet = await look.watched("topologies", "resourceflavors", "localqueues", "clusterqueues")
     need = look.wish.need(True)
     if not fleet.topologies:
-        return lacking(need, "There is no Topology.", "Kueue cannot place pods close together.")
+        return missing_verdict(need, "There is no Topology.", "Kueue cannot place pods close together.")
     chosen = _above(look, fleet)
     names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
     placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
@@ -189,10 +206,10 @@ async def topology(look: Looking) -> Verdict:
         "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items())) or "No flavor has a topology."
     )
     if not placed:
-        return lacking(need, told, "Kueue cannot place pods close together.")
+        return missing_verdict(need, told, "Kueue cannot place pods close together.")
     levels = {level for of in placed.values() for level in _levels(fleet, of)}
     if ask.level not in levels:
-        return lacking(
+        return missing_verdict(
             need, told, f"No topology has the level {ask.level}.", f"Ask for one of {', '.join(sorted(levels))}."
         )
     return ok(f"{told}; with level {ask.level}.")

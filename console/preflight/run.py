@@ -17,8 +17,8 @@ from console.google.api import loaded
 from console.kube.kinds import KINDS as REPAIRS_KINDS
 from console.preflight import access, cluster, images, machines, network, queues, storage
 from console.preflight import cluster as named
-from console.preflight.check import Check, Mend, Result, Verdict, Wish, blind, name_of
-from console.preflight.context import Looking, Questions
+from console.preflight.check import Check, LaunchNeeds, RepairKind, Result, Verdict, name_of, verdict_of_error
+from console.preflight.context import CheckContext, Questions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-Function = Callable[["Looking"], Awaitable["Verdict"]]
+Function = Callable[["CheckContext"], Awaitable["Verdict"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +192,14 @@ ADDON_TAKES = 900.0  # seconds that GKE may take for an add-on
 _AGAIN = 2.0  # seconds between two looks at an operation
 
 
-async def mend(cluster: Session, repair: Repair) -> str:
+async def apply_repair(cluster: Session, repair: Repair) -> str:
     """Do it, wait until it is done, and say so."""
     cluster.watch.connection_for_change(repair.words[0].lower() + repair.words[1:])
     done = await {
-        Mend.ADDON: _addon,
-        Mend.SERVICE: _services,
-        Mend.REPOSITORY: _repository,
-        Mend.QUEUE: _queue,
+        RepairKind.ADDON: _addon,
+        RepairKind.SERVICE: _services,
+        RepairKind.REPOSITORY: _repository,
+        RepairKind.QUEUE: _queue,
     }[repair.kind](cluster, repair.target)
     return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
@@ -276,12 +276,12 @@ class Preflight:
 
     def wish(
         self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
-    ) -> Wish:
+    ) -> LaunchNeeds:
         """What a plan asks for; without one the cluster as a whole is looked at."""
         if plan is None:
-            return Wish(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
+            return LaunchNeeds(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
         values: Mapping[str, Value] = self._cluster.launch.drafting.values(plan)
-        return Wish(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
+        return LaunchNeeds(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
 
     def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
         """The checks as rows that wait for their answer; BadInput for an id there is none of."""
@@ -290,7 +290,7 @@ class Preflight:
         )
 
     async def run(
-        self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None
+        self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
     ) -> AsyncGenerator[Check, None]:
         """Every check, or those named, in the order in which they end; `within` so many seconds all together."""
         chosen = named_checks(ids)
@@ -300,7 +300,7 @@ class Preflight:
         async def one(spec: Spec) -> Check:
             async with gate:
                 left = self._limit if end is None else max(0.0, min(self._limit, end - time.monotonic()))
-                return await self._checked(spec, Looking(questions, wish), left)
+                return await self._checked(spec, CheckContext(questions, wish), left)
 
         tasks = [asyncio.create_task(one(spec), name=f"preflight:{spec.id}") for spec in chosen]
         try:
@@ -312,7 +312,9 @@ class Preflight:
             questions.close()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def all(self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None) -> tuple[Check, ...]:
+    async def all(
+        self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
+    ) -> tuple[Check, ...]:
         """The same at once, in the order of the table."""
         found = [check async for check in self.run(wish, ids, within=within)]
         return tuple(sorted(found, key=lambda check: check.id))
@@ -329,9 +331,9 @@ class Preflight:
 
     async def repair(self, repair: Repair) -> str:
         """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
-        return await mend(self._cluster, repair)
+        return await apply_repair(self._cluster, repair)
 
-    async def settled(self, wish: Wish, id_: str) -> Check:
+    async def settled(self, wish: LaunchNeeds, id_: str) -> Check:
         """One check after a repair: what was made may take a moment to be seen."""
         end = time.monotonic() + SETTLING
         while True:
@@ -340,7 +342,7 @@ class Preflight:
                 return check
             await asyncio.sleep(0.25)
 
-    async def _checked(self, spec: Spec, looking: Looking, limit: float) -> Check:
+    async def _checked(self, spec: Spec, looking: CheckContext, limit: float) -> Check:
         started = time.monotonic()
         try:
             async with asyncio.timeout(limit):
@@ -349,7 +351,7 @@ class Preflight:
             words = f"There was no answer within {limit:.3g} s."
             verdict = Verdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
         except ConsoleError as error:
-            verdict = blind(error)
+            verdict = verdict_of_error(error)
         command = verdict.command or spec.command
         if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER in command:
             with suppress(ConsoleError):  # then the command keeps NAME in its place

@@ -10,17 +10,17 @@ from urllib.parse import quote
 from console.errors import ApiDisabled, NotFound
 from console.kube.objects.on_demand import ClaimWire, NamedWire, WorkloadControllerWire
 from console.preflight.check import (
-    Mend,
     Need,
     Repair,
+    RepairKind,
     Result,
     Verdict,
-    both,
+    combine,
     enable,
     fail,
-    lacking,
+    half_verdict,
+    missing_verdict,
     ok,
-    seen,
     skip,
     warn,
 )
@@ -29,7 +29,7 @@ from console.preflight.context import bucket, buckets, filestore_instances, lust
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from console.preflight.context import Looking
+    from console.preflight.context import CheckContext
 
 
 class _Server(NamedTuple):
@@ -45,7 +45,7 @@ class _Server(NamedTuple):
     share: str = ""
 
 
-async def _filestores(look: Looking, project: str) -> list[_Server]:
+async def _filestores(look: CheckContext, project: str) -> list[_Server]:
     return [
         _Server(each.name, each.address, f"{each.name}: {each.address}:/{each.share}", each.state,
                 each.state == "READY", each.why, each.network, each.share)
@@ -53,7 +53,7 @@ async def _filestores(look: Looking, project: str) -> list[_Server]:
     ]  # fmt: skip
 
 
-async def _lustres(look: Looking, project: str) -> list[_Server]:
+async def _lustres(look: CheckContext, project: str) -> list[_Server]:
     return [
         _Server(each.name, each.server, f"{each.name} in {each.location}: {each.mount_point}", each.state,
                 each.state == "ACTIVE", each.why, each.network)
@@ -61,20 +61,20 @@ async def _lustres(look: Looking, project: str) -> list[_Server]:
     ]  # fmt: skip
 
 
-async def filestore_instance(look: Looking, address: str, share: str, need: Need) -> Verdict:
+async def filestore_instance(look: CheckContext, address: str, share: str, need: Need) -> Verdict:
     """An instance of Filestore: the one at that address, with that share; empty: any."""
     return await _serving(look, "Filestore", _filestores, address, need, share)
 
 
-async def lustre_instance(look: Looking, address: str, need: Need, project: str = "") -> Verdict:
+async def lustre_instance(look: CheckContext, address: str, need: Need, project: str = "") -> Verdict:
     """An instance of Managed Lustre: the one at that address; empty: any. In the cluster's project if none is named."""
     return await _serving(look, "Lustre", _lustres, address, need, project=project)
 
 
 async def _serving(
-    look: Looking,
+    look: CheckContext,
     kind: str,
-    listing: Callable[[Looking, str], Awaitable[list[_Server]]],
+    listing: Callable[[CheckContext, str], Awaitable[list[_Server]]],
     address: str,
     need: Need,
     share: str = "",
@@ -85,16 +85,16 @@ async def _serving(
     try:
         found = await listing(look, project)
     except ApiDisabled as error:
-        return lacking(need, error.message, "No instance can be there.", "Enable the service, then make one.",
+        return missing_verdict(need, error.message, "No instance can be there.", "Enable the service, then make one.",
                        repair=enable(project, error.service))  # fmt: skip
     listed = "; ".join(f"{each.words} {each.state}" for each in found) or "none"
     told = f"{kind} instances of {project}: {listed}."
     mine = [each for each in found if not address or each.address == address]
     if not mine:
-        return lacking(need, told, f"None has the address {address}." if address else "There is no instance.")
+        return missing_verdict(need, told, f"None has the address {address}." if address else "There is no instance.")
     best = next((each for each in mine if each.ready), mine[0])
     if not best.ready:
-        return lacking(need, told, f"{best.name} is {best.state}. {best.why}".strip())
+        return missing_verdict(need, told, f"{best.name} is {best.state}. {best.why}".strip())
     if share and all(each.share != share for each in mine):
         return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(each.share for each in mine)}.")
     return _same_network(told, best.network, cluster.network, need)
@@ -104,7 +104,7 @@ def _same_network(told: str, theirs: str, ours: str, need: Need) -> Verdict:
     last = theirs.rpartition("/")[2]
     if last == ours.rpartition("/")[2]:
         return ok(f"{told} Same network as the cluster: {last}.")
-    return lacking(need, told, f"It lies in network {last}, the cluster in {ours.rpartition('/')[2]}.")
+    return missing_verdict(need, told, f"It lies in network {last}, the cluster in {ours.rpartition('/')[2]}.")
 
 
 HOST_NETWORK_FROM = (1, 17, 2)
@@ -112,35 +112,37 @@ HOST_NETWORK_FROM = (1, 17, 2)
 _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
-async def _driver(look: Looking, name: str, need: Need, repair: Repair | None = None) -> Verdict:
+async def _driver(look: CheckContext, name: str, need: Need, repair: Repair | None = None) -> Verdict:
     if await look.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", NamedWire):
         return ok(f"CSIDriver {name} is there.")
-    return lacking(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.", repair=repair)
+    return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.", repair=repair)
 
 
-async def _addon(look: Looking, addon: str, words: str, need: Need) -> Verdict:
+async def _addon(look: CheckContext, addon: str, words: str, need: Need) -> Verdict:
     cluster = await look.gke()
     if addon in cluster.addons:
         return ok(f"Google: {words} is on.")
-    return lacking(
+    return missing_verdict(
         need, f"Google: {words} is off.", "Its volumes cannot be mounted.", repair=await _switch(look, addon, words)
     )
 
 
-async def _switch(look: Looking, addon: str, words: str) -> Repair:
+async def _switch(look: CheckContext, addon: str, words: str) -> Repair:
     place = await look.place()
     done = ("GKE changes the cluster for some minutes; running pods go on.",)
     return Repair(
-        Mend.ADDON,
+        RepairKind.ADDON,
         (place.project, place.location, place.cluster, addon),
         f"Enable {words} in cluster {place.cluster}",
         done,
     )
 
 
-async def _csi(look: Looking, driver: str, addon: str, words: str, need: Need) -> Verdict:
+async def _csi(look: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
     """Driver in the cluster and add-on at Google: either half that finds it missing brings the repair."""
-    return _halves(driver, await seen(_driver(look, driver, need)), await seen(_addon(look, addon, words, need)))
+    return _halves(
+        driver, await half_verdict(_driver(look, driver, need)), await half_verdict(_addon(look, addon, words, need))
+    )
 
 
 def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
@@ -148,27 +150,27 @@ def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -
     if driver.result in {Result.FAIL, Result.WARN} and addon.result is Result.OK:
         fix = "Wait some minutes: the add-on is on. If the driver does not come, switch the add-on off and on again."
         driver = replace(driver, fix=fix, command=f"kubectl get csidriver {name}")
-    return both(driver, addon, sure=sure)
+    return combine(driver, addon, sure=sure)
 
 
-def _bucket_need(look: Looking) -> Need:
+def _bucket_need(look: CheckContext) -> Need:
     return look.wish.need(bool(look.wish.buckets))
 
 
-async def fuse(look: Looking) -> Verdict:
+async def fuse(look: CheckContext) -> Verdict:
     need = _bucket_need(look)
     if need is Need.NO:
         return skip("The launch mounts no bucket.")
     return await _csi(look, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", need)
 
 
-async def fuse_on_host(look: Looking) -> Verdict:
+async def fuse_on_host(look: CheckContext) -> Verdict:
     need = look.wish.need(look.wish.flag("network.hostNetwork") and bool(look.wish.buckets))
     if need is Need.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
     agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerWire)
     if agent is None:
-        return lacking(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
+        return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
     if found is None:
         return warn(
@@ -178,16 +180,16 @@ async def fuse_on_host(look: Looking) -> Verdict:
     told = f"The driver is v{'.'.join(found.groups())}; pods in the host's network are served from v1.17.2."
     if version >= HOST_NETWORK_FROM:
         return ok(told)
-    return lacking(need, told, "Pods in the host's network cannot mount buckets as their own account.")
+    return missing_verdict(need, told, "Pods in the host's network cannot mount buckets as their own account.")
 
 
-async def bucket_near(look: Looking) -> Verdict:
+async def bucket_near(look: CheckContext) -> Verdict:
     if not look.wish.buckets:
         return skip("The launch mounts no bucket.") if look.wish.recipe else await _any_near(look)
-    return both(*[await seen(_near(look, name)) for name in look.wish.buckets], sure=True)
+    return combine(*[await half_verdict(_near(look, name)) for name in look.wish.buckets], sure=True)
 
 
-async def _any_near(look: Looking) -> Verdict:
+async def _any_near(look: CheckContext) -> Verdict:
     place = await look.place()
     found = await buckets(look, place.project)
     listed = ", ".join(f"{each.name} ({each.location})" for each in found[:6]) or "none"
@@ -197,7 +199,7 @@ async def _any_near(look: Looking) -> Verdict:
     return warn(told, f"None lies in {place.region} alone, where the cluster is.")
 
 
-async def _near(look: Looking, name: str) -> Verdict:
+async def _near(look: CheckContext, name: str) -> Verdict:
     place = await look.place()
     try:
         found = await bucket(look, name)
@@ -220,7 +222,7 @@ def no_bucket(name: str) -> Verdict:
 # NFS
 
 
-async def _claim(look: Looking, claim: str) -> Verdict:
+async def _claim(look: CheckContext, claim: str) -> Verdict:
     namespace = look.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
     found = await look.find(path, ClaimWire)
@@ -232,7 +234,7 @@ async def _claim(look: Looking, claim: str) -> Verdict:
     return ok(told) if phase == "Bound" else fail(told, "Pods that mount it wait until it is bound.")
 
 
-async def nfs(look: Looking) -> Verdict:
+async def nfs(look: CheckContext) -> Verdict:
     need = look.wish.need(look.wish.mounts_nfs)
     if need is Need.NO:
         return skip("The launch mounts no NFS.")
@@ -241,15 +243,15 @@ async def nfs(look: Looking) -> Verdict:
         share = look.wish.text("storage.nfs.share") if server else ""
         # Without the name of an instance the address may be that of any NFS server.
         filestore = need if look.wish.text("storage.nfs.instance") else Need.OPEN
-        halves = [await seen(filestore_instance(look, server, share, filestore))]
+        halves = [await half_verdict(filestore_instance(look, server, share, filestore))]
         if need is Need.OPEN:
-            found = await seen(_claim(look, claim))
+            found = await half_verdict(_claim(look, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
-        return both(*halves, sure=need is Need.YES)
+        return combine(*halves, sure=need is Need.YES)
     return await _claim(look, claim)
 
 
-async def nfs_driver(look: Looking) -> Verdict:
+async def nfs_driver(look: CheckContext) -> Verdict:
     need = look.wish.need(bool(look.wish.text("storage.nfs.instance")))
     if need is Need.NO:
         return skip("NFS is mounted without the driver." if look.wish.mounts_nfs else "The launch mounts no NFS.")
@@ -259,36 +261,40 @@ async def nfs_driver(look: Looking) -> Verdict:
 # Lustre
 
 
-async def lustre_driver(look: Looking) -> Verdict:
+async def lustre_driver(look: CheckContext) -> Verdict:
     need = look.wish.need(look.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     name = "lustre.csi.storage.gke.io"
-    return _halves(name, await seen(_driver(look, name, need)), await seen(_lustre_addon(look, need)), sure=True)
+    return _halves(
+        name, await half_verdict(_driver(look, name, need)), await half_verdict(_lustre_addon(look, need)), sure=True
+    )
 
 
-async def _lustre_addon(look: Looking, need: Need) -> Verdict:
+async def _lustre_addon(look: CheckContext, need: Need) -> Verdict:
     cluster = await look.gke()
     words = "the Lustre CSI driver with the legacy port"
     if "lustre" not in cluster.addons:
         switch = await _switch(look, "lustreLegacyPort", words)
-        return lacking(need, "Google: the Lustre CSI driver is off.", "Its volumes cannot be mounted.", repair=switch)
+        return missing_verdict(
+            need, "Google: the Lustre CSI driver is off.", "Its volumes cannot be mounted.", repair=switch
+        )
     if "lustreLegacyPort" not in cluster.addons:
         switch = await _switch(look, "lustreLegacyPort", words)
         told = "Google: the Lustre CSI driver is on, its legacy port is off."
         reason = "Instances made with GKE support listen on the legacy port only."
-        return lacking(need, told, reason, repair=switch)
+        return missing_verdict(need, told, reason, repair=switch)
     return ok("Google: the Lustre CSI driver is on, with the legacy port.")
 
 
-async def lustre(look: Looking) -> Verdict:
+async def lustre(look: CheckContext) -> Verdict:
     need = look.wish.need(look.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await seen(lustre_instance(look, server, need, look.wish.text("storage.lustre.project")))
+    there = await half_verdict(lustre_instance(look, server, need, look.wish.text("storage.lustre.project")))
     if need is Need.YES and not server:
-        return both(await seen(_claim(look, claim)), _lighter(there))
+        return combine(await half_verdict(_claim(look, claim)), _lighter(there))
     return there
 
 

@@ -12,7 +12,7 @@ from console.scheduling.topology import MACHINE_GPUS, Floor, floor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.google.node_pools import PoolFacts
+    from console.google.node_pools import PoolStatus
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
 
@@ -46,7 +46,7 @@ class Pool:
     starting: tuple[str, ...] = ()  # nodes that are on their way
     maintenance: tuple[Maintenance, ...] = ()
     floor: Floor = field(default_factory=lambda: Floor(""))
-    facts: PoolFacts | None = None  # what Google says of it; None: it was not asked
+    facts: PoolStatus | None = None  # what Google says of it; None: it was not asked
     requests: int = 0  # requests to DWS that wait for machines of such a pool
 
     @property

@@ -21,13 +21,13 @@ ALARM = 5
 """What a command exits with for an alarm."""
 
 
-def told_of(session: Session, alarm: Alarm) -> dict[str, object]:
+def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
     """An alarm for programs, with what to do next."""
     made: dict[str, object] = msgspec.to_builtins(alarm)
     return made | {"next": with_namespace_option(alarm.next_step, session.watch.namespace_option(alarm.namespace))}
 
 
-async def tell_alarms(name: str, watched: JobMonitor) -> None:
+async def print_alarms(name: str, watched: JobMonitor) -> None:
     """Each alarm of a job as it begins, until its log was read to the end; that it failed is told as its state."""
     told = 0
     while True:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 16
 
 
-async def answer(question: str) -> str | None:
+async def ask_line(question: str) -> str | None:
     """What the person types after a question on standard error, in small letters; None if the input has ended."""
     sys.stderr.write(question)
     sys.stderr.flush()
@@ -27,23 +27,23 @@ async def answer(question: str) -> str | None:
     return said.strip().lower() if said else None
 
 
-def asks() -> bool:
+def is_interactive() -> bool:
     """Whether somebody sits there who can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def agreed(
+async def confirm(
     lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
 ) -> bool:
     """Ask on the terminal; BadInput without one, since nobody could answer."""
-    if not asks():
+    if not is_interactive():
         raise BadInput(f"{question} There is no terminal to confirm it.", hint)
     for line in lines:
         sys.stderr.write(f"{line}\n")
-    return await answer(f"{question} [y/N] ") in {"y", "yes"}
+    return await ask_line(f"{question} [y/N] ") in {"y", "yes"}
 
 
-async def typed() -> AsyncIterator[bytes]:
+async def read_stdin() -> AsyncIterator[bytes]:
     """Standard input as it comes, to its end."""
     descriptor = sys.stdin.fileno()
     while True:

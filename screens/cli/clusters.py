@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json, count
-from screens.cli.ask import agreed
-from screens.cli.connect import connected, google_of
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.ask import confirm
+from screens.cli.connect import google_of, open_session
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import CLUSTERS, NODE_POOLS, ClusterRow
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from console.google.account import Cloud
     from console.google.clusters import GkeCluster, GkeOperation
-    from console.google.node_pools import PoolFacts, PoolsSnapshot
+    from console.google.node_pools import PoolsSnapshot, PoolStatus
 
 
 SERVICE = "container.googleapis.com"
@@ -38,14 +38,14 @@ async def enable(options: ClustersOptions) -> int:
     if options.read_only:
         raise in_read_only_mode(f"enable {SERVICE}")
     question = f"Enable {SERVICE} in project {project}?"
-    if not options.yes and not await agreed(["It may cost money once it is used."], question, "Add --yes."):
+    if not options.yes and not await confirm(["It may cost money once it is used."], question, "Add --yes."):
         return 1
     async with google_of(options) as google:
         await google.cloud.enable_service(project, SERVICE)
     if options.json:
         print_json({"kind": "enabled", "project": project, "service": SERVICE})
     else:
-        say(f"{SERVICE} is enabled in {project}.")
+        print_line(f"{SERVICE} is enabled in {project}.")
     return 0
 
 
@@ -72,7 +72,7 @@ async def clusters(options: ClustersOptions) -> int:
     if found.missing_zones:
         warn(f"{', '.join(found.missing_zones)}: did not answer; clusters there may be missing")
     if not found.clusters:
-        say("No clusters.")
+        print_line("No clusters.")
         return 0
     print_table(*as_text(CLUSTERS, [ClusterRow(each.project, each) for each in found.clusters]))
     return 0
@@ -115,8 +115,10 @@ async def _connect(options: ClustersOptions) -> int:
         print_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
                   "kubeconfig": written})  # fmt: skip
         return 0
-    say(f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.")
-    say(f"Written to {written}." if written else f"a4 --context {cluster.context} opens it; nothing was written.")
+    print_line(f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.")
+    print_line(
+        f"Written to {written}." if written else f"a4 --context {cluster.context} opens it; nothing was written."
+    )
     return 0
 
 
@@ -141,13 +143,13 @@ async def nodepools(options: Options) -> int:
     _warn_unread(picture)
     print_table(*as_text(NODE_POOLS, picture.pools))
     for each in picture.requests:
-        say(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
+        print_line(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
     if picture.cluster.maintenance:
-        say(f"Maintenance: {picture.cluster.maintenance}.")
+        print_line(f"Maintenance: {picture.cluster.maintenance}.")
     return 0
 
 
-def pool_row(facts: PoolFacts) -> dict[str, Any]:
+def pool_row(facts: PoolStatus) -> dict[str, Any]:
     """A pool for JSON."""
     pool = facts.pool
     names = ("name", "status", "message", "version", "machine_type", "accelerator", "zones", "reservation",
@@ -171,7 +173,7 @@ async def operations(options: Options) -> int:
         print_json({"kind": "operations", "items": picture.operations})
         return 0
     if not picture.operations:
-        say("No operations.")
+        print_line("No operations.")
         return 0
     now = time.time()
     rows = [
@@ -195,7 +197,7 @@ def steps(operation: GkeOperation) -> str:
 
 
 async def _look(options: Options) -> PoolsSnapshot:
-    async with connected(options, ("nodes",)) as session:
+    async with open_session(options, ("nodes",)) as session:
         await session.wait_until_listed("nodes")
         return await session.google.node_pools.look()
 
@@ -210,7 +212,7 @@ async def resize(options: ResizeOptions) -> int:
     limits = _limits(options.limits)
     if (options.nodes is None) == (limits is None):
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
-    async with connected(options, ("nodes",)) as session:
+    async with open_session(options, ("nodes",)) as session:
         await session.wait_until_listed("nodes")
         look = await session.google.node_pools.look()
         facts = look.pool(options.pool)
@@ -219,7 +221,7 @@ async def resize(options: ResizeOptions) -> int:
             raise NotFound(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
         if not options.yes:
             lines = facts.losses(options.nodes) if options.nodes is not None else ()
-            if not await agreed(list(lines), _question(options, facts, limits), "Add --yes."):
+            if not await confirm(list(lines), _question(options, facts, limits), "Add --yes."):
                 return 1
         if limits is None:
             assert options.nodes is not None
@@ -234,7 +236,9 @@ async def resize(options: ResizeOptions) -> int:
     elif begun.error:
         warn(f"{begun.pool}: {begun.error}")
     else:
-        say(f"{begun.pool}: {state_of(begun)}. `a4 operations` shows it." if not begun.over else f"{begun.pool}: done.")
+        print_line(
+            f"{begun.pool}: {state_of(begun)}. `a4 operations` shows it." if not begun.over else f"{begun.pool}: done."
+        )
     return 1 if begun.error else 0
 
 
@@ -242,7 +246,7 @@ def _fields(operation: GkeOperation) -> dict[str, Any]:
     return {name: getattr(operation, name) for name in operation.__slots__}
 
 
-def _question(options: ResizeOptions, facts: PoolFacts, limits: tuple[int, int] | None) -> str:
+def _question(options: ResizeOptions, facts: PoolStatus, limits: tuple[int, int] | None) -> str:
     if limits is None:
         now = facts.target if facts.target is not None else facts.nodes
         return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
@@ -262,21 +266,23 @@ def _limits(text: str) -> tuple[int, int] | None:
 
 async def report(options: ReportOptions) -> int:
     """Report the host of a node as faulty."""
-    async with connected(options, ("nodes", "pods")) as session:
+    async with open_session(options, ("nodes", "pods")) as session:
         await session.wait_until_listed("nodes", "pods")
         session.google.node_pools.reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
             lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
-            if not await agreed(lines, f"Report the host of {options.node} as faulty ({options.fault})?", "Add --yes."):
+            if not await confirm(
+                lines, f"Report the host of {options.node} as faulty ({options.fault})?", "Add --yes."
+            ):
                 return 1
         await session.google.node_pools.report(options.node, options.fault)
         state = await session.google.node_pools.until_replaced(options.node) if options.wait else "reported"
     if options.json:
         print_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
     else:
-        say(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows the progress."))
+        print_line(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows the progress."))
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES, Options, speed
-from screens.cli.output import Parser, say
+from screens.cli.output import Parser, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,7 +216,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from console.assets import release
 
-        say(f"a4 {release()}")
+        print_line(f"a4 {release()}")
         parser.exit()
 
 

@@ -36,7 +36,7 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 
 
 @asynccontextmanager
-async def connected(options: Options, kinds: Collection[str], *, brief: bool = False) -> AsyncIterator[Session]:
+async def open_session(options: Options, kinds: Collection[str], *, brief: bool = False) -> AsyncIterator[Session]:
     """A session that watches only these kinds, closed at the end; `brief`: that lists them once."""
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
@@ -73,7 +73,7 @@ async def google_of(options: Options) -> AsyncIterator[Google]:
     from console.session import Google
 
     try:
-        async with connected(options, ()) as session:
+        async with open_session(options, ()) as session:
             yield session.google
     except BadKubeconfig:
         if options.context or options.kubeconfig or options.demo:

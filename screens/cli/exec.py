@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.container_facts import FactState
-from console.attach.exec_many import OutputGroup, RankOutput, grouped, worst
+from console.attach.exec_many import OutputGroup, RankOutput, group_outputs, worst_exit_code
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.scheduling.ranks import PodFate, pod_fate
 from screens.cli.arguments import (
@@ -26,9 +26,9 @@ from screens.cli.arguments import (
     positive,
     seconds_of_a_day,
 )
-from screens.cli.ask import answer, typed
-from screens.cli.connect import connected
-from screens.cli.output import print_json, say, warn
+from screens.cli.ask import ask_line, read_stdin
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -55,7 +55,7 @@ async def execute(options: ExecOptions) -> int:
         raise BadInput("Standard input cannot go to many pods.", "Name one pod, or leave out --stdin.")
     if many and options.rank_text:
         raise BadInput(f"Both pod {options.rank_text} and several pods were named.", "Leave one of them out.")
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         fleet = await session.wait_until_listed(*KINDS)
         if many:
             ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
@@ -65,7 +65,7 @@ async def execute(options: ExecOptions) -> int:
         container = container_of(pod, options.container)
         if options.json:
             return await in_many(session, (rank,), options)
-        stdin = typed() if options.stdin else None
+        stdin = read_stdin() if options.stdin else None
         running = session.watch.exec(
             pod.namespace, pod.name, options.argv, container=container, stdin=stdin, on_output=pass_on
         )
@@ -81,7 +81,7 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
     """Run it in these ranks and show it as the options say; the worst exit code."""
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
-    lines = Lines(max((rank.number for rank in ranks), default=0))
+    lines = RankOutputPrinter(max((rank.number for rank in ranks), default=0))
     waiting = Countdown(len(ranks), shown=sys.stderr.isatty() and not by_line)
 
     def ended(output: RankOutput) -> None:
@@ -89,36 +89,36 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
         if by_line:
             lines.end(output)
 
-    outputs = await session.inside.everywhere(
+    outputs = await session.inside.run_in_ranks(
         ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
         heard=lines.add if by_line else lambda *_: None, ended=ended,
     )  # fmt: skip
     waiting.clear()
     if options.json:
         told = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
-        print_json({"command": options.argv, "code": worst(outputs), "ranks": told})
+        print_json({"command": options.argv, "code": worst_exit_code(outputs), "ranks": told})
     elif not by_line:
-        for group in grouped(outputs):
+        for group in group_outputs(outputs):
             show_group(group, bold=on_terminal)
-    return worst(outputs)
+    return worst_exit_code(outputs)
 
 
 def show_group(group: OutputGroup, *, bold: bool) -> None:
     """Ranks that said the same, and what they said."""
     title = group.words + (f", exit code {group.code}" if group.code else "")
-    mark = "✗ " if group.code else "≠ " if group.odd else ""
-    ink = ";31" if group.code else ";33" if group.odd else ""
+    mark = "✗ " if group.code else "≠ " if group.differs else ""
+    ink = ";31" if group.code else ";33" if group.differs else ""
     before, after = (f"\x1b[1{ink}m", "\x1b[0m") if bold else ("", "")
     write_to_terminal(sys.stdout, f"{before}{for_terminal(f'{mark}{title}')}:{after}")
     if "\n" in group.said:
-        say()
+        print_line()
         for line in group.said.splitlines():
-            say(f"  {line}")
+            print_line(f"  {line}")
     else:
-        say(f" {group.said or '(no output)'}")
+        print_line(f" {group.said or '(no output)'}")
 
 
-class Lines:
+class RankOutputPrinter:
     """Output of many ranks, whole lines, each after its rank."""
 
     def __init__(self, highest: int) -> None:
@@ -185,7 +185,7 @@ PATIENCE = 300.0
 
 async def shell(options: ShellOptions) -> int:
     """Open it; gives the shell's exit code."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         fleet = await session.wait_until_listed(*KINDS)
         rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")
@@ -228,7 +228,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
                     continue
                 same = found.uid == pod.uid
                 what = f"{sentence_start(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
-                return found if await answer(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
+                return found if await ask_line(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
     except TimeoutError:
         warn(f"There was no running pod within {PATIENCE:.0f} s.")
     return None
@@ -236,7 +236,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
 
 async def facts(options: FactsOptions) -> int:
     """Print them; 1 if one of them could not be had (what is simply not there is no failure)."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         fleet = await session.wait_until_listed(*KINDS)
         rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")
@@ -245,9 +245,9 @@ async def facts(options: FactsOptions) -> int:
         print_json(found)
     else:
         for fact in found.facts:
-            say(f"── {fact.title}" + (f": {fact.words}" if fact.words else ""))
+            print_line(f"── {fact.title}" + (f": {fact.words}" if fact.words else ""))
             if fact.text:
-                say(fact.text)
+                print_line(fact.text)
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
 
 

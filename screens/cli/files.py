@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console.attach.files.entries import CopyProgress, CopyReport, EntryKind, RemotePlace, Way, remote_place
+from console.attach.files.entries import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
 from console.errors import BadInput, ConsoleError
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_container, add_json
-from screens.cli.ask import agreed
-from screens.cli.connect import connected
-from screens.cli.output import print_json, say, warn
+from screens.cli.ask import confirm
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
 from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
@@ -52,10 +52,10 @@ class Copy:
 
 async def copy(options: CpOptions) -> int:
     """Copy all that was named; 1 if anything was left out."""
-    sources = [remote_place(each) for each in options.sources]
-    target = remote_place(options.target)
+    sources = [parse_remote_path(each) for each in options.sources]
+    target = parse_remote_path(options.target)
     check_sides(sources, target)
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         fleet = await session.wait_until_listed(*KINDS)
         copies = [
             each
@@ -66,7 +66,7 @@ async def copy(options: CpOptions) -> int:
         return await perform(session, copies, job, options)
 
 
-def check_sides(sources: list[RemotePlace | None], target: RemotePlace | None) -> None:
+def check_sides(sources: list[RemotePath | None], target: RemotePath | None) -> None:
     """BadInput unless exactly one side is in pods."""
     if target is None and not all(sources):
         raise BadInput(
@@ -77,7 +77,7 @@ def check_sides(sources: list[RemotePlace | None], target: RemotePlace | None) -
 
 
 def planned(
-    fleet: Fleet, namespace: str, source: str, place: RemotePlace | None, target: RemotePlace | None, options: CpOptions
+    fleet: Fleet, namespace: str, source: str, place: RemotePath | None, target: RemotePath | None, options: CpOptions
 ) -> list[Copy]:
     """The copies that one source means: one, or one for each rank, from which things go to folders of their own."""
     remote = place or target
@@ -116,7 +116,7 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
         print_json(outcomes if len(copies) > 1 else outcomes[0])
     else:
         for number, each in enumerate(copies):
-            tell(ended[number], f"{where(each.rank, job)}: " if len(copies) > 1 else "")
+            print_outcome(ended[number], f"{where(each.rank, job)}: " if len(copies) > 1 else "")
     return max(code_of(each) for each in ended.values())
 
 
@@ -138,18 +138,18 @@ async def copied(session: Session, each: Copy, job: str, options: CpOptions, pro
     pod = running_pod(each.rank, job, "nothing can be copied")
     copies = session.copies.of(
         pod.namespace, pod.name, container=container_of(pod, options.container), where=where(each.rank, job),
-        way=Way(options.by) if options.by else None,
+        way=CopyMethod(options.by) if options.by else None,
     )  # fmt: skip
     copy = copies.fetch if each.fetch else copies.send
     return await copy(each.source, each.target, progress=progress)
 
 
-def tell(outcome: CopyReport | ConsoleError, before: str) -> None:
+def print_outcome(outcome: CopyReport | ConsoleError, before: str) -> None:
     """What came of it, and what was left out."""
     if isinstance(outcome, ConsoleError):
         warn(str(outcome))
         return
-    say(before + summary(outcome))
+    print_line(before + summary(outcome))
     for problem in outcome.problems:
         warn(f"{before}{problem.path}: {problem.why}" if problem.path else f"{before}{problem.why}")
     if outcome.note:
@@ -195,7 +195,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
         yield begin
 
 
-async def _there(session: Session, place: RemotePlace, container: str) -> tuple[Rank, ContainerCopies]:
+async def _there(session: Session, place: RemotePath, container: str) -> tuple[Rank, ContainerCopies]:
     if place.everywhere:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
     fleet = await session.wait_until_listed(*KINDS)
@@ -205,9 +205,9 @@ async def _there(session: Session, place: RemotePlace, container: str) -> tuple[
     return rank, session.copies.of(pod.namespace, pod.name, container=container, where=where(rank, place.job))
 
 
-async def list_folder(place: RemotePlace, options: Options, container: str) -> int:
+async def list_folder(place: RemotePath, options: Options, container: str) -> int:
     """What is in a folder of a rank, and how full its disk is; 1 if something of it could not be seen."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         rank, files = await _there(session, place, container)
         found = await files.listed(place.path)
     if options.json:
@@ -219,9 +219,9 @@ async def list_folder(place: RemotePlace, options: Options, container: str) -> i
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
         end = {EntryKind.FOLDER: "/", EntryKind.LINK: f" → {each.target}"}.get(each.kind, "")
-        say(f"{size:>10}  {wording.since(each.modified):>7}  {wording.one_line(each.path + end)}")
+        print_line(f"{size:>10}  {wording.since(each.modified):>7}  {wording.one_line(each.path + end)}")
     if found.total is not None and found.free is not None:
-        say(f"{found.path}: {wording.size(found.free)} free of {wording.size(found.total)}")
+        print_line(f"{found.path}: {wording.size(found.free)} free of {wording.size(found.total)}")
     for words in found.complaints:
         warn(wording.one_line(words))
     return int(bool(found.complaints))
@@ -229,21 +229,21 @@ async def list_folder(place: RemotePlace, options: Options, container: str) -> i
 
 async def delete(options: RmOptions) -> int:
     """Ask, then delete a file or folder of a rank; 1 if the answer was no."""
-    place = remote_place(options.place)
+    place = parse_remote_path(options.place)
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         session.watch.connection_for_change(f"delete {place.path}")
         rank, files = await _there(session, place, options.container)
         lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
                  "On a shared file system it is deleted for every pod."]  # fmt: skip
-        if not (options.yes or await agreed(lines, f"Delete {place.path}?", "Add --yes.")):
+        if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):
             return 1
         await files.delete(place.path)
     if options.json:
         print_json({"kind": "deleted", **index_json(rank), "place": place.path})
     else:
-        say(f"{place.path} is deleted.")
+        print_line(f"{place.path} is deleted.")
     return 0
 
 

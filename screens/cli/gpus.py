@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from console.metrics.gpu import DCGM, METRICS, SMI, metric
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.connect import connected
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _RIGHT = (True,) * 12 + (False, False)
 async def gpus(options: GpusOptions) -> int:
     """Print one reading, or one after the other with --follow; 1 if a GPU has a fault or none could be read."""
     what = metric(options.metric)
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         if not options.follow:
             board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
@@ -34,7 +34,7 @@ async def gpus(options: GpusOptions) -> int:
         async with aclosing(session.gpus.watch(session.namespace, options.job, source=options.source)) as boards:
             async for board in boards:
                 if board.all_gpus:
-                    say(f"{board.summary}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
+                    print_line(f"{board.summary}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
     return 0
 
 
@@ -44,7 +44,7 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
         pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
         print_json({"words": board.summary, "pods": pods, "ranks": pods})
     else:
-        say(board.summary)
+        print_line(board.summary)
         rows = [
             [
                 str(rank.rank), str(gpu.index), *(_number(each) for each in (
@@ -64,7 +64,7 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
                 (True, False, True, True),
             )
         elif board.all_gpus:
-            say("RDMA: not known: no counter of a network card can be read in these pods.")
+            print_line("RDMA: not known: no counter of a network card can be read in these pods.")
         for rank in board.ranks:
             if rank.problem:
                 warn(f"pod {rank.rank} ({rank.node}): {rank.problem}")

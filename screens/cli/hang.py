@@ -13,18 +13,18 @@ from console.errors import NotFound, NotThere
 from console.hang.words import member_lines, pod_lines
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, add_json, count, seconds_of_an_hour
-from screens.cli.connect import connected
-from screens.cli.output import print_json, say, warn
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.hang.report import HangGroup, HangReport, PodTrace, Traced
+    from console.hang.report import HangGroup, HangReport, PodTrace, TracedProcess
     from console.session import Session
 
 
 async def hang(options: HangOptions) -> int:
     """Print what was found; 0 if no rank stands out, 1 if one does, or if nothing could be looked into."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         if options.install:
             await _install(session, options)
@@ -36,8 +36,8 @@ async def hang(options: HangOptions) -> int:
     if options.json:
         print_json(as_json(report))
     else:
-        for line in told(report, stacks=options.all):
-            say(line)
+        for line in report_lines(report, stacks=options.all):
+            print_line(line)
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
@@ -60,17 +60,17 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
     size = await session.xray.record(session.namespace, options.job, process, tool, options.record, place)
-    say(f"Flame graph of {format_processes(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
+    print_line(f"Flame graph of {format_processes(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
     return 0
 
 
 async def _facts(session: Session, report: HangReport, options: HangOptions) -> int:
     process = chosen(report, options.rank)
-    say((await session.xray.facts(session.namespace, options.job, process, options.facts_of)).rstrip("\n"))
+    print_line((await session.xray.facts(session.namespace, options.job, process, options.facts_of)).rstrip("\n"))
     return 0
 
 
-def chosen(report: HangReport, rank: int | None) -> Traced:
+def chosen(report: HangReport, rank: int | None) -> TracedProcess:
     """The process of that rank, of the first suspect unless one is named."""
     if rank is None:
         groups = report.suspects or report.groups
@@ -83,7 +83,7 @@ def chosen(report: HangReport, rank: int | None) -> Traced:
     return found
 
 
-def told(report: HangReport, *, stacks: bool = False) -> list[str]:
+def report_lines(report: HangReport, *, stacks: bool = False) -> list[str]:
     """The report in lines; one stack of each group, or of every rank."""
     lines = [report.summary, "", *report.verdict, *report.advice]
     for group in report.groups:
@@ -104,7 +104,7 @@ def group_json(group: HangGroup) -> dict[str, object]:
     }
 
 
-def _with_index(found: Traced | PodTrace) -> dict[str, object]:
+def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
     """As JSON, the pod by its index too: `pod_rank` is an older name of it."""
     return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
 

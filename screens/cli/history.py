@@ -16,9 +16,9 @@ from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.connect import connected
+from screens.cli.connect import open_session
 from screens.cli.launch import find_recipe
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.runs import RUNS
 from screens.wording import alarm_words, loss_words
@@ -86,7 +86,7 @@ def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
 async def remembered(options: HistoryOptions) -> AsyncIterator[History]:
     """The memory that belongs to the cluster, what is open there completed first; without a kubeconfig, as it is."""
     try:
-        async with connected(options, ()) as session:
+        async with open_session(options, ()) as session:
             kept = session.launch.runs.history
             if await session.launch.runs.any_open():
                 await complete(session)
@@ -129,7 +129,7 @@ def show_runs(runs: Sequence[RunRecord], note: str, namespace: str, *, as_json: 
     if as_json:
         print_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
     elif not runs:
-        say(f"No runs in namespace {namespace} in the history." if namespace else "No runs in the history.")
+        print_line(f"No runs in namespace {namespace} in the history." if namespace else "No runs in the history.")
     else:
         print_table(*as_text(RUNS, runs))
     return 0
@@ -143,15 +143,19 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
         told = differences(before, run) if before else ()
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
-    say(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
-    say(f"launched {wording.clock(run.launched)} by {run.who} in {run.namespace} of {run.context}, chart {run.chart}")
+    print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
+    print_line(
+        f"launched {wording.clock(run.launched)} by {run.who} in {run.namespace} of {run.context}, chart {run.chart}"
+    )
     for line in figures(run):
-        say(line)
-    say(yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else "(defaults)")
+        print_line(line)
+    print_line(
+        yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else "(defaults)"
+    )
     if run.left_out:
-        say(f"# not kept, because secret: {', '.join(run.left_out)}")
+        print_line(f"# not kept, because secret: {', '.join(run.left_out)}")
     if before:
-        say()
+        print_line()
         show_difference(before, run, as_json=False)
     return 0
 
@@ -178,9 +182,9 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
         return 0
     names = f"{before.name} (run {before.number}, {before.outcome})", f"{after.name} (run {after.number})"
     if not found:
-        say(f"{names[1]} has the same values as {names[0]}.")
+        print_line(f"{names[1]} has the same values as {names[0]}.")
         return 0
-    say(f"{names[1]} against {names[0]}:")
+    print_line(f"{names[1]} against {names[0]}:")
     rows = [(each.path, default(each.before), default(each.after)) for each in found]
     print_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows, (False,) * 3)
     return 0
@@ -198,7 +202,7 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptio
     if options.json:
         print_json({"forgotten": sorted(chosen) if gone else []})
     else:
-        say(f"Forgot {wording.count(gone, 'run')}.")
+        print_line(f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
 
 

@@ -16,9 +16,9 @@ from console.errors import BadInput
 from console.google.builds import MACHINES
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json, positive
-from screens.cli.ask import agreed
+from screens.cli.ask import confirm
 from screens.cli.connect import google_of
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
 
@@ -63,7 +63,7 @@ async def images(options: ImagesOptions) -> int:
     print_table(*as_text(IMAGES, found.images))
     for address, why in found.unread:
         warn(f"{address}: {why}")
-    say()
+    print_line()
     print_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts], (False, False))
     return 0
 
@@ -77,7 +77,7 @@ async def _create(images: Images, options: ImagesOptions) -> int:
     if options.json:
         print_json({**asdict(made), "address": made.address})
     else:
-        say(f"{made.address} is there.")
+        print_line(f"{made.address} is there.")
     return 0
 
 
@@ -126,12 +126,12 @@ async def build(options: BuildOptions) -> int:
         begun = await images.build(plan)
         if options.wait:
             if not options.json:
-                say(f"{begun.id} builds {plan.image}.")
+                print_line(f"{begun.id} builds {plan.image}.")
             return await _follow(images, begun, options)
         if options.json:
             print_json(as_item(begun))
         else:
-            say(f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it.")
+            print_line(f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it.")
         return 0
 
 
@@ -139,12 +139,12 @@ async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
     async with aclosing(images.log(begun.id, project=begun.project, location=begun.location)) as lines:
         async for line in lines:
             if not options.json:
-                say(wording.one_line(line.text))
+                print_line(wording.one_line(line.text))
     ended = await images.look(begun.id, begun.project, begun.location)
     if options.json:
         print_json(as_item(ended))
     elif ended.succeeded:
-        say(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(time.time()))}.")
+        print_line(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(time.time()))}.")
     else:
         warn(f"The build ended as {ended.status}. {ended.why}".rstrip())
     return 0 if ended.succeeded else 1
@@ -166,7 +166,7 @@ async def builds(options: BuildsOptions) -> int:
     if options.json:
         print_json({"kind": "builds", "items": [as_item(each) for each in found]})
     elif not found:
-        say("There are no builds.")
+        print_line("There are no builds.")
     else:
         print_table(*as_text(BUILDS, found))
     return 0
@@ -186,7 +186,7 @@ async def build_log(options: BuildLogOptions) -> int:
             if options.json:
                 sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
             else:
-                say(wording.one_line(line.text))
+                print_line(wording.one_line(line.text))
             sys.stdout.flush()
     return 0
 
@@ -197,13 +197,13 @@ async def build_cancel(options: BuildCancelOptions) -> int:
         images, project = google.images, project_of(options.projects)
         found = await images.look(options.name, project, options.region)
         lines = [f"{found.id} builds {', '.join(found.images)}; it is {found.status}."]
-        if not (options.yes or found.over or await agreed(lines, "Cancel this build?", "Add --yes.")):
+        if not (options.yes or found.over or await confirm(lines, "Cancel this build?", "Add --yes.")):
             return 1
         ended = await images.cancel(options.name, project, options.region)
     if options.json:
         print_json(as_item(ended))
     else:
-        say(f"{ended.id} is cancelled.")
+        print_line(f"{ended.id} is cancelled.")
     return 0
 
 

@@ -14,7 +14,7 @@ from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.nested_values import overlay_values
 from console.kube.objects.jobset import JobState
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Change, unified
+from console.launch.releases import DiffKind, unified
 from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
 from console.scheduling import queue_choice
@@ -25,11 +25,11 @@ from console.scheduling.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
-from screens.cli.alarm_words import ALARM, tell_alarms, told_of
+from screens.cli.alarm_words import ALARM, alarm_json, print_alarms
 from screens.cli.arguments import Command, Commands, Options, add_json, add_queue
-from screens.cli.ask import agreed, asks
-from screens.cli.connect import connected
-from screens.cli.output import print_json, print_table, say, say_hint, warn
+from screens.cli.ask import confirm, is_interactive
+from screens.cli.connect import open_session
+from screens.cli.output import print_hint, print_json, print_line, print_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +74,13 @@ async def values(options: ValuesOptions) -> int:
 async def launch(options: LaunchOptions) -> int:
     """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
-    async with connected(options, kinds) as session:
+    async with open_session(options, kinds) as session:
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
         problems = session.launch.problems(plan)
         if problems:
             raise BadInput(" ".join(map(_worded, problems)))
-        plan = await through_queue(session, plan)
+        plan = await with_queue(session, plan)
         for note in session.launch.notes(plan):
             warn(note)
         if options.show_helm:
@@ -91,7 +91,7 @@ async def launch(options: LaunchOptions) -> int:
             await session.launch.check(plan)
             return await print_trial(session, plan, as_json=options.json)
         if options.preflight:
-            await look_first(session, plan)
+            await check_before_launch(session, plan)
         name = await session.launch.install(plan)
         if not options.wait:
             return await _answer(session, plan, name, as_json=options.json)
@@ -107,13 +107,15 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
         print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
     else:
         through = f", through queue {queue}" if queue else ""
-        say_hint(f"Launched {name} in namespace {plan.namespace}{through}. Watch it: a4 jobs, a4 logs {name} --follow")
+        print_hint(
+            f"Launched {name} in namespace {plan.namespace}{through}. Watch it: a4 jobs, a4 logs {name} --follow"
+        )
         if refused is not None:
             warn(f"{name}: {refused.sentence}. {refused.next}; a4 stop {name} removes the job.")
     return int(refused is not None)
 
 
-async def look_first(session: Session, plan: LaunchPlan) -> None:
+async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     """The checks that could stop this launch: what fails is said, and a person decides; ConsoleError if nobody does."""
     checks = await session.preflight.before_launch(plan)
     for line in unseen(checks):
@@ -124,7 +126,7 @@ async def look_first(session: Session, plan: LaunchPlan) -> None:
     for line in (line for check in failing for line in check.lines):
         warn(line)
     named = f"{wording.count(len(failing), 'check')} failed ({', '.join(each.title for each in failing)})"
-    if not (asks() and await agreed((), f"{named}. Launch {plan.name} all the same?")):
+    if not (is_interactive() and await confirm((), f"{named}. Launch {plan.name} all the same?")):
         raise ConsoleError(
             f"{plan.name} was not launched: {named}.", "Fix what failed, or skip the checks: --no-preflight."
         )
@@ -165,7 +167,7 @@ async def make_plan(
     return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
 
 
-async def through_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
+async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
     """The plan with a LocalQueue: the one that was named, else the one that the form would fill in; says which."""
     ask = session.launch.drafting.ask(plan)
     if "queue" in plan.values:
@@ -216,7 +218,7 @@ def take_files(
             )
         for note in draft.notes:
             warn(f"{file}: {note.message}")
-        laid = session.launch.drafting.over(laid, draft)
+        laid = session.launch.drafting.overlay_draft(laid, draft)
     return laid
 
 
@@ -243,7 +245,7 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
         warn(f"{verdict}{fits.sentence} ({CHECK}).")
-        say("\n---\n".join(each.text.strip() for each in manifests))
+        print_line("\n---\n".join(each.text.strip() for each in manifests))
     return 0
 
 
@@ -260,7 +262,7 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     else:
         for name in command.needs:
             warn(f"Set the variable {name} first: it holds a secret.")
-        say(command.inline)
+        print_line(command.inline)
     return 0
 
 
@@ -272,8 +274,8 @@ async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOp
     found = await session.launch.drafting.diff(plan, run.values if run else None)
     if options.json:
         print_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
-    elif all(each.change is Change.SAME for each in found):
-        say("The objects are the same.")
+    elif all(each.change is DiffKind.SAME for each in found):
+        print_line("The objects are the same.")
     else:
         sys.stdout.write(unified(found))
     return 0
@@ -286,7 +288,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     """
     await session.wait_until_listed(*WAIT_KINDS)
     async with session.alarms.job(namespace, name) as watched:
-        telling = asyncio.create_task(tell_alarms(name, watched))
+        telling = asyncio.create_task(print_alarms(name, watched))
         try:
             job = await _ended(session, namespace, name)
             try:  # its last lines may tell of what its state does not
@@ -297,7 +299,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
-        alarms = [told_of(session, each) for each in watched.watch.alarms]
+        alarms = [alarm_json(session, each) for each in watched.watch.alarms]
         spoilt = any(each.kind in SPOILS for each in watched.watch.active)
     if as_json:
         print_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})

@@ -13,8 +13,8 @@ from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.snapshot import WatchState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, add_json
-from screens.cli.connect import connected
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_json, as_text
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def show_list(options: ListOptions) -> int:
     """List once, as a table or as JSON."""
     layout = layout_of(options.command)
     kinds = (layout.kind, *layout.uses)
-    async with connected(options, kinds, brief=True) as session:
+    async with open_session(options, kinds, brief=True) as session:
         fleet = await session.wait_until_listed(*kinds)
         refuse(layout, fleet)
         rows = await _rows(session, fleet, layout, options)
@@ -124,7 +124,7 @@ def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
     if rows:
         print_table(*as_text(layout.columns, rows))
     else:
-        say(f"No {what}.")
+        print_line(f"No {what}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,8 @@ from console.logs.consensus import AgreedLine, Consensus
 from console.logs.line import LEVELS, has_severity
 from console.scheduling.ranks import format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count
-from screens.cli.connect import connected
-from screens.cli.output import say, warn
+from screens.cli.connect import open_session
+from screens.cli.output import print_line, warn
 from screens.cli.ranks import JOB_KINDS, pod_of_rank
 from screens.cli.terminal_guard import pass_raw, write_to_terminal
 from screens.wording import one_line
@@ -53,7 +53,7 @@ _QUIET = 0.3
 """Seconds without a line after which all that was there has come, once every rank is connected."""
 
 
-class Last:
+class LastLines:
     """The last lines of each rank: what is kept of a log may begin long before them."""
 
     def __init__(self, number: int) -> None:
@@ -72,7 +72,7 @@ class Last:
         return [line for _, line in sorted((each for rank in self._ranks.values() for each in rank), key=itemgetter(0))]
 
 
-async def last_first(
+async def tail_then_follow(
     lines: AsyncGenerator[list[RankLine], None], log: JobLog, number: int, *, follow: bool
 ) -> AsyncGenerator[list[RankLine], None]:
     """So many last lines of each rank of all that was printed before this moment, then every line that comes.
@@ -80,7 +80,7 @@ async def last_first(
     What is kept on this machine, and what was printed since without being read, both come first, and neither says where
     it ends: lines are held until no more come, or for `CATCHES_UP`.
     """
-    last = Last(number)
+    last = LastLines(number)
     new: list[RankLine] = []
     began, until = time.time(), time.monotonic() + CATCHES_UP
     coming = _next(lines)
@@ -296,8 +296,8 @@ async def logs(options: LogsOptions) -> int:
         raise BadInput("A previous run is over and cannot be followed.", "Leave out --previous or --follow.")
     if options.raw:
         pass_raw()
-    picks = Picks(options)
-    async with connected(options, JOB_KINDS) as session:
+    picks = LineSelection(options)
+    async with open_session(options, JOB_KINDS) as session:
         fleet = await session.wait_until_listed(*JOB_KINDS)
         if options.previous:
             return await print_previous(session, options, picks)
@@ -369,14 +369,14 @@ async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
             else:
                 if was_open:
                     write_to_terminal(sys.stdout, CLEAR)
-                say(line.text)
+                print_line(line.text)
             was_open = line.open
             if options.follow:
                 sys.stdout.flush()
     return 0
 
 
-class Picks:
+class LineSelection:
     """Which lines are wanted."""
 
     def __init__(self, options: LogsOptions) -> None:
@@ -409,12 +409,12 @@ def moment(text: str) -> float:
         raise BadInput(f"--since {text} is not a valid time.", "Examples: 90s, 5m, 2h, 2026-11-21T12:00:00Z.") from None
 
 
-async def print_all(log: JobLog, options: LogsOptions, picks: Picks) -> None:
+async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> None:
     """Every line that is wanted, and at the end how much of the job that was."""
     wanted = None if options.all else {options.rank or 0}
     printer = printer_of(log, options)
     async with aclosing(log.lines(wanted)) as lines:
-        tail = lines if options.tail is None else last_first(lines, log, options.tail, follow=options.follow)
+        tail = lines if options.tail is None else tail_then_follow(lines, log, options.tail, follow=options.follow)
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
             async for batch in batches:
                 printer.take([line for line in batch if picks(line)] if picks.needed else batch)

@@ -34,11 +34,11 @@ from screens.cli.arguments import (
     positive,
     seconds_of_a_day,
 )
-from screens.cli.connect import connected
-from screens.cli.output import print_json, print_table, say, warn, write_text
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, print_table, warn, write_text
 from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
 from screens.cli.ranks import container_of, rank_named, running_pod
-from screens.cli.read import Told, is_well, say_reading
+from screens.cli.read import ReadingPrinter, is_well, say_reading
 from screens.columns.jobs import health_json
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ KINDS = ("jobsets", "jobs", "pods", "nodes")
 
 async def nccl(options: NcclOptions) -> int:
     """Print the tables of a job's tests, and their verdict."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         if options.by_node:
             await session.measures.test_history.read()
             return _nodes(session.measures.test_history.nodes, options)
@@ -80,7 +80,7 @@ async def nccl(options: NcclOptions) -> int:
 
 async def training(options: TrainingOptions) -> int:
     """Print how far a job's training is, how fast, and what happened on the way."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         job = await _measured(session, options.job)
         track = job.track
         if track is None or track.last is None:
@@ -220,9 +220,9 @@ def _say_test(
         f"restart {each.attempt}" if each.attempt else "",
         wording.clock(each.at) if each.at else "",
     ]
-    say(f"{job}, {number}: {', '.join(filter(None, about))}")
+    print_line(f"{job}, {number}: {', '.join(filter(None, about))}")
     if not test.rows:
-        say(_verdict(test, line, each.accelerator))
+        print_line(_verdict(test, line, each.accelerator))
         return
     titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["% OF A4"] * compared
     titles += ["% OF USUAL"] * bool(own) + [f"% OF {other.job}"] * bool(other) if other else ["% OF USUAL"] * bool(own)
@@ -242,7 +242,7 @@ def _say_test(
             cells.append(_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
     print_table(titles, rows, [True] * len(titles))
-    say(_verdict(test, line, each.accelerator))
+    print_line(_verdict(test, line, each.accelerator))
 
 
 def _sizes(test: NcclTest) -> str:
@@ -259,7 +259,7 @@ def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
 
 def _say_summary(tests: Sequence[MeasuredTest], line: float) -> None:
     """One line for each test, below all tables."""
-    say(f"{len(tests)} tests:")
+    print_line(f"{len(tests)} tests:")
     rows = [
         [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank), _sizes(each.test),
          f"{each.test.peak_busbw:,.1f}" if each.test.peak_busbw is not None else "-",
@@ -323,7 +323,7 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     last = track.last
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
-    say(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
+    print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
     left, share, where = track.eta(time.time()), track.mfu(job.accelerator), track.standing()
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
@@ -339,9 +339,9 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     ]
     for label, value in facts:
         if value:
-            say(f"  {label:16} {value}")
+            print_line(f"  {label:16} {value}")
     for mark in track.events():
-        say(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
+        print_line(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
 
 
 def _figure(value: float | None) -> str:
@@ -355,11 +355,11 @@ LIMIT = 120.0
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Measure; 1 if the test failed or had wrong values."""
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
-    async with connected(options, NCCL_QUICK_KINDS) as session:
+    async with open_session(options, NCCL_QUICK_KINDS) as session:
         fleet = await session.wait_until_listed(*NCCL_QUICK_KINDS)
         rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
-        reading, told = LogReading(), Told()
+        reading, told = LogReading(), ReadingPrinter()
 
         def heard(channel: int, data: bytes) -> None:
             if channel == 2:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from console.errors import ConsoleError
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
     """One line on standard output, at once: a command that then waits may be read by a program."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -32,7 +32,7 @@ def print_json(value: Any) -> None:
     import msgspec
 
     raw = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    say(raw.decode())
+    print_line(raw.decode())
 
 
 class MessageStyle:
@@ -44,7 +44,7 @@ class MessageStyle:
 
 
 @contextmanager
-def speaking(*, as_json: bool) -> Iterator[None]:
+def message_style(*, as_json: bool) -> Iterator[None]:
     """Speak so, for as long as one command lasts."""
     MessageStyle.as_json = as_json
     try:
@@ -62,9 +62,9 @@ def _reaching(text: str) -> str:
     return with_namespace_option(text, MessageStyle.namespace)
 
 
-def say_hint(text: str) -> None:
+def print_hint(text: str) -> None:
     """One line on standard output; the commands in it reach the namespace that this one was about."""
-    say(_reaching(text))
+    print_line(_reaching(text))
 
 
 def warn(text: str) -> None:
@@ -73,7 +73,7 @@ def warn(text: str) -> None:
     _tell({"note": text}, text)
 
 
-def complain(error: ConsoleError) -> int:
+def print_error(error: ConsoleError) -> int:
     """Say what went wrong on standard error; gives the exit code."""
     message, hint, whole = (_reaching(text) for text in (error.message, error.hint, str(error)))
     _tell({"error": message, "hint": hint}, whole)
@@ -150,7 +150,7 @@ class Parser(argparse.ArgumentParser):
                 message = found.sub(words, message)
                 break
         end = "" if message.endswith(("?", ".")) else "."
-        raise SystemExit(complain(BadInput(f"{message}{end}", f"{self.prog} --help says more.")))
+        raise SystemExit(print_error(BadInput(f"{message}{end}", f"{self.prog} --help says more.")))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

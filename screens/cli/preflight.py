@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput, ConsoleError
 from console.preflight.check import Result, nothing_allowed, tally
 from screens.cli.arguments import Command, Commands, add_json, add_queue
-from screens.cli.ask import agreed
-from screens.cli.connect import connected
-from screens.cli.launch import PlanOptions, make_plan, through_queue
-from screens.cli.output import print_json, say, say_hint, warn
+from screens.cli.ask import confirm
+from screens.cli.connect import open_session
+from screens.cli.launch import PlanOptions, make_plan, with_queue
+from screens.cli.output import print_hint, print_json, print_line, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,7 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 
 async def preflight(options: PreflightOptions) -> int:
     """Look, and say what was found."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
@@ -36,7 +36,7 @@ async def preflight(options: PreflightOptions) -> int:
             raise BadInput(
                 "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
             )
-        plan = await through_queue(session, plan) if plan is not None else None
+        plan = await with_queue(session, plan) if plan is not None else None
         if options.mend:
             return await _mend(session, plan, options)
         checks = await _looked(session, plan, options, options.checks)
@@ -49,8 +49,8 @@ async def preflight(options: PreflightOptions) -> int:
         })  # fmt: skip
     else:
         _print(checks, options)
-        say()
-        say(found.sentence)
+        print_line()
+        print_line(found.sentence)
     return 1 if found.failing else 3 if nothing_allowed(checks) else 0
 
 
@@ -75,17 +75,17 @@ def _again(options: PreflightOptions) -> str:
 def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
     widest = max((len(each.result) for each in checks), default=0)
     for each in checks:
-        say(f"{each.result:{widest}}  {each.title}: {each.evidence}")
+        print_line(f"{each.result:{widest}}  {each.title}: {each.evidence}")
         space = " " * (widest + 2)
         if each.reason:
-            say(f"{space}{each.reason}")
+            print_line(f"{space}{each.reason}")
         if each.result in {Result.FAIL, Result.WARN}:
             run = f" Run: {_again(options)} --fix {each.name}" if each.repair else ""
-            say_hint(f"{space}Fix: {each.fix}{run}")
+            print_hint(f"{space}Fix: {each.fix}{run}")
             if each.command:
-                say(f"{space}$ {each.command}")
+                print_line(f"{space}$ {each.command}")
         for look in each.looks if options.looks else ():
-            say(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
+            print_line(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
 
 
 async def _mend(session: Session, plan: LaunchPlan | None, options: PreflightOptions) -> int:
@@ -97,7 +97,7 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: PreflightOpt
     if check.repair is None:
         raise ConsoleError(f"{check.title} cannot be fixed from here. {check.reason}", check.fix)
     hint = "Add --yes to do it without confirmation."
-    if not options.yes and not await agreed(check.repair.consequences, f"{check.repair.words}?", hint):
+    if not options.yes and not await confirm(check.repair.consequences, f"{check.repair.words}?", hint):
         warn("Cancelled; nothing was changed.")
         return 1
     engine = session.preflight
@@ -111,7 +111,7 @@ def _say_mended(options: PreflightOptions, done: str, check: Check, words: str) 
     if options.json:
         print_json({"kind": "preflight", "done": done, "items": [check]})
     else:
-        say(words)
+        print_line(words)
 
 
 EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see nothing, 4 cannot reach the cluster"

@@ -10,7 +10,7 @@ import yaml
 from console.errors import BadInput
 from console.session import saved_profiles
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.output import print_json, print_line, print_table, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ async def profiles(options: ProfilesOptions) -> int:
         return await show_all(kept, as_json=options.json)
     if options.delete:
         await kept.delete(options.name)
-        say(f"Removed profile {options.name}.")
+        print_line(f"Removed profile {options.name}.")
         return 0
     if options.set or options.unset:
         await kept.change(options.name, options.set, options.unset)
@@ -45,7 +45,7 @@ async def show_all(kept: Profiles, *, as_json: bool) -> int:
     if as_json:
         print_json({"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names})
     elif not names:
-        say(f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
+        print_line(f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
     else:
         print_table(
             ("PROFILE", "DEFAULT"), [(name, "yes" if name == default else "") for name in names], (False, False)
@@ -64,7 +64,7 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
         for each in profile.problems:
             warn(f"{name}: {each.message}")
         told = {**profile.places, **profile.values}
-        say(yaml.safe_dump(told, sort_keys=False, allow_unicode=True).strip() if told else "# empty")
+        print_line(yaml.safe_dump(told, sort_keys=False, allow_unicode=True).strip() if told else "# empty")
     return refusal(profile.problems)
 
 

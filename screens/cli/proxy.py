@@ -94,8 +94,8 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
 
 async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and carry."""
-    from console.attach.tunnel.engine import LIMIT, Reach
-    from console.attach.tunnel.relay import carry, login
+    from console.attach.tunnel.engine import LIMIT, PortForwarder
+    from console.attach.tunnel.relay import login, relay_stdio
     from console.kube.rank_address import SSH_PORT, PortPair, RankAddress
 
     if not 1 <= len(words) <= 2:
@@ -107,11 +107,11 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     address = RankAddress.parse(given.get("namespace") or who.target.namespace, *words)
     found = None
     if name := given.get("entry"):
-        from console.attach.ssh.connect import follow
+        from console.attach.ssh.connect import ensure_current_pod
 
-        found = partial(follow, who, name)
+        found = partial(ensure_current_pod, who, name)
     gc.enable()  # from here on the process may live for days
-    await carry(Reach(who), address, port, limit=limit, say=warn, found=found)
+    await relay_stdio(PortForwarder(who), address, port, limit=limit, say=warn, found=found)
 
 
 def _seconds(text: str) -> float:

@@ -29,7 +29,7 @@ from console.metrics.log_results import LogReading
 from console.metrics.nccl.results import NcclTest, PackedRows
 from console.metrics.training.steps import PackedSteps, Step
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options
-from screens.cli.output import complain, say, warn
+from screens.cli.output import print_error, print_line, warn
 
 if TYPE_CHECKING:
     import argparse
@@ -253,7 +253,7 @@ _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") +
 
 def read(options: ReadOptions) -> int:
     """Print what the log holds: as JSON once it has ended, otherwise line by line as it comes."""
-    reading, told = LogReading(), Told()
+    reading, told = LogReading(), ReadingPrinter()
     code = 0
     with _without_collector():
         try:
@@ -263,7 +263,7 @@ def read(options: ReadOptions) -> int:
         except KeyboardInterrupt:  # of a log that never ends this is the end
             code = INTERRUPTED
         except NoLog as error:
-            code = complain(error)
+            code = print_error(error)
         reading.close()
         if options.json:
             say_reading(reading)
@@ -288,7 +288,7 @@ def is_well(reading: LogReading) -> bool:
     return not reading.failures and all(test.ok is not False for test in reading.nccl)
 
 
-class Told:
+class ReadingPrinter:
     """Tells each row and each step once, when it comes."""
 
     def __init__(self) -> None:
@@ -317,27 +317,27 @@ class Told:
         begins = at not in self._rows and (test.rows or over)
         known = test.test(with_rows=False) if begins or over else NcclTest()
         if begins:
-            say(_test_title(known))
+            print_line(_test_title(known))
         if len(test.rows) > told:
             if not told:
-                say(_ROW_TITLES)
+                print_line(_ROW_TITLES)
             for piece in test.rows.chunks(told):
-                say("\n".join(_rows(piece)))
+                print_line("\n".join(_rows(piece)))
         if test.rows or over:
             self._rows[at] = len(test.rows)
         if over:
             self._done.add(at)
-            say(_test_end(known, len(test.rows)))
+            print_line(_test_end(known, len(test.rows)))
 
     def _run(self, at: int, run: RunReader, *, ended: bool) -> None:
         if at == len(self._steps):
             self._steps.append(0)
-            say(f"training: {run.format}")
+            print_line(f"training: {run.format}")
         self._again(at, run)
         told = len(run.steps) - (run.unsettled and not ended)
         if self._steps[at] < told:
             for piece in run.steps.chunks(self._steps[at], told):
-                say("\n".join(_steps(piece)))
+                print_line("\n".join(_steps(piece)))
         self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
 
     def _again(self, at: int, run: RunReader) -> None:
@@ -345,7 +345,7 @@ class Told:
         if len(run.rewinds) == self._rewinds.get(at, 0):
             return
         news, self._rewinds[at] = run.rewinds[self._rewinds.get(at, 0) :], len(run.rewinds)
-        say(f"restarted: step {news[-1].first} after {news[-1].last}")
+        print_line(f"restarted: step {news[-1].first} after {news[-1].last}")
         places = (run.steps.place(back.first) for back in news)
         self._steps[at] = min(self._steps[at], *(place for place in places if place is not None), len(run.steps))
 
@@ -356,20 +356,24 @@ class Told:
         for at, test in enumerate(reading.growing_tests):
             if at not in self._done:
                 if at not in self._rows:
-                    say(_test_title(test.test(with_rows=False)))
-                say(_test_end(test.test(with_rows=False), len(test.rows)))
+                    print_line(_test_title(test.test(with_rows=False)))
+                print_line(_test_end(test.test(with_rows=False), len(test.rows)))
         said = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
         said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
         said += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
         for each in said:
-            say(each)
+            print_line(each)
         if not reading.found:
-            say("Neither a table of nccl-tests, steps of a training run, scores, stacks nor a failure were found.")
+            print_line(
+                "Neither a table of nccl-tests, steps of a training run, scores, stacks nor a failure were found."
+            )
 
     def _whole(self, test: NcclTest) -> None:
         """A test that came as JSON."""
-        say(_test_title(test))
-        say("\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))]))
+        print_line(_test_title(test))
+        print_line(
+            "\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))])
+        )
 
 
 def _failures(reading: LogReading) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.launch.releases import Fate
+from console.launch.releases import ObjectFate
 from screens.cli.arguments import Command, Commands, Options, add_json, positive
-from screens.cli.connect import connected
-from screens.cli.output import print_json, print_table, say
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, print_table
 from screens.columns.column import as_text
 from screens.columns.runs import REVISIONS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def releases(options: ReleasesOptions) -> int:
     """List releases, or the revisions of one."""
-    async with connected(options, ()) as session:
+    async with open_session(options, ()) as session:
         if options.name:
             found = await session.launch.releases.history(session.namespace, options.name)
         else:
@@ -30,7 +30,7 @@ async def releases(options: ReleasesOptions) -> int:
     if options.json:
         print_json({"kind": "revisions" if options.name else "releases", "items": found})
     elif not found:
-        say("No releases.")
+        print_line("No releases.")
     else:
         print_table(*as_text(REVISIONS, found))
     return 0
@@ -38,46 +38,46 @@ async def releases(options: ReleasesOptions) -> int:
 
 async def upgrade(options: UpgradeOptions) -> int:
     """Give a release other values, or say what that would do."""
-    async with connected(options, ()) as session:
+    async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
         plan = await releases.plan(where, name)
         changes = session.launch.set_values(plan.recipe, options.set)
         plan = await releases.changed_plan(where, name, changes)
         if options.dry_run:
-            return tell(await releases.try_upgrade(plan), as_json=options.json, done="")
+            return print_change(await releases.try_upgrade(plan), as_json=options.json, done="")
         change = await releases.upgrade(plan)
         await session.launch.runs.changed(plan)
-        return tell(change, as_json=options.json, done=f"{name} is changed.")
+        return print_change(change, as_json=options.json, done=f"{name} is changed.")
 
 
 async def rollback(options: RollbackOptions) -> int:
     """Go back to an earlier revision, or say what that would do."""
-    async with connected(options, ()) as session:
+    async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
         revision = options.revision
         if revision is None:
             revision = await releases.revision_before(where, name)
         if options.dry_run:
-            return tell(await releases.try_rollback(where, name, revision), as_json=options.json, done="")
+            return print_change(await releases.try_rollback(where, name, revision), as_json=options.json, done="")
         change = await releases.rollback(where, name, revision)
-        return tell(change, as_json=options.json, done=f"{name} is back at revision {revision}.")
+        return print_change(change, as_json=options.json, done=f"{name} is back at revision {revision}.")
 
 
-def tell(change: ReleaseChange, *, as_json: bool, done: str) -> int:
+def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     """A change object by object; exit code 1 when the cluster refuses a part of it."""
     if as_json:
         print_json(change)
         return 1 if change.refused else 0
     for each in change.objects:
-        if each.fate is Fate.SAME:
+        if each.fate is ObjectFate.SAME:
             continue
-        say(f"{each.kind} {each.name} {each.fate}" + (f", but: {each.refused}" if each.refused else "."))
+        print_line(f"{each.kind} {each.name} {each.fate}" + (f", but: {each.refused}" if each.refused else "."))
         for line in each.lines:
-            say(f"  {line}")
+            print_line(f"  {line}")
     if change.idle:
-        say("Nothing changes.")
+        print_line("Nothing changes.")
     elif done:
-        say(done)
+        print_line(done)
     return 1 if change.refused else 0
 
 

@@ -14,9 +14,9 @@ from console.attach.ssh.editors import EDITORS, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
 from screens.cli.arguments import Command, Commands, Options, PodOptions, add_json
-from screens.cli.ask import answer
-from screens.cli.connect import connected
-from screens.cli.output import print_json, say, warn
+from screens.cli.ask import ask_line
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, warn
 from screens.cli.ranks import KINDS, rank_named
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -44,7 +44,7 @@ async def ssh(options: SshOptions) -> int:
         return await list_hosts(as_json=options.json)
     if len(jobs) > 2:
         raise BadInput("Name one job and one pod.", "a4 ssh JOB [POD] [-- COMMAND]")
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         host = await set_up(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
         if options.json and not options.argv:
             print_json(host)
@@ -53,10 +53,10 @@ async def ssh(options: SshOptions) -> int:
         command = [host.command[0], *begins, *host.command[1:], *options.argv]
         if options.demo:  # the practice cluster ends with this process, so it has to stay
             return await asyncio.to_thread(os.spawnvp, os.P_WAIT, command[0], command)
-    return become(command)
+    return exec_program(command)
 
 
-def become(command: list[str]) -> NoReturn:
+def exec_program(command: list[str]) -> NoReturn:
     """Go on as another program: terminal, signals and exit code are then its own."""
     sys.stdout.flush()
     try:
@@ -67,48 +67,48 @@ def become(command: list[str]) -> NoReturn:
 
 async def undo(*, as_json: bool) -> int:
     """Take away what a4 wrote for ssh."""
-    from console.attach.ssh.access import Attach
+    from console.attach.ssh.access import SshAccess
 
-    done = await Attach.undo()
+    done = await SshAccess.undo()
     if as_json:
         print_json({"done": done})
     else:
         for each in done:
-            say(each)
+            print_line(each)
     return 0
 
 
 async def list_hosts(*, as_json: bool) -> int:
     """Print the hosts there are; asks no cluster."""
-    from console.attach.ssh.access import Attach
+    from console.attach.ssh.access import SshAccess
 
-    hosts = await Attach.hosts()
+    hosts = await SshAccess.hosts()
     if as_json:
         print_json({"kind": "hosts", "items": hosts})
     elif hosts:
         for host in hosts:
-            say(f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}")
+            print_line(f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}")
     else:
-        say("There are no hosts yet: a4 ssh JOB POD makes them.")
+        print_line("There are no hosts yet: a4 ssh JOB POD makes them.")
     return 0
 
 
 async def forget_hosts(options: SshOptions) -> int:
     """Take away the hosts of these jobs; asks no cluster, which may be gone."""
-    from console.attach.ssh.access import Attach
+    from console.attach.ssh.access import SshAccess
 
     if not options.jobs:
         raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
     gone: list[str] = []
     for job in options.jobs:
-        gone += await Attach.forget_named(job, context=options.context, namespace=options.namespace)
-    print_json({"forgotten": gone}) if options.json else say("\n".join(gone) or "There were no such hosts.")
+        gone += await SshAccess.forget_named(job, context=options.context, namespace=options.namespace)
+    print_json({"forgotten": gone}) if options.json else print_line("\n".join(gone) or "There were no such hosts.")
     return 0
 
 
 async def write_hosts(options: SshOptions) -> int:
     """Write the hosts of these jobs, of all that run if none is named."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         fleet = await session.wait_until_listed(*KINDS)
         running = [name for (where, name), job in fleet.jobsets.items()
                    if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
@@ -124,7 +124,7 @@ async def write_hosts(options: SshOptions) -> int:
             print_json({"hosts": hosts, "forgotten": gone_by})
         else:
             for host in hosts:
-                say(f"{host.host}  {host.namespace}/{host.job}")
+                print_line(f"{host.host}  {host.namespace}/{host.job}")
     return failed.exit_code if failed else 0
 
 
@@ -156,13 +156,13 @@ async def agree(plan: SshPlan) -> None:
         what += f" The other pods of {plan.job} get it when you connect to them."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise NotAllowed(what.partition("?")[0].replace(". Put", ", and nobody was asked to put") + ".", "Add --yes.")
-    if await answer(f"{what} [y/N] ") not in {"y", "yes"}:
+    if await ask_line(f"{what} [y/N] ") not in {"y", "yes"}:
         raise NotAllowed(f"Nothing was changed: {plan.pod} lacks your key.")
 
 
 async def code(options: CodeOptions) -> int:
     """Open a rank in an editor of this machine; without one, print its link and the steps."""
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         host = await set_up(session, options, options.job, options.rank_text)
         attach = session.attach
         folder = options.at or ""
@@ -176,7 +176,7 @@ async def code(options: CodeOptions) -> int:
     if options.json:
         print_json({"host": host, "editor": editor})
     elif opened:
-        say(f"{editor.title} opens {host.host}.")
+        print_line(f"{editor.title} opens {host.host}.")
     else:
         show_by_hand(editor, host)
     return 0
@@ -188,10 +188,10 @@ def show_by_hand(editor: Editor, host: SshHost) -> None:
         if sys.stdout.isatty():
             write_to_terminal(sys.stdout, clickable(for_terminal(editor.link)) + "\n")
         else:
-            say(editor.link)
+            print_line(editor.link)
     for number, step in enumerate(editor.steps, 1):
-        say(f"{number}. {step}")
-    say(f"In a terminal: {' '.join(host.command)}")
+        print_line(f"{number}. {step}")
+    print_line(f"In a terminal: {' '.join(host.command)}")
 
 
 def clickable(link: str) -> str:
@@ -202,7 +202,7 @@ def clickable(link: str) -> str:
 async def doctor(options: PodOptions) -> int:
     """Every step from the token to an editor in the pod; the exit code of the one that failed."""
     found: list[Step] = []
-    async with connected(options, ()) as session:
+    async with open_session(options, ()) as session:
         diagnosis = session.attach.diagnose(session.namespace, options.job, options.rank_text or "0")
         async with aclosing(diagnosis):
             async for step in diagnosis:
@@ -222,9 +222,9 @@ STEP_KEYS = ("name", "state", "seconds", "found", "fix")
 def show_step(step: Step) -> None:
     """One line, and one more for the fix."""
     took = f"{1000 * step.seconds:6.0f} ms" if step.state is not StepState.SKIPPED else " " * 9
-    say(f"{MARKS[step.state]} {step.title:16} {took}  {step.found}")
+    print_line(f"{MARKS[step.state]} {step.title:16} {took}  {step.found}")
     if step.fix:
-        say(f"{'':29}→ {step.fix}")
+        print_line(f"{'':29}→ {step.fix}")
     sys.stdout.flush()
 
 

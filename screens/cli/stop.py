@@ -9,9 +9,9 @@ from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import known_jobs_hint, other_namespaces_hint
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.ask import agreed, asks
-from screens.cli.connect import connected
-from screens.cli.output import complain, print_json, print_table, say, warn
+from screens.cli.ask import confirm, is_interactive
+from screens.cli.connect import open_session
+from screens.cli.output import print_error, print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.runs import LEFTOVERS
 
@@ -31,14 +31,14 @@ async def stop(options: StopOptions) -> int:
         return await leftovers(options)
     if not options.jobs:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         if options.dry_run:
-            return tell_plans(plans, as_json=options.json)
+            return print_plans(plans, as_json=options.json)
         if len(plans) > 1 and not options.yes:
             lines = [line for plan in plans for line in words_of(plan)]
-            if not await agreed(lines, f"Stop {wording.count(len(plans), 'job')}?"):
+            if not await confirm(lines, f"Stop {wording.count(len(plans), 'job')}?"):
                 return 1
         return await do_stop(session, plans, as_json=options.json)
 
@@ -62,26 +62,26 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
             report = await session.launch.stop(plan.namespace, plan.name, plan.goes)
             await session.attach.forget(plan.namespace, plan.name)
         except ConsoleError as error:
-            code = code or complain(error)
+            code = code or print_error(error)
             continue
         reports.append({**asdict(report), "stays": plan.stays})
         if not as_json:
-            say(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
+            print_line(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
             if plan.stays:
-                say(f"Stays: {', '.join(plan.stays)}.")
+                print_line(f"Stays: {', '.join(plan.stays)}.")
     if as_json:
         print_json(reports[0] if len(plans) == 1 and reports else reports)
     return code
 
 
-def tell_plans(plans: Sequence[StopPlan], *, as_json: bool) -> int:
+def print_plans(plans: Sequence[StopPlan], *, as_json: bool) -> int:
     """What would go and what would stay."""
     if as_json:
         print_json(plans[0] if len(plans) == 1 else plans)
         return 0
     for plan in plans:
         for line in words_of(plan):
-            say(line)
+            print_line(line)
     return 0
 
 
@@ -97,7 +97,7 @@ def words_of(plan: StopPlan) -> list[str]:
 
 async def leftovers(options: StopOptions) -> int:
     """List what was left behind; with --yes, or when somebody agrees, remove it: what runs only where it is named."""
-    async with connected(options, ()) as session:
+    async with open_session(options, ()) as session:
         found, hidden = await session.launch.stopping.leftovers("" if options.all_namespaces else session.namespace)
         if options.jobs:
             found = tuple(each for each in found if (each.release or each.name) in options.jobs)
@@ -106,29 +106,29 @@ async def leftovers(options: StopOptions) -> int:
         going = [each for each in found if (options.data or not each.holds_data) and (options.jobs or not each.runs)]
         removed: list[Leftover] = []
         code = 0
-        tell_leftovers(found, as_json=options.json)
-        if going and not options.dry_run and (options.yes or asks()):
+        print_leftovers(found, as_json=options.json)
+        if going and not options.dry_run and (options.yes or is_interactive()):
             question = f"Remove {wording.count(len(going), 'object')}?"
-            if options.yes or await agreed((), question):
+            if options.yes or await confirm((), question):
                 for each in going:
                     try:
                         await session.launch.stopping.remove(each)
                         removed.append(each)
                     except ConsoleError as error:
-                        code = code or complain(error)
+                        code = code or print_error(error)
     if options.json:
         print_json({"kind": "leftovers", "unread": hidden, "items": found, "removed": removed})
     elif removed:
-        say("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
+        print_line("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
     return code
 
 
-def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
+def print_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
     """As a table; JSON comes when it is known what was removed."""
     if as_json:
         return
     if not found:
-        say("No orphaned resources.")
+        print_line("No orphaned resources.")
         return
     print_table(*as_text(LEFTOVERS, found))
 

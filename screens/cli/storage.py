@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from console.attach.files.entries import remote_place
+from console.attach.files.entries import parse_remote_path
 from console.errors import BadInput
 from console.google.storage import gcs_place
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.connect import connected, google_of
+from screens.cli.connect import google_of, open_session
 from screens.cli.files import bars, list_folder
 from screens.cli.images import add_where, project_of
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import PLACES, Place, of_bucket, of_filestore, of_lustre
 
@@ -40,7 +40,7 @@ async def buckets(options: BucketsOptions) -> int:
         items = [{**asdict(each), "match": each.match(region)} for each in found]
         print_json({"kind": "buckets", "region": region, "items": items})
     elif not found:
-        say("The project has no buckets.")
+        print_line("The project has no buckets.")
     else:
         print_table(*as_text(PLACES, [of_bucket(each, region) for each in found]))
     return 0
@@ -53,7 +53,7 @@ def as_item(stored: StoredObject) -> dict[str, Any]:
 
 async def list_place(options: LsOptions) -> int:
     """What is in a folder."""
-    if (remote := remote_place(options.place)) is not None:
+    if (remote := parse_remote_path(options.place)) is not None:
         return await list_folder(remote, options, options.container)
     if not options.place.strip().startswith("gs:"):
         raise BadInput(
@@ -70,11 +70,11 @@ async def list_place(options: LsOptions) -> int:
     for each in found.objects:
         size = "" if each.is_folder else wording.size(each.bytes)
         mark = "  ← the last complete checkpoint" if each.latest else ""
-        say(f"{size:>10}  {wording.since(each.updated):>7}  {wording.one_line(each.title)}{mark}")
+        print_line(f"{size:>10}  {wording.since(each.updated):>7}  {wording.one_line(each.title)}{mark}")
     if found.more:
         warn("There is more than this: name a folder in it.")
     if found.note:
-        say(found.note)
+        print_line(found.note)
     if not found.objects:
         warn(f"There is nothing at {found.place}.")
     return 0
@@ -91,7 +91,9 @@ async def get(options: GetOptions) -> int:
     else:
         kept = f", {report.kept} of them were there" if report.kept else ""
         files = wording.count(report.files, "file")
-        say(f"{report.target}: {files}, {wording.size(report.bytes)}{kept}, in {report.seconds:.1f} s; crc32c equal")
+        print_line(
+            f"{report.target}: {files}, {wording.size(report.bytes)}{kept}, in {report.seconds:.1f} s; crc32c equal"
+        )
         for name, why in report.problems:
             warn(f"{wording.one_line(name)}: {why}")
     return int(bool(report.problems))
@@ -102,14 +104,14 @@ async def store_logs(options: StoreLogsOptions) -> int:
     place = gcs_place(options.place)
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         report = await session.google.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
     if options.json:
         print_json(report)
     else:
         for name, lines in report.objects:
-            say(f"{report.place.rstrip('/')}/{name}: {wording.count(lines, 'line')}")
+            print_line(f"{report.place.rstrip('/')}/{name}: {wording.count(lines, 'line')}")
     return 0
 
 
@@ -145,7 +147,7 @@ def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], o
     if options.json:
         print_json(values)
     else:
-        say(yaml.safe_dump(values, sort_keys=False).rstrip())
+        print_line(yaml.safe_dump(values, sort_keys=False).rstrip())
     return 0
 
 
@@ -158,7 +160,7 @@ def _say_all(
     if options.json:
         print_json({"kind": kind, "items": [{**asdict(each), "values": each.values()} for each in found]})
     elif not found:
-        say("There are none.")
+        print_line("There are none.")
     else:
         print_table(*as_text(PLACES, places))
     return 0

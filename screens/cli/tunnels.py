@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput
 from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import practice_cluster
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.tunnels import TUNNELS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from console.attach.tunnel.background import Order
+    from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import Tunnel
 
 
@@ -38,10 +38,10 @@ async def forward(options: ForwardOptions) -> int:
         return await _stay(order, kubeconfig, as_json=options.json)
 
 
-async def _order(options: ForwardOptions, kubeconfig: Path | None) -> Order:
+async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
     """What the words or the profile ask for; saved under a name if that was asked for."""
     from console.attach.tunnel import published
-    from console.attach.tunnel.background import Order
+    from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import Profile
     from console.attach.tunnel.relay import login
     from console.kube.rank_address import PortPair, RankAddress
@@ -67,7 +67,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> Order:
         made = Profile(options.save, address.namespace, job, rank, ports, target.context)
         await asyncio.to_thread(published.save_profile, made)
     place = str(await asyncio.to_thread(kubeconfig.absolute)) if kubeconfig else ""
-    return Order(address.namespace, job, rank, ports, target.context, place)
+    return TunnelRequest(address.namespace, job, rank, ports, target.context, place)
 
 
 def split(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
@@ -78,7 +78,7 @@ def split(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
     return words[0], words[1] if used == 2 else "", words[used:]
 
 
-async def _detach(order: Order, *, as_json: bool) -> int:
+async def _detach(order: TunnelRequest, *, as_json: bool) -> int:
     from console.attach.tunnel.background import detach
 
     tunnel, notes = await detach(order)
@@ -88,16 +88,16 @@ async def _detach(order: Order, *, as_json: bool) -> int:
         print_json(tunnel)
     else:
         _say_open(tunnel)
-        say(f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it.")
+        print_line(f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it.")
     return 0
 
 
 def _say_open(tunnel: Tunnel) -> None:
     for each in tunnel.listeners:
-        say(f"{each} of {tunnel.address}" + (f" (pod {tunnel.pod})." if tunnel.pod else "."))
+        print_line(f"{each} of {tunnel.address}" + (f" (pod {tunnel.pod})." if tunnel.pod else "."))
 
 
-async def _stay(order: Order, kubeconfig: Path | None, *, as_json: bool) -> int:
+async def _stay(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool) -> int:
     from console.attach.tunnel.background import start
     from console.attach.tunnel.relay import login
 
@@ -150,7 +150,7 @@ async def _list(options: TunnelsOptions) -> int:
     if options.json:
         print_json({"kind": "tunnels", "items": found})
     elif not found:
-        say("No tunnel is open. Open one: a4 forward JOB POD 8888")
+        print_line("No tunnel is open. Open one: a4 forward JOB POD 8888")
     else:
         print_table(*as_text(TUNNELS, found))
     return 0
@@ -162,15 +162,15 @@ async def _stop(options: TunnelsOptions) -> int:
     if options.all == bool(options.words):
         raise BadInput("Name the tunnels to stop, or give --all.", "a4 tunnels lists them.")
     names = [each.name for each in await published.listed()] if options.all else list(options.words)
-    stopped = [await published.stop(name) for name in names]
+    stopped = [await published.stop_tunnel(name) for name in names]
     if options.json:
         print_json({"kind": "tunnels", "items": stopped})
         return 0
     for each in stopped:
         ports = ", ".join(str(one) for one in each.listeners)
-        say(f"Stopped {each.name}: {ports or 'no port'} of {each.address}.")
+        print_line(f"Stopped {each.name}: {ports or 'no port'} of {each.address}.")
     if not stopped:
-        say("No tunnel was open.")
+        print_line("No tunnel was open.")
     return 0
 
 
@@ -181,7 +181,7 @@ async def _profiles(options: TunnelsOptions) -> int:
     if options.json:
         print_json({"kind": "profiles", "items": found})
     elif not found:
-        say("No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME")
+        print_line("No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME")
     else:
         rows = [
             (each.name, each.context, each.namespace, f"{each.job} {each.rank}", " ".join(each.ports)) for each in found
@@ -198,7 +198,7 @@ async def _forget(options: TunnelsOptions) -> int:
     for name in options.words:
         await asyncio.to_thread(published.forget_profile, name)
         if not options.json:
-            say(f"Forgot the profile {name}.")
+            print_line(f"Forgot the profile {name}.")
     if options.json:
         print_json({"kind": "profiles", "forgotten": options.words})
     return 0

@@ -22,11 +22,11 @@ from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from console.metrics.health import job_health
 from console.metrics.job_progress import progress_of_measures
 from console.scheduling.why_answer import WAIT_KINDS
-from screens.cli.alarm_words import ALARM, told_of
+from screens.cli.alarm_words import ALARM, alarm_json
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import Command, Commands, Options, above_zero, add_json, seconds_of_an_hour
-from screens.cli.connect import connected
-from screens.cli.output import print_json, print_table, say, warn
+from screens.cli.connect import open_session
+from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
 from screens.columns.column import as_text
 from screens.columns.jobs import ALARMS
@@ -94,7 +94,7 @@ def _compared(text: str, what: str, sign: str, number: str) -> Condition:
 async def wait(options: WaitOptions) -> int:
     """Wait; the exit code says what came of it, see `a4 wait --help`."""
     wanted = conditions(options.until)
-    async with connected(options, KINDS) as session:
+    async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
@@ -109,7 +109,7 @@ async def wait(options: WaitOptions) -> int:
         if options.json:
             print_json(_told(options, code, words, watched))
         else:
-            (say if code == REACHED else warn)(f"{words}.")
+            (print_line if code == REACHED else warn)(f"{words}.")
     return code
 
 
@@ -236,7 +236,7 @@ def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> d
 
 async def alarms(options: AlarmsOptions) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
-    async with connected(options, (*ALARMS_KINDS, "nodes")) as session:
+    async with open_session(options, (*ALARMS_KINDS, "nodes")) as session:
         fleet = await session.wait_until_listed(*ALARMS_KINDS)
         require_jobs(fleet, "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):
@@ -249,7 +249,7 @@ async def alarms(options: AlarmsOptions) -> int:
         found = [alarm for alarm in watching.latest if alarm.is_active]
         if options.json:
             coverage = watching.coverage
-            told = [told_of(session, each) for each in found]
+            told = [alarm_json(session, each) for each in found]
             print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
         else:
             _show(found, options.listen)
@@ -261,7 +261,7 @@ def _show(found: Sequence[Alarm], listened: float) -> None:
     if found:
         print_table(*as_text(ALARMS, found))
     else:
-        say(f"No alarms in {listened:g} s.")
+        print_line(f"No alarms in {listened:g} s.")
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:
@@ -270,10 +270,12 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
     while True:
         for alarm in watching.take_new():
             if options.json:
-                say(msgspec.json.encode(told_of(session, alarm)).decode())
+                print_line(msgspec.json.encode(alarm_json(session, alarm)).decode())
             else:
                 full = with_namespace_option(alarm.full_text, session.watch.namespace_option(alarm.namespace))
-                say(f"{time.strftime('%H:%M:%S', time.localtime(alarm.since))} {alarm.job}: {alarm.kind}: {full}")
+                print_line(
+                    f"{time.strftime('%H:%M:%S', time.localtime(alarm.since))} {alarm.job}: {alarm.kind}: {full}"
+                )
         if not options.json and (said := watching.coverage.words) != words:
             words = said
             warn(words)

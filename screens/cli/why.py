@@ -14,10 +14,10 @@ from console.launch.run_record import Outcome
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
-from screens.cli.alarm_words import told_of
+from screens.cli.alarm_words import alarm_json
 from screens.cli.arguments import Command, Commands, Options, add_json
-from screens.cli.connect import connected
-from screens.cli.output import print_json, say_hint
+from screens.cli.connect import open_session
+from screens.cli.output import print_hint, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ LISTENS = 3.0
 
 async def why(options: WhyOptions) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
-    async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
+    async with open_session(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
         fleet = await session.wait_until_listed()
         card = await session.logs.first_failure(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
@@ -55,18 +55,18 @@ async def why(options: WhyOptions) -> int:
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
-                    "alarms": [told_of(session, each) for each in alarms]}  # fmt: skip
+                    "alarms": [alarm_json(session, each) for each in alarms]}  # fmt: skip
             print_json(told)
             return _code(reason)
         for line in card.text_lines() if card else ():
-            say_hint(line)
+            print_hint(line)
         if card is None or (job and job.state is not JobState.FAILED):
-            say_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
+            print_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
             if reason is not None and reason.next:
-                say_hint(f"{reason.next}.")
+                print_hint(f"{reason.next}.")
             for alarm in alarms[-1:]:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-                say_hint(f"{more}{alarm.next_step}.")
+                print_hint(f"{more}{alarm.next_step}.")
     return _code(reason)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.errors import ConsoleError
     from console.google.builds import Build, Image
     from console.google.clusters import GkeCluster
-    from console.google.node_pools import PoolFacts
+    from console.google.node_pools import PoolStatus
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
 
@@ -80,14 +80,14 @@ CLUSTERS: tuple[Column[ClusterRow], ...] = (
 POOL_GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
 
 
-def _pool_state(facts: PoolFacts) -> Cell:
+def _pool_state(facts: PoolStatus) -> Cell:
     """What is wrong or under way."""
     said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
     ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     return [POOL_GLYPHS[facts.state], Span(f" {sentence(said)}", ink)]
 
 
-NODE_POOLS: tuple[Column[PoolFacts], ...] = (
+NODE_POOLS: tuple[Column[PoolStatus], ...] = (
     Column("POOL", lambda row: row.pool.name, least=8, most=40, sort=True, ink="strong"),
     Column("MACHINE", lambda row: row.pool.machine_type, least=8, most=24, drop=5, sort=True),
     Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,

@@ -44,7 +44,7 @@ def outcome_cell(run: RunRecord) -> list[Span]:
     """Glyph and word, as in the list of jobs; ▲ where an alarm rings, or rang in the end."""
     if run.now is not None and run.open:
         return health_runs(run.now)
-    glyph = _ALARM if run.sick else _GLYPHS[run.outcome]
+    glyph = _ALARM if run.had_problem else _GLYPHS[run.outcome]
     return [glyph, Span(f" {run.state}", _INKS.get(run.state, ""))]
 
 
@@ -70,7 +70,7 @@ def measure_cell(run: RunRecord) -> Cell:
 def run_sentence(run: RunRecord) -> list[Span]:
     """One run in a sentence: what became of it, and why."""
     glyph, state = outcome_cell(run)
-    ringing = run.ringing(run.ended)
+    ringing = run.active_alarms(run.ended)
     why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].text if ringing else "")
     runs = [glyph, Span(f" {run.name}", "strong"), Span(f"{state.text}{':' if why else ''}", state.ink)]
     if run.outcome is Outcome.STOPPED and why.startswith(Outcome.STOPPED):

@@ -137,7 +137,7 @@ def _written(seconds: int) -> str:
 OWN = "a folder of yours"
 
 
-async def build_one(screen: LiveScreen) -> Build | None:
+async def start_build(screen: LiveScreen) -> Build | None:
     """Ask what, and with what; the build, once it has begun."""
     images = screen.app.google.images
     known = await images.contexts()
@@ -172,7 +172,7 @@ def _typed(text: str) -> Path:
     return Path(text).expanduser()
 
 
-async def cancel_one(screen: LiveScreen, build: Build) -> Build | None:
+async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:
     """Ask, then end it; None if it goes on."""
     if build.over:
         screen.notify(f"It is over: {build.status}.", markup=False)

@@ -50,18 +50,18 @@ def how(editor: Editor) -> str:
     return "not on this machine: copies its link" if editor.link else "plain ssh: copies the name"
 
 
-class Attached(Question[Editor | None]):
+class EditorDialog(Question[Editor | None]):
     """Enter takes the editor under the cursor; None if the person turned away."""
 
     DEFAULT_CSS = """
-    Attached > Vertical { width: 100; max-width: 95%; height: auto; max-height: 95%; background: $surface;
+    EditorDialog > Vertical { width: 100; max-width: 95%; height: auto; max-height: 95%; background: $surface;
                           border: round $accent; border-title-color: $accent; padding: 0 1; }
-    Attached EditorTable { background: $surface; height: 9; margin: 1 0; }
-    Attached Static { height: auto; }
-    Attached .hint { color: $ink-dim; margin-top: 1; }
-    Attached #notes { color: $ink-accent; }
-    Attached.-low EditorTable { height: 6; margin: 0; }
-    Attached.-low .hint { margin-top: 0; }
+    EditorDialog EditorTable { background: $surface; height: 9; margin: 1 0; }
+    EditorDialog Static { height: auto; }
+    EditorDialog .hint { color: $ink-dim; margin-top: 1; }
+    EditorDialog #notes { color: $ink-accent; }
+    EditorDialog.-low EditorTable { height: 6; margin: 0; }
+    EditorDialog.-low .hint { margin-top: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "turn_away", "Close", id="attached.close"),
@@ -143,7 +143,7 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> 
         if not await screen.app.push_screen_wait(question):
             return
     host = await attach.set_up(plan, wait=WAIT)
-    chosen = await screen.app.push_screen_wait(Attached(host, await attach.editors(host)))
+    chosen = await screen.app.push_screen_wait(EditorDialog(host, await attach.editors(host)))
     if chosen is not None:
         await open_in(screen, chosen, host)
 

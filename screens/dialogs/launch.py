@@ -13,8 +13,8 @@ from textual.widgets import Static, TextArea
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import overlay_values
-from console.launch.choices import GOOGLE_KINDS, Offer, OfferState
-from console.launch.run_record import flat
+from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
+from console.launch.run_record import flatten_values
 from console.preflight.check import tally, unseen
 from screens import wording
 from screens.columns.jobs import tab_of
@@ -96,14 +96,14 @@ class LaunchLook(Question[bool]):
         self.dismiss(answer)
 
 
-class Paste(Question[str | None]):
+class PasteDialog(Question[str | None]):
     """Asks for the text; None if the person turned away."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    Paste > Vertical { width: 92%; max-width: 120; height: 70%; background: $surface; border: round $accent;
+    PasteDialog > Vertical { width: 92%; max-width: 120; height: 70%; background: $surface; border: round $accent;
                        border-title-color: $accent; padding: 0 1; }
-    Paste TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
-    Paste .keys { height: auto; color: $text-muted; }
+    PasteDialog TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    PasteDialog .keys { height: auto; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "take", "Fill the form", id="paste.take", priority=True),
@@ -157,7 +157,7 @@ class PasteReport(Question[None]):
             yield Static("Enter closes this.", classes="keys")
 
 
-async def launch_it(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
+async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
     """The server checks, a person looks once, and it is launched; else it is said why not, and the form stays."""
     session = screen.app.session
     screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"The API server checks {plan.name} …"))
@@ -238,7 +238,7 @@ async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> Non
     screen.app.notify(f"Removed: {gone}." if gone else "Nothing was left to remove.", title=name, markup=False)
 
 
-async def paste_it(screen: LaunchScreen, text: str) -> None:
+async def apply_paste(screen: LaunchScreen, text: str) -> None:
     """Fills the form with what a text says; what could not be taken is named, and what was there is one undo away."""
     here = screen.draft
     if here is None or not text.strip():
@@ -394,7 +394,7 @@ async def _lay_named(
         return
     if untouched is None or _typed(draft, draft.model.texts) == _typed(draft, untouched):
         _lay(screen, draft, values)
-        what = wording.count(len(list(flat(values))), "value")
+        what = wording.count(len(list(flatten_values(values))), "value")
         screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
 
 
@@ -420,12 +420,12 @@ class GoogleOffers:
     """As far as one form has asked."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Offer] = {}
+        self._known: dict[str, FieldChoices] = {}
         self._asked: dict[str, float] = {}
 
-    def over(self, offers: Mapping[str, Offer]) -> dict[str, Offer]:
+    def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
         """What there is to choose from, with what Google has beyond it."""
-        none = {kind: Offer(kind) for kind in self._known}
+        none = {kind: FieldChoices(kind) for kind in self._known}
         return {**offers, **{kind: {**none, **offers}[kind].joined(more) for kind, more in self._known.items()}}
 
     def wants(self, kind: str) -> bool:
@@ -436,10 +436,10 @@ class GoogleOffers:
         self._asked[kind] = now
         if kind not in self._known:
             words = f"Asking Google for {GOOGLE_KINDS[kind]} …"
-            self._known[kind] = Offer(kind, state=OfferState.UNASKED, why=words)
+            self._known[kind] = FieldChoices(kind, state=ChoicesState.UNASKED, why=words)
         return True
 
     async def ask(self, session: Session, kind: str) -> None:
         found = self._known[kind] = await session.google.offer(kind)
-        if found.state is OfferState.FAILED:
+        if found.state is ChoicesState.FAILED:
             self._asked.pop(kind, None)  # the next try need not wait

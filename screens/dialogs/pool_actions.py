@@ -15,7 +15,7 @@ from screens.wording import count
 
 if TYPE_CHECKING:
     from console.google.clusters import GkeOperation
-    from console.google.node_pools import PoolFacts
+    from console.google.node_pools import PoolStatus
     from console.kube.objects.node import Node
 
 
@@ -99,7 +99,7 @@ class PoolSizes(LiveScreen):
 
     @property
     @abstractmethod
-    def facts(self) -> PoolFacts | None:
+    def facts(self) -> PoolStatus | None:
         """The pool as Google has it; None while that is not known."""
 
     @abstractmethod
@@ -120,7 +120,7 @@ class PoolSizes(LiveScreen):
             self.resize(self.facts)
 
     @work(group="actions")
-    async def resize(self, facts: PoolFacts) -> None:
+    async def resize(self, facts: PoolStatus) -> None:
         name, zones = facts.pool.name, len(facts.pool.zones)
         now = facts.target if facts.target is not None else facts.nodes
         each = now // max(1, zones)
@@ -147,7 +147,7 @@ class PoolSizes(LiveScreen):
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
                 self._tell(await self.session.google.node_pools.resize(name, wanted))
 
-    def _autoscaled(self, facts: PoolFacts, wanted: int) -> list[str]:
+    def _autoscaled(self, facts: PoolStatus, wanted: int) -> list[str]:
         if not facts.pool.autoscaling:
             return []
         outside = not facts.pool.least <= wanted <= facts.pool.most
@@ -159,7 +159,7 @@ class PoolSizes(LiveScreen):
             self.limits(self.facts)
 
     @work(group="actions")
-    async def limits(self, facts: PoolFacts) -> None:
+    async def limits(self, facts: PoolStatus) -> None:
         name = facts.pool.name
         now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
         hint = "Minimum and maximum over all zones; 0 0 turns autoscaling off. Enter confirms, Esc cancels."

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, grouped, parse_ranks, worst
+from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
 from console.metrics.nccl.history import MeasuredTest
 from console.scheduling.ranks import format_ranges, ranks
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def group_lines(group: OutputGroup) -> list[str]:
     """A heading with the ranks, and what they said."""
-    glyph = "✗" if group.code else "≠" if group.odd else "●"
+    glyph = "✗" if group.code else "≠" if group.differs else "●"
     ended = f", exit code {group.code}" if group.code else ""
     lines = group.said.splitlines()
     if len(lines) <= 1:
@@ -134,17 +134,17 @@ class ExecAll(Question[None]):
         except ConsoleError as error:
             self._say("bad", str(error))
         else:
-            code = worst(self._ended)
+            code = worst_exit_code(self._ended)
             self._say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
         self._busy = False
 
     def _take(self, output: RankOutput) -> None:
         self._ended.append(output)
         self._say("dim", f"{self._answered()}…")
-        self.output.show("\n".join(line for group in grouped(self._ended) for line in group_lines(group)))
+        self.output.show("\n".join(line for group in group_outputs(self._ended) for line in group_lines(group)))
 
     def _answered(self) -> str:
-        kinds = len(grouped(self._ended))
+        kinds = len(group_outputs(self._ended))
         same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
         return f"{len(self._ended)} of {count(self._wanted, 'pod')} answered{same if len(self._ended) > 1 else ''}"
 
@@ -244,7 +244,7 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         fleet = screen.app.fleet
         found = fleet.jobsets.get((jobset.namespace, jobset.name), jobset)
         chosen = [each for each in ranks(found, fleet) if each.number in set(numbers)]
-        await screen.session.inside.everywhere(chosen, argv, ended=ended)
+        await screen.session.inside.run_in_ranks(chosen, argv, ended=ended)
 
     await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.ranks], perform))
 

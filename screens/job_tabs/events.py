@@ -46,7 +46,7 @@ class EventsTab(JobTab):
             self.table.show_rows(events_of(line), fleet.links.get("events"))
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.table
 
     @on(EventTable.Opened, "EventTable")

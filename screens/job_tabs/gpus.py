@@ -166,7 +166,7 @@ class GpusTab(JobTab):
         yield SentenceLine(id="gpu")
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.table
 
     def opened(self) -> None:
@@ -179,9 +179,9 @@ class GpusTab(JobTab):
             self._reading = True
             self._read()
 
-    def go(self) -> None:
+    def deactivated(self) -> None:
         """The tab is left: its streams of GPU readings end."""
-        super().go()
+        super().deactivated()
         self.workers.cancel_group(self, "gpus")
         self._reading = False
 

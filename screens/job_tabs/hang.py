@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from console.hang.report import HangGroup, HangReport, Traced
+    from console.hang.report import HangGroup, HangReport, TracedProcess
     from console.kube.snapshot import Fleet
     from screens.columns.jobs import JobLine
     from screens.widgets.table.table import RowKey
@@ -110,7 +110,7 @@ class HangTab(JobTab):
         self.table.show_rows({})  # its rows are of no kind that the cluster lists
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.table
 
     @property
@@ -212,7 +212,7 @@ class HangTab(JobTab):
         if process is not None:
             self.post_message(self.Chosen(process.pod_rank, "log"))
 
-    def _process(self) -> Traced | None:
+    def _process(self) -> TracedProcess | None:
         return self.table.row.members[0] if self.table.row else None
 
     # what takes longer

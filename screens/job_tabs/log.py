@@ -70,16 +70,16 @@ class LogTab(JobTab):
         yield LogView()
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.view.lines
 
-    def come(self) -> None:
+    def activated(self) -> None:
         """From here on it is followed: where the alarm came from, or in the pod that prints iterations."""
         first, alarm = not self._asked, self._alarm()
         if not self._asked:
             self._asked = True
             self._follow()
-        super().come()
+        super().activated()
         if not self.given and (first or (alarm is not None and alarm != self._led_to)):
             self._look_for_place()
         self.given = False

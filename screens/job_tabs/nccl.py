@@ -45,7 +45,7 @@ class NcclTab(JobTab):
         yield NcclPanel()
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.panel.table
 
     def connected_anew(self) -> None:

@@ -369,7 +369,7 @@ class RanksTab(JobTab):
         self.card.room = size.height - others
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.table
 
     @on(RankMatrix.Pointed)

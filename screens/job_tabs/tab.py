@@ -73,7 +73,7 @@ class JobTab(Vertical, metaclass=Abstract):
         if self.is_open:
             self.draw(line, fleet)
 
-    def come(self) -> None:
+    def activated(self) -> None:
         """It is in front from here on."""
         self.is_open = True
         if self.fleet is not None:
@@ -81,7 +81,7 @@ class JobTab(Vertical, metaclass=Abstract):
             self.draw(self.line, self.fleet)
         self.opened()
 
-    def go(self) -> None:
+    def deactivated(self) -> None:
         """Another tab is in front from here on."""
         self.is_open = False
 
@@ -111,7 +111,7 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @property
     @abstractmethod
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         """The part that gets the keys when the tab is opened."""
 
     # what a tab may use

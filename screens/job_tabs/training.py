@@ -46,7 +46,7 @@ class TrainingTab(JobTab):
         yield TrainingPanel()
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.panel.charts
 
     @property
@@ -54,11 +54,11 @@ class TrainingTab(JobTab):
         track = self._job.track if self._job else None
         return track.standing().nan_words if track is not None and track.nan else ""
 
-    def come(self) -> None:
+    def activated(self) -> None:
         if not self._asked:
             self._asked = True
             self._measure()
-        super().come()
+        super().activated()
 
     def connected_anew(self) -> None:
         if self._asked:

@@ -25,7 +25,7 @@ class YamlTab(JobTab):
         yield YamlText()
 
     @property
-    def keys_to(self) -> Widget:
+    def focus_target(self) -> Widget:
         return self.text
 
     def opened(self) -> None:

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from screens import wording
 from screens.columns.google import BUILD_GLYPHS
-from screens.dialogs.build import cancel_one, launch_with
+from screens.dialogs.build import cancel_build, launch_with
 from screens.dialogs.save import save_log
 from screens.google_base import InGoogleScreen
 from screens.widgets.log.view import WAITING, LogView
@@ -150,7 +150,7 @@ class BuildScreen(InGoogleScreen):
     @work(group="actions")
     async def action_cancel(self) -> None:
         with self.report_errors("Not cancelled"):
-            if self.build is not None and (ended := await cancel_one(self, self.build)):
+            if self.build is not None and (ended := await cancel_build(self, self.build)):
                 self.build = ended
                 self._tell()
                 self.refresh_bindings()

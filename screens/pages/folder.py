@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.attach.files.entries import Entry, EntryKind
+from console.attach.files.entries import EntryKind, FileEntry
 from console.errors import ConsoleError
 from screens import wording
 from screens.base import LiveScreen
@@ -33,7 +33,7 @@ LOST = (
 )
 
 
-def name_cell(entry: Entry) -> Cell:
+def name_cell(entry: FileEntry) -> Cell:
     """Its name; of a link where it leads, of a folder a slash."""
     name = wording.one_line(entry.path)
     if entry.kind is EntryKind.FOLDER:
@@ -43,7 +43,7 @@ def name_cell(entry: Entry) -> Cell:
     return Span(name)
 
 
-class EntryTable(ResourceTable[Entry]):
+class EntryTable(ResourceTable[FileEntry]):
     NOUN = "entry"
     EMPTY = Notice("Nothing is here.")
     COLUMNS: ClassVar = (
@@ -54,7 +54,7 @@ class EntryTable(ResourceTable[Entry]):
         Column("MODE", lambda entry: Span(f"{entry.mode:04o}", "dim"), width=5, drop=5),
     )  # fmt: skip
 
-    def row_text(self, row: Entry) -> str:
+    def row_text(self, row: FileEntry) -> str:
         return row.path
 
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.errors import BadInput, ConsoleError
 from screens import wording
 from screens.columns.google import BUILDS, IMAGES
-from screens.dialogs.build import build_one, cancel_one, launch_with
+from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
@@ -216,7 +216,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     async def action_build(self) -> None:
         """Ask what; its log opens once it has begun."""
         with self.report_errors("Not built"):
-            build = await build_one(self)
+            build = await start_build(self)
             if build is not None:
                 self.read()
                 self.app.open_page("build", build.id, build.project, build.location)
@@ -236,7 +236,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     async def action_cancel(self) -> None:
         build = self.builds.row
         with self.report_errors("Not cancelled"):
-            if build is not None and await cancel_one(self, build):
+            if build is not None and await cancel_build(self, build):
                 self.read()
 
 

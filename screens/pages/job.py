@@ -205,10 +205,10 @@ class JobScreen(LiveScreen):
         return self.tabs[self.switcher.current or TABS[0].NAME]
 
     def action_tab(self, name: str) -> None:
-        self.here.go()
+        self.here.deactivated()
         self.switcher.current = self.strip.here = name
-        self.here.come()
-        self.set_focus(self.here.keys_to)  # at once: the next key may be on its way
+        self.here.activated()
+        self.set_focus(self.here.focus_target)  # at once: the next key may be on its way
         self.show_filter_of(self.here)
         self.refresh_bindings()
 

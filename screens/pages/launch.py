@@ -11,7 +11,15 @@ from textual.containers import Horizontal, Vertical
 
 from console.scheduling.queue_choice import choose_queue
 from screens.base import LiveScreen
-from screens.dialogs.launch import GoogleOffers, Paste, begin_from, launch_it, lay_default, paste_it, pick_profile
+from screens.dialogs.launch import (
+    GoogleOffers,
+    PasteDialog,
+    apply_paste,
+    begin_from,
+    launch_plan,
+    lay_default,
+    pick_profile,
+)
 from screens.widgets.form.editors import Pasted
 from screens.widgets.form.form import Form
 from screens.widgets.form.launch_pane import VIEWS, LaunchPane, PreflightLine
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from console.kube.snapshot import Fleet
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
     from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
     from console.scheduling.forecast import LaunchDemand
     from screens.widgets.table.table import RowKey
@@ -86,7 +94,7 @@ class LaunchScreen(LiveScreen):
         self._judging = False
         self._views_due: Timer | None = None
         self._asked: LaunchDemand | None = None  # what the queues' words are about
-        self._listed: Mapping[str, Offer] = {}
+        self._listed: Mapping[str, FieldChoices] = {}
         self._listed_in = ""
         self._google = GoogleOffers()
         self.launched: set[str] = set()  # names used from here, which the picture may not show yet
@@ -349,9 +357,9 @@ class LaunchScreen(LiveScreen):
     @work(group="actions")
     async def _paste(self, text: str | None = None) -> None:
         self.take_recipe()
-        text = text if text is not None else await self.app.push_screen_wait(Paste())
+        text = text if text is not None else await self.app.push_screen_wait(PasteDialog())
         with self.report_errors("The text could not be read"):
-            await paste_it(self, text or "")
+            await apply_paste(self, text or "")
 
     def action_paste(self) -> None:
         self._paste()
@@ -408,7 +416,7 @@ class LaunchScreen(LiveScreen):
 
     @work(group="actions", exclusive=True)
     async def _launch(self, draft: LaunchDraft, plan: LaunchPlan) -> None:
-        await launch_it(self, draft, plan)
+        await launch_plan(self, draft, plan)
 
     # the way back
 

@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.google.node_pools import PoolFacts, kind_words, operation_sentence
+from console.google.node_pools import PoolStatus, kind_words, operation_sentence
 from screens.columns.google import NODE_POOLS
 from screens.dialogs.pool_actions import PoolSizes
 from screens.google_base import ASKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LATELY = 86400.0  # seconds for which an operation that failed is told of here
 
 
-class FactsTable(ResourceTable[PoolFacts]):
+class FactsTable(ResourceTable[PoolStatus]):
     """Pools as Google has them."""
 
     NOUN = "pool"
@@ -75,7 +75,7 @@ class NodepoolsScreen(PoolSizes):
             self.action_read()
 
     @property
-    def facts(self) -> PoolFacts | None:
+    def facts(self) -> PoolStatus | None:
         return self.table.row if self.is_mounted else None
 
     def look_again(self) -> None:

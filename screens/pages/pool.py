@@ -25,7 +25,7 @@ from screens.wording import BAD, OK, WAITS, Span, count, sentence
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.google.node_pools import PoolFacts, PoolsSnapshot
+    from console.google.node_pools import PoolsSnapshot, PoolStatus
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
     from console.scheduling.pools import Pool
@@ -83,7 +83,7 @@ class PoolScreen(PoolSizes, NodeActions):
         self.table.focus()
 
     @property
-    def facts(self) -> PoolFacts | None:
+    def facts(self) -> PoolStatus | None:
         """The pool as Google has it; None while that is not known."""
         return self._picture.pool(self._pool) if self._picture else None
 
@@ -217,7 +217,7 @@ class PoolScreen(PoolSizes, NodeActions):
             self.look_again()
 
 
-def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Span, ...]:
+def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
     """State, sizes and settings of a pool, the most urgent first."""
     pool = facts.pool
     runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
@@ -240,7 +240,7 @@ def facts_runs(facts: PoolFacts, picture: PoolsSnapshot) -> tuple[Span, ...]:
     return tuple(runs)
 
 
-def rows_of(facts: PoolFacts, picture: PoolsSnapshot, now: float) -> list[tuple[Span, ...]]:
+def rows_of(facts: PoolStatus, picture: PoolsSnapshot, now: float) -> list[tuple[Span, ...]]:
     """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
     name = facts.pool.name
     rows = [

@@ -12,7 +12,7 @@ from textual.widgets import Static, TextArea
 
 from console.errors import ConsoleError
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Fate
+from console.launch.releases import ObjectFate
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.runs import REVISIONS
@@ -182,7 +182,7 @@ def change_lines(change: ReleaseChange) -> list[str]:
     """A head for each object that does not stay as it is, and its lines."""
     lines: list[str] = []
     for each in change.objects:
-        if each.fate in {Fate.SAME, Fate.KEPT}:
+        if each.fate in {ObjectFate.SAME, ObjectFate.KEPT}:
             continue
         lines.append(f"== {each.kind} {each.name} {each.fate}{', but must not' if each.refused else ''}")
         lines += [line if line[:1] in "+-@" else f" {line[1:]}" for line in each.lines]
@@ -197,9 +197,10 @@ def change_words(change: ReleaseChange) -> list[Span]:
         why = " ".join(f"{each.kind} {each.name}: {wording.sentence(each.refused)}" for each in change.refused)
         again = "Launching it again (n on the job) takes any values."
         return [Span("✗ ", "bad"), Span(f"The cluster does not let it happen. {why} {again}", "bad")]
-    told = {fate: [each for each in change.objects if each.fate is fate] for fate in Fate}
+    told = {fate: [each for each in change.objects if each.fate is fate] for fate in ObjectFate}
     counts = [wording.count(len(told[fate]), "object") + f" {words}" for fate, words in
-              ((Fate.CHANGED, "changed"), (Fate.ADDED, "new"), (Fate.REMOVED, "gone")) if told[fate]]  # fmt: skip
+              ((ObjectFate.CHANGED, "changed"), (ObjectFate.ADDED, "new"),
+               (ObjectFate.REMOVED, "gone")) if told[fate]]  # fmt: skip
     return [Span("✓ ", "ok"), Span(f"The API server accepts it: {', '.join(counts)}.")]
 
 

@@ -14,7 +14,7 @@ from console.errors import ConsoleError
 from console.logs.file_text import FileText
 from screens.dialogs.question import Prompt
 from screens.dialogs.save import write_lines
-from screens.typing_ahead import OrderedApp
+from screens.typing_ahead import KeyOrderedApp
 from screens.widgets.line import DARK, LIGHT
 from screens.widgets.log.view import LogView
 from screens.wording import count, size
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOOK = 1.0  # seconds between two looks whether the file has grown
 
 
-class ViewApp(OrderedApp):
+class ViewApp(KeyOrderedApp):
     CSS: ClassVar[str] = "#head { height: 1; background: $ground-head; padding: 0 1; }"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [

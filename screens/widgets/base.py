@@ -30,7 +30,7 @@ class Abstract(_MessagePumpMeta, ABCMeta):
     """The metaclass of a widget with abstract methods: as long as one is missing, none of its kind can be made."""
 
 
-class Steady(ScrollView):
+class FixedHeightView(ScrollView):
     """A view that knows its own height.
 
     Textual tells such a view its size at every layout, whatever moved, with a height that is not its own; it then
@@ -46,7 +46,7 @@ class Steady(ScrollView):
         return super()._size_updated(size, virtual_size, container_size, layout)
 
 
-class TextGate(LineFilter):
+class ControlCharFilter(LineFilter):
     """Takes what is left of control characters out of every line, without changing its width.
 
     Widgets make them visible where they format a text (`wording.one_line`); this is for those that forgot.
@@ -70,12 +70,12 @@ def _clean(text: str) -> str:
     )  # fmt: skip
 
 
-class GatedApp(App[int]):
+class SanitizingApp(App[int]):
     """An app that shows what others wrote."""
 
     def __init__(self, **textual: Any) -> None:
         super().__init__(**textual)
-        self._text_gate = TextGate()
+        self._text_gate = ControlCharFilter()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the gate that every line passes."""

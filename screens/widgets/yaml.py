@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.widgets import TextArea
 
 from console.logs.text import MemoryText
-from screens.widgets.base import Steady
+from screens.widgets.base import FixedHeightView
 from screens.widgets.form.editors import kept_bindings
 from screens.widgets.line import Inked
 from screens.widgets.log.lines import LIMIT, LogLines
@@ -38,7 +38,7 @@ def yaml_runs(text: str) -> list[Span]:
     return [run for run in (Span(lead, "dim"), Span(key, "accent"), Span(rest, ink)) if run.text]
 
 
-class YamlText(LogLines, Steady):
+class YamlText(LogLines, FixedHeightView):
     """The text; it begins at its first line and stays where it is."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -73,7 +73,7 @@ class YamlText(LogLines, Steady):
 WRONG = Style(underline=True, bold=True)
 
 
-class YamlEditor(TextArea, Steady, Inked, inherit_bindings=False):
+class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
     """The text; Tab indents, Esc leaves."""
 
     DEFAULT_CSS: ClassVar[str] = """

@@ -14,7 +14,7 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
-from console.launch.drafting import Drafting
+from console.launch.drafting import PlanTexts
 from console.launch.recipes import LaunchPlan
 from console.scheduling.forecast import LaunchDemand, forecast
 from tests.chart.plans import CATALOGUE, offline
@@ -34,7 +34,7 @@ def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool])
     """Figures in milliseconds; true when every bound is kept."""
     biggest = max((recipe.id for recipe in CATALOGUE.recipes()), key=lambda each: len(CATALOGUE.fields(each)))
     say(f"launch form: {biggest} with {len(CATALOGUE.fields(biggest))} fields")
-    drafting = Drafting(CATALOGUE, offline().render)
+    drafting = PlanTexts(CATALOGUE, offline().render)
     plans = [
         LaunchPlan(biggest, f"anna-{number}", "team", {**_values(), "ttl": 600 + number}) for number in range(KEYS)
     ]
@@ -60,7 +60,7 @@ def _values() -> dict[str, Value]:
     }  # fmt: skip
 
 
-async def _renders(drafting: Drafting, plans: list[LaunchPlan]) -> float:
+async def _renders(drafting: PlanTexts, plans: list[LaunchPlan]) -> float:
     await drafting.diff(plans[0])
     times = []
     for plan in plans[:20]:

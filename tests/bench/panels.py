@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.series import METRICS
 from console.metrics.training.steps import Step
-from screens.widgets.charts.training_panel import Picture, draw
+from screens.widgets.charts.training_panel import TrainingChartData, draw
 from screens.widgets.charts.training_plot import View
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def main() -> int:
             for turn in range(TIMES):
                 fresh = replace(view, end=view.end - turn * 1e-7)  # nothing of the last drawing helps with this one
                 began = time.process_time()
-                draw(Picture(track, track.events()), fresh, METRICS, width, height, alone=False).rows()
+                draw(TrainingChartData(track, track.events()), fresh, METRICS, width, height, alone=False).rows()
                 took.append(1000 * (time.process_time() - began))
             took.sort()
             worst = max(worst, took[len(took) // 2])

@@ -6,10 +6,10 @@ from console.kube.client import Client
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from console.launch.helm import Helm
-from console.launch.install import Catalogue, Launcher
+from console.launch.install import ChartCatalog, Launcher
 from console.launch.recipes import LaunchPlan
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 
 
 def offline() -> Launcher:

@@ -11,10 +11,10 @@ from jsonschema import Draft202012Validator
 
 from console import assets
 from console.kube.nested_values import merge_values
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.schema import leaves, parse_defaults
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 SCHEMA = CATALOGUE.schema
 LEAVES = dict(leaves(SCHEMA))
 ANNOTATIONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.launch.choices import OfferState
+from console.launch.choices import ChoicesState
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE
@@ -42,7 +42,7 @@ async def test_choices_are_listed_and_secrets_by_name_alone(space: Space, sessio
     assert found["pvcs"].about["data"] == "Pending, ReadWriteMany"
     assert found["secrets"].names == ("hub", "registry-login")
     assert {"default", "trainer"} >= set(found["serviceaccounts"].names) >= {"trainer"}
-    assert found["priorityclasses"].state is OfferState.LISTED
+    assert found["priorityclasses"].state is ChoicesState.LISTED
     assert found["images"].names == ()
     assert found["images"].why == f"{space.name} has no JobSets to choose from."
     assert "hush" not in str(found)
@@ -54,6 +54,6 @@ async def test_what_may_not_be_listed_is_told_from_what_is_not_there(cluster: Cl
         found = await session.choices()
     finally:
         await session.close()
-    assert found["secrets"].state is OfferState.NOT_ALLOWED
+    assert found["secrets"].state is ChoicesState.NOT_ALLOWED
     assert found["secrets"].why == f"No permission to list the Secrets of {space.name}."
-    assert found["images"].state is OfferState.LISTED
+    assert found["images"].state is ChoicesState.LISTED

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.container_facts import FactState
-from console.attach.exec_many import grouped, worst
-from console.attach.files.entries import EntryKind, Way
+from console.attach.exec_many import group_outputs, worst_exit_code
+from console.attach.files.entries import CopyMethod, EntryKind
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 from console.scheduling.ranks import Rank
 
@@ -39,7 +39,7 @@ async def running(session: Session, space: Space, name: str) -> Pod:
 
 async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
-    files = session.copies.of(space.name, "a", way=Way.EXEC)
+    files = session.copies.of(space.name, "a", way=CopyMethod.EXEC)
     source = tmp_path / "src"
     (source / "sub dir").mkdir(parents=True)
     for number, name in enumerate(("plain", "-dash", "with space", "new\nline", "sub dir/ünï", "sub dir/empty")):
@@ -65,7 +65,7 @@ async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path:
 @pytest.mark.parametrize("upload", [True, False])
 async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, tmp_path: Path, upload: bool) -> None:
     await running(session, space, "a")
-    files = session.copies.of(space.name, "a", way=Way.EXEC)
+    files = session.copies.of(space.name, "a", way=CopyMethod.EXEC)
     content = os.urandom(LARGE)
     (tmp_path / "large").write_bytes(content)
     there = f"{space.name}-files/"
@@ -103,7 +103,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
     session: Session, space: Space, tmp_path: Path
 ) -> None:
     await running(session, space, "a")
-    files = session.copies.of(space.name, "a", way=Way.EXEC)
+    files = session.copies.of(space.name, "a", way=CopyMethod.EXEC)
     (tmp_path / "large").write_bytes(bytes(LARGE))
     deleting: list[asyncio.Task[object]] = []
 
@@ -144,14 +144,14 @@ async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_p
 async def test_one_command_in_many_ranks(session: Session, space: Space) -> None:
     pods = [await running(session, space, name) for name in ("a", "b", "c")]
     ranks = [Rank(number, "workers", 0, number, 0, pod) for number, pod in enumerate(pods)]
-    outputs = await session.inside.everywhere([*ranks, Rank(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3"))
+    outputs = await session.inside.run_in_ranks([*ranks, Rank(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3"))
     assert [(each.rank, each.output, each.code) for each in outputs[:3]] == [(n, "same\n", 3) for n in range(3)]
     assert "no running pod" in outputs[3].failure
-    assert worst(outputs) == 3
-    assert [group.ranks for group in grouped(outputs)] == [(0, 1, 2), (3,)]
-    (slow,) = await session.inside.everywhere(ranks[:1], ("sleep", "20"), limit=0.3)
+    assert worst_exit_code(outputs) == 3
+    assert [group.ranks for group in group_outputs(outputs)] == [(0, 1, 2), (3,)]
+    (slow,) = await session.inside.run_in_ranks(ranks[:1], ("sleep", "20"), limit=0.3)
     assert (slow.code, slow.failure.startswith("It did not end within")) == (124, True)
-    (absent,) = await session.inside.everywhere(ranks[:1], ("no-such-program",))
+    (absent,) = await session.inside.run_in_ranks(ranks[:1], ("no-such-program",))
     assert absent.code in (126, 127, 1)
     assert absent.said
 
@@ -172,7 +172,7 @@ async def test_a_folder_is_listed_and_what_is_in_it_deleted(session: Session, sp
     files = session.copies.of(space.name, "a")
     made = "mkdir -p there/sub && printf 12345 > there/file && ln -s sub there/link && printf x > there/sub/x && pwd -P"
     rank = Rank(0, "workers", 0, 0, 0, pod)
-    (told,) = await session.inside.everywhere([rank], ("sh", "-c", made))
+    (told,) = await session.inside.run_in_ranks([rank], ("sh", "-c", made))
     top = f"{told.output.strip().rstrip('/')}/there"
     listed = await files.listed(top)
     assert (listed.path, listed.complaints) == (top, ())

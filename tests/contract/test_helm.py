@@ -11,7 +11,7 @@ import pytest
 
 from console.errors import Conflict, NotAllowed, NotFound, ReleaseFailed
 from console.launch.helm import RECIPE_LABEL, Helm
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import Leftover
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 RECIPE = "nccl-all-reduce"
 KINDS = ((JOBSETS, "jobsets"), (BATCH, "jobs"), (CORE, "pods"), (CORE, "services"), (CORE, "secrets"))
 

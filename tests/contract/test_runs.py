@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import BadInput, NotFound, ReleaseFailed
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Fate, Leftover
+from console.launch.releases import Leftover, ObjectFate
 from console.launch.run_record import Outcome
 from console.session import Session
 from console.settings import Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 
 
 def plan(space: Space, name: str = "train", **values: Value) -> LaunchPlan:
@@ -261,7 +261,7 @@ async def test_what_of_a_running_job_can_change(session: Session, space: Space) 
         await session.launch.releases.changed_plan(space.name, "train", {"ttl": 100})
     )
     assert {(each.kind, each.fate) for each in change.objects} == {
-        ("JobSet", Fate.CHANGED), ("ConfigMap", Fate.SAME), ("Secret", Fate.SAME),
+        ("JobSet", ObjectFate.CHANGED), ("ConfigMap", ObjectFate.SAME), ("Secret", ObjectFate.SAME),
     }  # fmt: skip
     assert "+  ttlSecondsAfterFinished: 100" in change.objects[0].lines
     live = (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).made
@@ -291,7 +291,7 @@ async def test_a_release_goes_back_to_what_it_was(session: Session, space: Space
     with pytest.raises(BadInput, match="no revision 9"):
         await session.launch.releases.try_rollback(space.name, "train", 9)
     change = await session.launch.releases.rollback(space.name, "train", 1)
-    assert [each.fate for each in change.objects if each.kind == "JobSet"] == [Fate.CHANGED]
+    assert [each.fate for each in change.objects if each.kind == "JobSet"] == [ObjectFate.CHANGED]
     live = (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).made
     assert live["spec"]["ttlSecondsAfterFinished"] == 43200
     assert [each.revision for each in await session.launch.releases.history(space.name, "train")] == [1, 2, 3]

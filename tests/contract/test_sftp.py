@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.attach.files.entries import CopyReport, Way
+from console.attach.files.entries import CopyMethod, CopyReport
 from console.errors import ConsoleError
 from console.scheduling.ranks import ranks
 from tests.openssh import alone
@@ -48,17 +48,17 @@ async def test_without_a_key_it_goes_by_exec_and_that_is_said(
 ) -> None:
     (tmp_path / "a").write_bytes(os.urandom(LARGE))
     report = await session.copies.of(space.name, pod).send(str(tmp_path / "a"), f"{space.name}-sftp/")
-    assert report.way is Way.EXEC
+    assert report.way is CopyMethod.EXEC
     assert report.note.startswith("Copied through exec, because SFTP could not be used: ")
     with pytest.raises(ConsoleError, match="key"):
-        await session.copies.of(space.name, pod, way=Way.SFTP).send(str(tmp_path / "a"), f"{space.name}-sftp/")
+        await session.copies.of(space.name, pod, way=CopyMethod.SFTP).send(str(tmp_path / "a"), f"{space.name}-sftp/")
 
 
 async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
     session: Session, space: Space, pod: str, tmp_path: Path
 ) -> None:
     await session.attach.set_up(await session.attach.plan(space.name, JOB, 0))
-    files = session.copies.of(space.name, pod, way=Way.SFTP)
+    files = session.copies.of(space.name, pod, way=CopyMethod.SFTP)
     content = os.urandom(LARGE)
     (tmp_path / "a").write_bytes(content)
     there = f"{space.name}-sftp/"
@@ -83,9 +83,9 @@ async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
         return await run()
 
     sent, fetched = await stopped(True), await stopped(False)
-    assert (sent.way, fetched.way) == (Way.SFTP, Way.SFTP)
+    assert (sent.way, fetched.way) == (CopyMethod.SFTP, CopyMethod.SFTP)
     assert sent.resumed > 0
     assert fetched.resumed > 0
     assert (tmp_path / "b").read_bytes() == content
     small = await files.fetch("/etc/hostname", f"{tmp_path}/")
-    assert small.way is Way.SFTP
+    assert small.way is CopyMethod.SFTP

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from console.attach.ssh import config
 from console.attach.ssh.editors import STEPS, StepState
-from console.attach.ssh.paths import Places
+from console.attach.ssh.paths import SshPaths
 from console.errors import HostKeyChanged, NotAllowed
 from console.launch.recipes import LaunchPlan
 from console.scheduling.ranks import ranks
@@ -170,7 +170,7 @@ async def test_a_name_outlives_its_pod(session: Session, openssh: OpenSsh, space
 
 async def test_a_host_key_that_nothing_explains_is_refused(session: Session, openssh: OpenSsh) -> None:
     host = await set_up(session)
-    places = Places.find()
+    places = SshPaths.find()
     with places.locked():
         (entry,) = config.load_all(places)
         known = msgspec.structs.replace(entry.pods["0"], keys=(OTHER_KEY,))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.attach.tunnel.engine import Forwarding, Reach
+from console.attach.tunnel.engine import LocalForward, PortForwarder
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
@@ -31,8 +31,8 @@ BULK = bytes(range(256)) * 8192
 
 
 @pytest.fixture
-def reach(cluster: Cluster) -> Reach:
-    return Reach(login(cluster.kubeconfig, ""), limit=20)
+def reach(cluster: Cluster) -> PortForwarder:
+    return PortForwarder(login(cluster.kubeconfig, ""), limit=20)
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def exchange(port: int, data: bytes) -> bytes:
     return got
 
 
-async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: Reach) -> None:
+async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: PortForwarder) -> None:
     await job(space, {})
     found = [await reach.resolve(RankAddress.parse(space.name, "train", str(rank))) for rank in range(6)]
     places = ["driver-0-0", "workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1", "eval-0-0"]
@@ -111,7 +111,7 @@ async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: Re
     assert (await reach.resolve(RankAddress.parse(space.name, f"pod/{found[5].pod}"))).uid == found[5].uid
 
 
-async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: Reach) -> None:
+async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
     with pytest.raises(BadInput, match=r"train has no pod 1\. Its pods are 0 to 0\."):
         await reach.resolve(RankAddress.parse(space.name, "train", "1"))
@@ -124,11 +124,13 @@ async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: Reach) -> 
 
 
 @pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
-async def test_bytes_both_ways(space: Space, reach: Reach, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bytes_both_ways(
+    space: Space, reach: PortForwarder, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
     async with echo() as port, asyncio.timeout(30):
         await job(space, await listen(space, port), GROUPS[:1])
-        forwarding = Forwarding(reach, RankAddress.parse(space.name, "train"), [PortPair(PORT)], name="x", context="")
+        forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(PORT)], name="x", context="")
         await forwarding.open()
         local = forwarding.tunnel.listeners[0].local
         try:
@@ -154,7 +156,7 @@ async def test_bytes_both_ways(space: Space, reach: Reach, protocol: str, monkey
 
 @pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
 async def test_a_port_that_nobody_listens_on(
-    space: Space, reach: Reach, protocol: str, monkeypatch: pytest.MonkeyPatch
+    space: Space, reach: PortForwarder, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
     await space.pod("a")
@@ -164,7 +166,7 @@ async def test_a_port_that_nobody_listens_on(
 
 
 async def test_a_protocol_that_the_server_does_not_know_is_not_the_end(
-    space: Space, reach: Reach, monkeypatch: pytest.MonkeyPatch
+    space: Space, reach: PortForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_forward, "CHANNELS", "v9.channel.k8s.io")
     await space.pod("a")
@@ -173,9 +175,9 @@ async def test_a_protocol_that_the_server_does_not_know_is_not_the_end(
     assert port_forward._spoken.pop(reach.login.server) == port_forward.TUNNEL
 
 
-async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: Reach) -> None:
+async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
-    forwarding = Forwarding(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
+    forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
     await forwarding.open()
     first, local = forwarding.tunnel.pod, forwarding.tunnel.listeners[0].local
     try:
@@ -204,9 +206,9 @@ async def banner(port: int) -> bytes:
         writer.close()
 
 
-async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: Reach) -> None:
+async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
-    forwarding = Forwarding(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
+    forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(2222)], name="x", context="")
     await forwarding.open()
     try:
         await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
@@ -222,7 +224,7 @@ async def test_a_tunnel_ends_when_its_job_is_gone(space: Space, reach: Reach) ->
     assert forwarding.tunnel.words == f"There is no job train in namespace {space.name}."
 
 
-async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, reach: Reach) -> None:
+async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, reach: PortForwarder) -> None:
     await job(space, {}, GROUPS[:1])
     pod = (await reach.resolve(RankAddress.parse(space.name, "train"))).pod
     suspend = {"spec": {"suspend": True}}
@@ -243,7 +245,7 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
 
 async def test_who_may_not_is_told(space: Space, cluster: Cluster) -> None:
     await space.pod("a")
-    reader = Reach(login(cluster.reader_kubeconfig, ""), limit=5)
+    reader = PortForwarder(login(cluster.reader_kubeconfig, ""), limit=5)
     with pytest.raises(ConsoleError, match="portforward") as error:
         await reader.open(RankAddress.parse(space.name, "pod/a"), 2222)
     assert error.value.exit_code == 3

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.hang.stack_location import Doing
+from console.hang.stack_location import Activity
 from console.session import Session
 from console.settings import Settings
 from practice.node.innards import variables, write_innards
@@ -112,9 +112,9 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     session: Session, space: Space, folder: Path, tmp_path: Path
 ) -> None:
     await hanging(space, folder)
-    report = await looked(session, space, lambda report: any(each.doing is Doing.DATA for each in report.suspects))
+    report = await looked(session, space, lambda report: any(each.doing is Activity.DATA for each in report.suspects))
     (suspect,) = report.suspects
-    assert (suspect.doing, suspect.ranks) == (Doing.DATA, (8 * STUCK + 1,))
+    assert (suspect.doing, suspect.ranks) == (Activity.DATA, (8 * STUCK + 1,))
     assert report.short == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce."
     assert [pod.pod_rank for pod in report.pods if pod.reached] == [0, 1]
     assert {len(pod.rdma) for pod in report.pods} == {8}

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from console.attach.files import scripts
 from console.attach.ssh.pod_facts import parse_probe
 from console.errors import ConsoleError
-from console.google.builds import Reference
+from console.google.builds import ImageReference
 from console.hang.nccl_ras import parse_ras
 from console.hang.xray import read_answer
 from console.kube import websocket
@@ -259,7 +259,9 @@ TARGETS: dict[str, Target] = {
     "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG)),
     "helm lines": Target(_helm, texts(HELM)),
     "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb")),
-    "image names": Target(partial(_text, Reference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")),
+    "image names": Target(
+        partial(_text, ImageReference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")
+    ),
 }
 
 

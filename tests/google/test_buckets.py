@@ -10,7 +10,7 @@ import pytest
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import cloud_storage
 from console.google.storage import GcsPlace, gcs_place
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.logs.line import RankLine
 from practice.google.cloud import DISABLED, LOCKED, Fault
@@ -212,7 +212,7 @@ async def test_lustre_fills_seven_fields_that_launch() -> None:
             }
         }  # fmt: skip
         plan = LaunchPlan("qwen3-next-lustre", "mine", "default", values)
-        assert [each for each in Catalogue.load().problems(plan) if each.path.startswith("storage")] == []
+        assert [each for each in ChartCatalog.load().problems(plan) if each.path.startswith("storage")] == []
 
 
 async def test_filestore_fills_the_fields_of_nfs() -> None:
@@ -227,7 +227,7 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
             }
         }  # fmt: skip
         plan = LaunchPlan("interactive", "mine", "default", values)
-        assert [each for each in Catalogue.load().problems(plan) if each.path.startswith("storage")] == []
+        assert [each for each in ChartCatalog.load().problems(plan) if each.path.startswith("storage")] == []
 
 
 def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test(tmp_path: Path) -> None:

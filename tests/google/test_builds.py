@@ -397,7 +397,7 @@ async def test_many_consoles_remember_at_once(tmp_path: Path) -> None:
             True,
             "",
         )
-        remembered.note(path, [build])
+        remembered.record_builds(path, [build])
 
     await asyncio.gather(*(asyncio.to_thread(built, number) for number in range(20)))
-    assert {each.image for each in remembered.read(path)} == {f"i:{number}" for number in range(20)}
+    assert {each.image for each in remembered.read_built_images(path)} == {f"i:{number}" for number in range(20)}

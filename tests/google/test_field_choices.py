@@ -9,7 +9,7 @@ import pytest
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
 from console.google.field_choices import offer_of
-from console.launch.choices import GOOGLE_KINDS, Offer, OfferState
+from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from practice.google.cloud import Fault
 from practice.google.vault import BUCKET
 from screens.pages.launch import LaunchScreen
@@ -105,13 +105,13 @@ async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("error", "state", "words"),
     [
-        (NotFound("The cluster is not a GKE cluster.", "Only GKE has them."), OfferState.ABSENT, "not a GKE cluster"),
-        (NotLoggedIn("There are no credentials.", "Log in."), OfferState.FAILED, "There are no credentials. Log in."),
-        (ApiDisabled("Off.", service="file.googleapis.com"), OfferState.FAILED, "file.googleapis.com is not enabled"),
+        (NotFound("The cluster is not a GKE cluster.", "Only GKE has them."), ChoicesState.ABSENT, "not a GKE cluster"),
+        (NotLoggedIn("There are no credentials.", "Log in."), ChoicesState.FAILED, "There are no credentials. Log in."),
+        (ApiDisabled("Off.", service="file.googleapis.com"), ChoicesState.FAILED, "file.googleapis.com is not enabled"),
     ],
 )
 @pytest.mark.parametrize("kind", sorted(GOOGLE_KINDS))
-async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, state: OfferState, words: str) -> None:
+async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, state: ChoicesState, words: str) -> None:
     class Elsewhere:
         class cloud:  # noqa: N801
             @staticmethod
@@ -124,11 +124,11 @@ async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, st
 
 
 def test_two_lists_become_one() -> None:
-    here = Offer("images", ("a", "b"), {"a": "built"})
-    more = Offer("images", ("b", "c"), {"a": "in the registry", "c": "in the registry"}, fills={"c": {"x": "1"}})
+    here = FieldChoices("images", ("a", "b"), {"a": "built"})
+    more = FieldChoices("images", ("b", "c"), {"a": "in the registry", "c": "in the registry"}, fills={"c": {"x": "1"}})
     found = here.joined(more)
     assert found.names == ("a", "b", "c")
     assert (found.about["a"], found.about["c"]) == ("built", "in the registry")
-    assert (found.state, found.why, found.fills) == (OfferState.LISTED, "", {"c": {"x": "1"}})
-    nothing = Offer("images").joined(Offer("images", state=OfferState.FAILED, why="no"))
-    assert (nothing.state, nothing.why) == (OfferState.FAILED, "no")
+    assert (found.state, found.why, found.fills) == (ChoicesState.LISTED, "", {"c": {"x": "1"}})
+    nothing = FieldChoices("images").joined(FieldChoices("images", state=ChoicesState.FAILED, why="no"))
+    assert (nothing.state, nothing.why) == (ChoicesState.FAILED, "no")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.widgets import Input
 
-from console.launch.choices import Offer
+from console.launch.choices import FieldChoices
 from console.launch.recipes import LaunchPlan
 from console.session import Session
 from console.settings import Settings
@@ -131,7 +131,7 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         assert planned is not None
         image = "us-central1-docker.pkg.dev/practice/a4/testbed:new"
         assert planned[0].values["image"] == image
-        await until(pilot, lambda: image in screen.form.page.offers.get("images", Offer("images")).names)
+        await until(pilot, lambda: image in screen.form.page.offers.get("images", FieldChoices("images")).names)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await pilot.press("enter")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Input
 
-from console.google.api.endpoints import Reach
+from console.google.api.endpoints import GoogleSession
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild
@@ -43,10 +43,10 @@ async def alone(
     async with practice_google() as (world, reach):
         reach.project = project
 
-        async def real() -> Reach:
+        async def real() -> GoogleSession:
             return reach
 
-        monkeypatch.setattr(Reach, "real", real)
+        monkeypatch.setattr(GoogleSession, "real", real)
         app = ConsoleApp(Settings())
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.without_cluster)

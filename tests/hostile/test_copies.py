@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.files import local, transfer
-from console.attach.files.entries import Entry, EntryKind, Proof
+from console.attach.files.entries import EntryKind, FileEntry, Verification
 from console.attach.files.pod_files import PodFolders
 from console.errors import ConsoleError, CopyFailed, Unreadable
 from tests.console.attach.files.pod import Pod
@@ -199,7 +199,7 @@ async def test_a_sum_that_was_not_told_is_no_proof(tmp_path: Path, here: Path) -
         "SUM": "",
     }
     report = await LyingPod(tmp_path / "pod", lies).fetch("/data/results", here)
-    assert report.proof is not Proof.SHA256 or report.problems
+    assert report.proof is not Verification.SHA256 or report.problems
 
 
 async def test_a_folder_is_not_copied_through_a_link_of_an_earlier_copy(tmp_path: Path, here: Path) -> None:
@@ -247,6 +247,6 @@ async def test_a_listing_of_nonsense_is_said(tmp_path: Path) -> None:
 
 def test_the_copier_keeps_its_own_rights_on_folders(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    local.set_folder_mode(tmp_path, Entry("a", EntryKind.FOLDER, mode=0))
+    local.set_folder_mode(tmp_path, FileEntry("a", EntryKind.FOLDER, mode=0))
     assert os.access(tmp_path / "a", os.R_OK | os.W_OK | os.X_OK)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700

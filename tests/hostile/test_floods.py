@@ -21,7 +21,7 @@ import pytest
 
 from console import pace
 from console.attach.container_facts import FactState
-from console.attach.exec_many import Inside, QuickTest
+from console.attach.exec_many import ContainerExec, QuickTest
 from console.attach.files.pod_files import PodFolders
 from console.attach.ssh import client as ssh_client
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
@@ -95,7 +95,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def ask_facts(cluster: Any, pod: Pod) -> None:
     """The failure of the first question, as an error."""
-    found = await Inside(cluster).facts(pod)
+    found = await ContainerExec(cluster).facts(pod)
     assert {fact.state for fact in found.facts} == {FactState.FAILED}
     raise Unreadable(found.facts[0].words)
 
@@ -113,11 +113,11 @@ async def ask_gpus(cluster: Any, _: Pod) -> None:
 
 
 async def ask_nccl(cluster: Any, pod: Pod) -> None:
-    await Inside(cluster).quick_nccl(pod, QuickTest(), limit=cluster.limit)
+    await ContainerExec(cluster).quick_nccl(pod, QuickTest(), limit=cluster.limit)
 
 
 async def ask_many(cluster: Any, _: Pod) -> None:
-    outputs = await Inside(cluster).everywhere(cluster.ranks, ("true",), limit=cluster.limit)
+    outputs = await ContainerExec(cluster).run_in_ranks(cluster.ranks, ("true",), limit=cluster.limit)
     assert all(each.code for each in outputs)
     raise Unreadable(outputs[0].failure)
 
@@ -129,7 +129,7 @@ async def ask_folder(cluster: Any, pod: Pod) -> None:
 
 async def ask_path(cluster: Any, pod: Pod) -> None:
     start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
-    await PodFolders(start, "pod 0").look("/")
+    await PodFolders(start, "pod 0").stat("/")
 
 
 QUESTIONS = {
@@ -210,7 +210,7 @@ async def test_whoever_may_run_nothing_is_told_so(question: str) -> None:
 
 async def test_a_command_in_many_pods_that_is_refused_has_the_code_of_a_refusal() -> None:
     async with flooded("exec: refused") as cluster:
-        outputs = await Inside(cluster).everywhere(cluster.ranks, ("true",))
+        outputs = await ContainerExec(cluster).run_in_ranks(cluster.ranks, ("true",))
         assert [each.code for each in outputs] == [3, 3]
 
 

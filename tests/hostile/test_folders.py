@@ -62,7 +62,7 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     ).touch()
     published.remember_port("https://server", RankAddress("default", "job", 0), 8888, 18888)
     await History(usual_place()).runs()
-    build_context.note(usual_place().parent / "google" / "images.json", [])
+    build_context.record_builds(usual_place().parent / "google" / "images.json", [])
     kubeconfig._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")
     folders = modes(tmp_path)
     assert len(folders) == 9

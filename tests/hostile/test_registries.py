@@ -8,7 +8,7 @@ import pytest
 from aiohttp import encode_basic_auth, web
 
 from console.errors import NotAllowed, Refused, Unreachable, Unreadable
-from console.google.builds import Reference
+from console.google.builds import ImageReference
 from console.google.image_registry import Answer, Registry
 from tests.apiserver import ApiServer
 
@@ -26,13 +26,13 @@ STRANGERS = (
 
 @pytest.mark.parametrize("text", GOOGLE)
 def test_googles_registries_are_known(text: str) -> None:
-    assert Reference.of(text).google
+    assert ImageReference.of(text).google
 
 
 @pytest.mark.parametrize("text", STRANGERS)
 def test_a_stranger_is_none_of_googles(text: str) -> None:
-    assert not Reference.of(text).google
-    assert Reference.of(text).repository is None
+    assert not ImageReference.of(text).google
+    assert ImageReference.of(text).repository is None
 
 
 CHALLENGES = {
@@ -52,7 +52,7 @@ class Service:
         self.challenge, self.status, self.body = challenge, status, body
         self.asked: list[tuple[str, str, bool]] = []
 
-    async def ask(self, _: Reference, address: str, headers: Mapping[str, str], *, follows: bool = True) -> Answer:
+    async def ask(self, _: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True) -> Answer:
         if "/manifests/" in address:
             return Answer(401, {"www-authenticate": self.challenge})
         self.asked.append((address, headers.get("Authorization", ""), follows))

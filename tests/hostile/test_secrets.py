@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from console.launch.drafting import Drafting
-from console.launch.install import Catalogue
+from console.launch.drafting import PlanTexts
+from console.launch.install import ChartCatalog
 from console.logs.redact import Redactor, is_confidential, looks_confidential, redact_bytes
 from tests.chart.plans import offline
 
@@ -191,7 +191,7 @@ async def test_a_pasted_command_gets_no_secret_of_this_machine(monkeypatch: pyte
     monkeypatch.setenv("NOTES", "wandb login " + HEX)
     monkeypatch.setenv("BUCKET_NAME", "open")
     text = "helm install x chart --set env.A=$AWS_SECRET_ACCESS_KEY --set env.B=$NOTES --set env.C=$BUCKET_NAME"
-    draft = await Drafting(Catalogue.load(), offline().render).paste("own-script", text)
+    draft = await PlanTexts(ChartCatalog.load(), offline().render).paste("own-script", text)
     assert "PLANTED" not in repr(draft)
     assert HEX not in repr(draft)
     assert "open" in repr(draft)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.ssh import paths
-from console.attach.ssh.config import Entry, options
+from console.attach.ssh.config import SshHostEntry, options
 from console.attach.ssh.editors import EDITORS, SshHost, editor
-from console.attach.ssh.paths import Places
+from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_facts import parse_probe, probe
 from console.errors import BadInput, Unreadable
 from tests.apiserver import ApiServer
@@ -101,7 +101,7 @@ def test_no_word_of_a_config_ends_its_line_or_its_quotation(text: str) -> None:
 
 
 def test_nothing_of_the_person_is_forwarded_into_a_pod(tmp_path: Path) -> None:
-    entry = Entry(name="a4-t", context="c", namespace="n", job="t")
-    found = dict(options(Places(tmp_path, tmp_path / "a4"), entry))
+    entry = SshHostEntry(name="a4-t", context="c", namespace="n", job="t")
+    found = dict(options(SshPaths(tmp_path, tmp_path / "a4"), entry))
     assert [found[each] for each in ("ForwardAgent", "ForwardX11", "PermitLocalCommand")] == ["no", "no", "no"]
     assert found["StrictHostKeyChecking"] == "yes"

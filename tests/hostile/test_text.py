@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from rich.cells import cell_len
 
 from console.attach.files.entries import CopyProgress
-from screens.cli.exec import LONGEST, Lines
+from screens.cli.exec import LONGEST, RankOutputPrinter
 from screens.cli.files import bars
 from screens.cli.terminal_guard import GuardedStream, guarded
 from screens.dialogs.run_in_ranks import ExecAll
@@ -87,7 +87,7 @@ def test_lines_of_many_pods_pass_the_gate_on_a_terminal(monkeypatch: pytest.Monk
         with monkeypatch.context() as patched:
             patched.setattr("sys.stdout", terminal)
             with guarded():
-                lines = Lines(8)
+                lines = RankOutputPrinter(8)
                 for payload in PAYLOADS.values():
                     lines.add(7, 1, payload.encode() + b"\n")
                     lines.add(7, 1, payload.encode("latin-1", "replace") + b"\n")
@@ -119,7 +119,7 @@ def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypat
 
 
 def test_a_line_of_a_pod_without_end_is_printed_in_pieces(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    lines = Lines(8)
+    lines = RankOutputPrinter(8)
     for _ in range(100):
         lines.add(7, 1, b"x" * LONGEST)
     assert len(capfdbinary.readouterr().out) > 90 * LONGEST

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.metrics.nccl.parser import parse_nccl
 from console.metrics.nccl.reference import NcclResult, judge_test
 from practice.clock import seconds_of
@@ -161,7 +161,7 @@ def test_the_earlier_nccl_tests_say_what_is_usual(scene: World) -> None:
 
 
 def test_every_job_has_a_recipe_that_can_be_launched(scene: World) -> None:
-    known = {recipe.id for recipe in Catalogue.load().recipes()}
+    known = {recipe.id for recipe in ChartCatalog.load().recipes()}
     found = {item["metadata"]["labels"]["a4.console/recipe"] for item in scene.storage.list(JOBSETS)}
     assert len(found) >= 5
     assert found <= known

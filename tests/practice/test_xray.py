@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import NotAllowed, NotFound
-from console.hang.stack_location import Doing
+from console.hang.stack_location import Activity
 from console.metrics.gpu import metric
 from console.session import Session
 from console.settings import Settings
@@ -42,7 +42,7 @@ async def session(kubeconfig: Path) -> AsyncIterator[Session]:
 async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: Path) -> None:
     report = await session.xray.job(*HUNG)
     (suspect,) = report.suspects
-    assert (suspect.doing, suspect.ranks) == (Doing.DATA, (1,))
+    assert (suspect.doing, suspect.ranks) == (Activity.DATA, (1,))
     assert report.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
     assert report.ras.odd[0].rank == 1
     (pod,) = report.pods

@@ -17,13 +17,13 @@ from console.kube.client import Client
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
 from console.launch.helm import Helm
-from console.launch.install import Catalogue, Launcher
+from console.launch.install import ChartCatalog, Launcher
 from console.launch.recipes import LaunchPlan
 
 
 async def rendered(launches: list[dict[str, Any]]) -> list[Any]:
     nowhere = Target("none", "none", "default", Cluster(server="https://127.0.0.1:9"), User())
-    launcher = Launcher(Catalogue.load(), Helm(), Client(Login(nowhere)))
+    launcher = Launcher(ChartCatalog.load(), Helm(), Client(Login(nowhere)))
     found: list[Any] = []
     for launch in launches:
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from console.attach.ssh.editors import STEPS, Editor, SshHost, SshPlan, Step, StepState
 from console.errors import HostKeyChanged
 from console.settings import Settings
-from screens.dialogs.editor import Attached
+from screens.dialogs.editor import EditorDialog
 from screens.dialogs.question import Confirm
 from screens.pages.doctor import DoctorScreen
 from screens.pages.job import JobScreen
@@ -86,7 +86,7 @@ async def job_page(
 async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
     async with job_page(FakeAttach()) as (app, pilot, attach):
         await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Attached) and "Zed" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, EditorDialog) and "Zed" in screen_text(app))
         text = screen_text(app)
         assert "ssh a4-llama-70b-1" in text
         assert "SHA256:host" in text
@@ -110,7 +110,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
         await pilot.press("v")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, Attached))
+        await until(pilot, lambda: isinstance(app.screen, EditorDialog))
         assert [plan.adds_key for plan in attach.set_up_with] == [True]
         assert "Created the key pair." in screen_text(app)
 
@@ -126,7 +126,7 @@ async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
 async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
     async with job_page(FakeAttach(editors=(CODE,))) as (app, pilot, attach):
         await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Attached) and CODE.link in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, EditorDialog) and CODE.link in screen_text(app))
         links = {
             segment.style.link
             for strip in app.screen._compositor.render_strips()
@@ -190,10 +190,10 @@ async def test_a_pod_of_a_job_is_a_rank_too() -> None:
         app.open_page("pod", "default", "llama-70b-workload-0-3-x7k3")
         await pilot.pause()
         await pilot.press("v")
-        await until(pilot, lambda: isinstance(app.screen, Attached))
+        await until(pilot, lambda: isinstance(app.screen, EditorDialog))
         assert [plan.rank for plan in session.attach.set_up_with] == [3]  # type: ignore[attr-defined]
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, Attached))
+        await until(pilot, lambda: not isinstance(app.screen, EditorDialog))
         app.open_page("pod", "kube-system", "kube-dns-7d9f-abcde")
         await until(pilot, lambda: "kube-dns" in screen_text(app))
         await pilot.press("v")

@@ -10,7 +10,15 @@ import pytest
 from msgspec import structs
 
 from console.attach.container_facts import ContainerFacts, FactState
-from console.attach.files.entries import CopyProblem, CopyProgress, CopyReport, Entry, EntryKind, Proof, Way
+from console.attach.files.entries import (
+    CopyMethod,
+    CopyProblem,
+    CopyProgress,
+    CopyReport,
+    EntryKind,
+    FileEntry,
+    Verification,
+)
 from console.attach.files.pod_files import PodFolder
 from console.errors import CopyFailed, NotFound, Unreachable
 from console.kube.objects.pod import Container
@@ -71,8 +79,8 @@ async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_questi
     session = FakeSession(scene())
     session.answers["facts"] = facts()
     pod = ("default", "llama-70b-workload-0-0-x7k0", "main")
-    top = PodFolder("/nfs", (Entry("tmp", EntryKind.FOLDER), Entry("log", EntryKind.FILE, 2048)), 100, 95, 5)
-    inside = PodFolder("/nfs/tmp", (Entry("old", EntryKind.FILE, 1),), 100, 95, 5)
+    top = PodFolder("/nfs", (FileEntry("tmp", EntryKind.FOLDER), FileEntry("log", EntryKind.FILE, 2048)), 100, 95, 5)
+    inside = PodFolder("/nfs/tmp", (FileEntry("old", EntryKind.FILE, 1),), 100, 95, 5)
     session.answers["folders"] = {"/nfs": top, "/nfs/tmp": inside}
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot)
@@ -103,7 +111,7 @@ async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_questi
 
 async def test_nothing_is_deleted_in_read_only_mode() -> None:
     session = FakeSession(scene(), settings=Settings(read_only=True))
-    session.answers["folders"] = {"/nfs": PodFolder("/nfs", (Entry("tmp", EntryKind.FOLDER),))}
+    session.answers["folders"] = {"/nfs": PodFolder("/nfs", (FileEntry("tmp", EntryKind.FOLDER),))}
     async with console(session, settings=session.watch.settings) as (app, pilot, _):
         app.open_page("folder", "default", "llama-70b-workload-0-0-x7k0", "", "/nfs")
         await until(pilot, lambda: isinstance(app.screen, FolderScreen) and "tmp/" in screen_text(app))
@@ -198,7 +206,9 @@ async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
     session.answers["progress"] = [CopyProgress(300 << 20, 1 << 30, 3, 10, "ckpt/model-3", 0)]
     session.answers["hold"] = asyncio.Event()
     problem = CopyProblem("x.sock", "It is a socket.")
-    session.answers["fetch"] = CopyReport("out", "./out", 9, 1 << 30, 0, 3.0, Way.SFTP, Proof.SHA256, "", (problem,))
+    session.answers["fetch"] = CopyReport(
+        "out", "./out", 9, 1 << 30, 0, 3.0, CopyMethod.SFTP, Verification.SHA256, "", (problem,)
+    )
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot)
         await pilot.press("u")

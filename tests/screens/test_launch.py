@@ -11,13 +11,13 @@ from textual.widgets import TextArea
 
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
 from console.kube.snapshot import WatchState
-from console.launch.choices import Offer, OfferState
-from console.launch.install import Catalogue
+from console.launch.choices import ChoicesState, FieldChoices
+from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.preflight.check import Check, Result
 from console.scheduling.forecast import LaunchDemand
 from console.settings import Settings
-from screens.dialogs.launch import LaunchLook, Paste, PasteReport
+from screens.dialogs.launch import LaunchLook, PasteDialog, PasteReport
 from screens.dialogs.question import Confirm
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.job import JobScreen
@@ -278,7 +278,7 @@ async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
 
 def chart_session(**answers: Any) -> FakeSession:
     """The real chart's recipes over the fake cluster."""
-    catalogue = Catalogue.load()
+    catalogue = ChartCatalog.load()
     return session_of(
         recipes=catalogue.recipes(), fields=catalogue.fields, problems=catalogue.problems, suggest_name="me-nccl",
         **answers,
@@ -342,7 +342,7 @@ async def test_a_values_file_goes_through_the_dialog() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("f6")
-        await until(pilot, lambda: isinstance(app.screen, Paste) and isinstance(app.focused, TextArea))
+        await until(pilot, lambda: isinstance(app.screen, PasteDialog) and isinstance(app.focused, TextArea))
         app.post_message(events.Paste("gpus: 24\nenv:\n  NCCL_ALGO: Ring\n"))
         await until(pilot, lambda: "Ring" in screen_text(app))
         await pilot.press("ctrl+s")
@@ -444,7 +444,7 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
 
 
 async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_validation() -> None:
-    catalogue = Catalogue.load()
+    catalogue = ChartCatalog.load()
     schema = json.loads(json.dumps(catalogue.schema))
     schema["properties"]["patience"] = {
         "type": "integer", "title": "Patience", "description": "How long one waits for good news.", "default": 5,
@@ -483,8 +483,8 @@ async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
 
 async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
     choices = {
-        "pvcs": Offer("pvcs", ("nfs-pvc",), {"nfs-pvc": "Bound, 10Ti"}),
-        "secrets": Offer("secrets", state=OfferState.NOT_ALLOWED, why="You may not list Secrets in default."),
+        "pvcs": FieldChoices("pvcs", ("nfs-pvc",), {"nfs-pvc": "Bound, 10Ti"}),
+        "secrets": FieldChoices("secrets", state=ChoicesState.NOT_ALLOWED, why="You may not list Secrets in default."),
     }
     async with console(chart_session(choices=choices)) as (app, pilot, _):
         screen = await to_form(app, pilot)
@@ -516,7 +516,7 @@ async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
 
 
 async def test_a_key_in_the_whole_form_of_the_chart_is_judged_once() -> None:
-    catalogue = Catalogue.load()
+    catalogue = ChartCatalog.load()
     judged: list[LaunchPlan] = []
 
     def problems(plan: LaunchPlan) -> tuple[FieldProblem, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
 from console.google.clusters import GkeOperation, GkePool
-from console.google.node_pools import PoolFacts, PoolsSnapshot, ProvisioningRequest
+from console.google.node_pools import PoolsSnapshot, PoolStatus, ProvisioningRequest
 from console.kube.objects.node import Node, Provisioning
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -43,8 +43,8 @@ REQUEST = ProvisioningRequest("team", "flex-1", "accepted", "Waiting for resourc
 
 def facts(
     pool: GkePool = POOL, *, target: int | None = 3, operations: tuple[GkeOperation, ...] = (REPAIR,)
-) -> PoolFacts:
-    return PoolFacts(pool, target, 3, 2, 0, 0, operations, None)
+) -> PoolStatus:
+    return PoolStatus(pool, target, 3, 2, 0, 0, operations, None)
 
 
 def node(number: int, **more: object) -> Node:
@@ -56,7 +56,7 @@ def node(number: int, **more: object) -> Node:
     return Node(**{**fields, **more})  # type: ignore[arg-type]
 
 
-def picture(*pools: PoolFacts, operations: tuple[GkeOperation, ...] = (REPAIR,)) -> PoolsSnapshot:
+def picture(*pools: PoolStatus, operations: tuple[GkeOperation, ...] = (REPAIR,)) -> PoolsSnapshot:
     found = cluster("train", pools=tuple(each.pool for each in pools), maintenance="Sundays, 02:00 to 08:00 UTC")
     return PoolsSnapshot(found, pools, operations, (REQUEST,), NOW)
 

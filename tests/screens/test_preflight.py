@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from console.errors import BadKubeconfig, NotAllowed
-from console.preflight.check import Check, Look, Mend, Repair, Result
+from console.preflight.check import Check, Observation, Repair, RepairKind, Result
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm
@@ -18,7 +18,8 @@ from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
 from tests.screens.test_launch import session_of, to_form
 
-REPAIR = Repair(Mend.SERVICE, ("practice", "lustre.googleapis.com"), "Enable lustre.googleapis.com in project practice",
+REPAIR = Repair(RepairKind.SERVICE, ("practice", "lustre.googleapis.com"),
+                "Enable lustre.googleapis.com in project practice",
                 ("Services may cost money once they are used.",))  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def session(settings: Settings | None = None) -> FakeSession:
     made = FakeSession(scene(), settings=settings)
     made.preflight.found = {
         "P21": found("P21", "Lustre CSI driver", Result.FAIL, repair=REPAIR, command="gcloud services enable x",
-                     looks=(Look("Google", "container: cluster a4", "answered", 0.31),)),
+                     looks=(Observation("Google", "container: cluster a4", "answered", 0.31),)),
         "P09": found("P09", "GCS FUSE CSI driver", Result.NOT_ALLOWED),
         "P03": found("P03", "Regional Standard cluster", Result.COULD_NOT),
         "P11": found("P11", "Bucket", Result.NOT_APPLICABLE, reason="No bucket was named."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Fate, ObjectChange, ReleaseChange
+from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
 from console.settings import Settings
 from screens.pages.release import ChangeLook, EditValues, ReleaseScreen
 from screens.widgets.key_bar import KeyBar
@@ -89,7 +89,9 @@ async def test_other_values_after_a_look() -> None:
 
 
 async def test_what_the_cluster_refuses_is_not_done() -> None:
-    refused = ObjectChange("JobSet", "llama-70b", Fate.CHANGED, ("-gpus: 8", "+gpus: 16"), "Its pods cannot change.")
+    refused = ObjectChange(
+        "JobSet", "llama-70b", ObjectFate.CHANGED, ("-gpus: 8", "+gpus: 16"), "Its pods cannot change."
+    )
     change = ReleaseChange("default", "llama-70b", (refused,))
     async with console(session_of(change=change)) as (app, pilot, session):
         await to_release(app, pilot)

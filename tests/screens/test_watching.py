@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.hang.nccl_ras import RasRank, RasReport
-from console.hang.report import HangReport, Launcher, PodTrace, Traced
-from console.hang.stack_location import Doing, Whereabouts, compiled
+from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.stack_location import Activity, StackLocation, compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
 from console.metrics.gpu import Gpu, GpuBoard, RankGpus
@@ -75,8 +75,8 @@ async def test_ranks_stay_in_place_while_none_stands_out() -> None:
 
 
 def report(*, py_spy: str = "/usr/bin/py-spy") -> HangReport:
-    stuck = Traced(9, 1, "p1", "node-b", 1202, 1, where=Whereabouts(Doing.DATA, "data loader"))
-    others = [Traced(each, each // 8, "p", "n", each, where=Whereabouts(Doing.COLLECTIVE, "all_reduce"))
+    stuck = TracedProcess(9, 1, "p1", "node-b", 1202, 1, where=StackLocation(Activity.DATA, "data loader"))
+    others = [TracedProcess(each, each // 8, "p", "n", each, where=StackLocation(Activity.COLLECTIVE, "all_reduce"))
               for each in range(16) if each != 9]  # fmt: skip
     pods = (PodTrace(0, "p0", "node-a", py_spy=py_spy), PodTrace(1, "p1", "node-b", py_spy=py_spy))
     return HangReport("nccl-0412", pods, (stuck, *others))
@@ -102,7 +102,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
 
 
 def nccl_test() -> HangReport:
-    ranks = tuple(Traced(each, each // 8, f"p{each // 8}", "n", 1201, each % 8, "./all_reduce_perf -g 1", "R",
+    ranks = tuple(TracedProcess(each, each // 8, f"p{each // 8}", "n", 1201, each % 8, "./all_reduce_perf -g 1", "R",
                          where=compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)
                   for each in range(16))  # fmt: skip
     pods = tuple(

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.attach.files.entries import CopyProgress
-from console.attach.files.local import in_words
+from console.attach.files.local import format_size
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import ModuleType
 
-    from console.attach.files.entries import CopyReport, Way
+    from console.attach.files.entries import CopyMethod, CopyReport
     from console.attach.files.pod_files import PodFiles, PodFolder, PodFolders
     from console.attach.ssh.client import Sftp
     from console.kube.watched_cluster import WatchedCluster
@@ -29,7 +29,7 @@ _PAUSE = 0.5  # seconds before the second attempt; doubled each time
 AGAIN = "Run the same command again: it continues where this one stopped."
 
 
-class Meter:
+class CopyMeter:
     """How far one copy is."""
 
     def __init__(self, listener: Listener, *, pause: float = _PAUSE) -> None:
@@ -68,7 +68,7 @@ class Meter:
         self.files += 1
         self.tell()
 
-    async def insist(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
+    async def retry_while_progressing(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
         """Call until it says that it is done, again after each break, as long as bytes keep coming.
 
         CopyFailed, with how far it came, if they do not, or the pod is gone.
@@ -93,7 +93,7 @@ class Meter:
             await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
 
     def _came(self) -> str:
-        return f"{in_words(self.done)} of {in_words(self.total)} are there."
+        return f"{format_size(self.done)} of {format_size(self.total)} are there."
 
 
 def _ignore(_: CopyProgress) -> None:
@@ -107,7 +107,7 @@ class Copies:
         self._watched = watched
 
     def of(
-        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Way | None = None
+        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: CopyMethod | None = None
     ) -> ContainerCopies:
         """Copies from and to a container; empty: the pod's first.
 
@@ -123,7 +123,7 @@ class ContainerCopies:
     """
 
     def __init__(
-        self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: Way | None
+        self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: CopyMethod | None
     ) -> None:
         self._watched = watched
         self._namespace, self._pod, self._container = namespace, pod, container
@@ -135,7 +135,7 @@ class ContainerCopies:
         from console.attach.files.transfer import Fetch
 
         async with self._opened() as files:
-            return await Fetch(files, Meter(progress)).run(source, target)
+            return await Fetch(files, CopyMeter(progress)).run(source, target)
 
     async def send(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
         """Copy a file or folder of this machine to the container."""
@@ -143,7 +143,7 @@ class ContainerCopies:
 
         self._watched.connection_for_change(f"copy {source} to {self._where}")
         async with self._opened() as files:
-            return await Send(files, Meter(progress)).run(source, target)
+            return await Send(files, CopyMeter(progress)).run(source, target)
 
     async def listed(self, path: str) -> PodFolder:
         """What is in a folder of the container, and how full its disk is."""
@@ -169,17 +169,17 @@ class ContainerCopies:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[PodFiles]:
-        from console.attach.files.entries import Way
+        from console.attach.files.entries import CopyMethod
         from console.attach.files.pod_files import PodFiles, SftpFiles
         from console.kube.exec import start_process
 
         client = self._watched.current_connection.client
         start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
         async with AsyncExitStack() as stack:
-            if self._way is Way.EXEC:
+            if self._way is CopyMethod.EXEC:
                 yield PodFiles(start, self._where)
             else:
-                yield SftpFiles(start, self._where, self._sftp, stack, only=self._way is Way.SFTP)
+                yield SftpFiles(start, self._where, self._sftp, stack, only=self._way is CopyMethod.SFTP)
 
     @asynccontextmanager
     async def _sftp(self) -> AsyncIterator[Sftp]:

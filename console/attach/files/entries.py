@@ -14,7 +14,7 @@ ALL = "all"  # instead of a rank: each of them
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePlace:
+class RemotePath:
     """A path in a rank of a job, written `JOB:RANK:PATH`, or in a pod, `pod/NAME:PATH`."""
 
     job: str  # or pod/NAME
@@ -26,13 +26,13 @@ class RemotePlace:
         return self.rank == ALL
 
 
-def remote_place(text: str) -> RemotePlace | None:
+def parse_remote_path(text: str) -> RemotePath | None:
     """The place in a pod that this names; None for a path of this machine, such as `./a:0:b`."""
     found = _REMOTE.fullmatch(text)
     if found is None:
         return None
     rank = found["rank"] or ""
-    return RemotePlace(found["pod"] or found["job"], ALL if rank == "*" else rank, found["path"])
+    return RemotePath(found["pod"] or found["job"], ALL if rank == "*" else rank, found["path"])
 
 
 class EntryKind(StrEnum):
@@ -45,7 +45,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """One thing in a tree that is copied."""
 
     path: str  # relative to the top of the tree, with slashes; empty for the top itself
@@ -59,7 +59,7 @@ class Entry:
     def file(self) -> bool:
         return self.kind is EntryKind.FILE
 
-    def same(self, other: Entry | None) -> bool:
+    def same(self, other: FileEntry | None) -> bool:
         """Whether a file looks like that one: size and time of change; links by what they point to."""
         if other is None or other.kind is not self.kind:
             return False
@@ -68,12 +68,12 @@ class Entry:
         return self.target == other.target
 
 
-class Way(StrEnum):
+class CopyMethod(StrEnum):
     SFTP = "sftp"
     EXEC = "exec"  # `tar`, `head` and `tail` in the container
 
 
-class Proof(StrEnum):
+class Verification(StrEnum):
     """How the copy was compared with the original."""
 
     SHA256 = "sha256"
@@ -108,7 +108,7 @@ class CopyReport:
     bytes: int  # of those files
     resumed: int  # bytes that had been there before
     seconds: float
-    way: Way
-    proof: Proof
+    way: CopyMethod
+    proof: Verification
     note: str = ""  # why it did not go the better way; empty if it did
     problems: tuple[CopyProblem, ...] = ()

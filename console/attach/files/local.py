@@ -17,7 +17,7 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from console.attach.files.entries import CopyProblem, Entry, EntryKind
+from console.attach.files.entries import CopyProblem, EntryKind, FileEntry
 from console.errors import BadInput, ConsoleError, CopyFailed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _BLOCK = 1 << 20
 _KEPT_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
 
 
-def part_name(name: str, entry: Entry, whose: str = "") -> str:
+def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
     """Temporary name of a copy; another content has another one, so no part is gone on with wrongly.
 
     `whose`: the pod that writes it, where several pods may write into one folder of a shared file system.
@@ -47,7 +47,7 @@ def is_part(path: str) -> bool:
 
 
 @contextmanager
-def told(path: Path | str) -> Iterator[None]:
+def translate_os_errors(path: Path | str) -> Iterator[None]:
     """Says what this machine's file system refused, as CopyFailed."""
     try:
         yield
@@ -65,7 +65,7 @@ def home(path: str) -> Path:
     return Path(path).expanduser()
 
 
-def entry_of(path: Path, relative: str, *, follow: bool = False) -> Entry | None:
+def entry_of(path: Path, relative: str, *, follow: bool = False) -> FileEntry | None:
     """What is at a path; None if nothing is."""
     try:
         found = path.stat() if follow else path.lstat()
@@ -73,15 +73,15 @@ def entry_of(path: Path, relative: str, *, follow: bool = False) -> Entry | None
         return None
     mode, when = stat.S_IMODE(found.st_mode) & 0o777, int(found.st_mtime)
     if stat.S_ISREG(found.st_mode):
-        return Entry(relative, EntryKind.FILE, found.st_size, mode, when)
+        return FileEntry(relative, EntryKind.FILE, found.st_size, mode, when)
     if stat.S_ISDIR(found.st_mode):
-        return Entry(relative, EntryKind.FOLDER, 0, mode, when)
+        return FileEntry(relative, EntryKind.FOLDER, 0, mode, when)
     if stat.S_ISLNK(found.st_mode):
-        return Entry(relative, EntryKind.LINK, 0, mode, when, str(path.readlink()))
-    return Entry(relative, EntryKind.OTHER, 0, mode, when)
+        return FileEntry(relative, EntryKind.LINK, 0, mode, when, str(path.readlink()))
+    return FileEntry(relative, EntryKind.OTHER, 0, mode, when)
 
 
-def tree(top: Path) -> tuple[list[Entry], list[CopyProblem]]:
+def tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
     """A folder and everything below it, and what has to be left out; links are not followed."""
     own = entry_of(top, "", follow=True)
     entries, problems = [own] if own else [], []
@@ -106,14 +106,14 @@ def _unreadable(error: OSError) -> CopyProblem:
 
 
 def sha256(path: Path) -> str:
-    with told(path), path.open("rb") as file:
+    with translate_os_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def final_path(target: str, name: str, *, folder: bool) -> Path:
     """Where a thing called `name` goes that is copied to `target`, as `cp` would; `target/` is made if need be."""
     path = home(target or ".")
-    with told(path):
+    with translate_os_errors(path):
         if target.endswith("/"):
             path.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
@@ -127,7 +127,7 @@ def final_path(target: str, name: str, *, folder: bool) -> Path:
     return path
 
 
-def in_words(size: int) -> str:
+def format_size(size: int) -> str:
     """Bytes as an error says them."""
     for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
@@ -152,15 +152,15 @@ def _close(opening: asyncio.Task[Any]) -> None:
 
 def check_space(where: Path, needed: int) -> None:
     """CopyFailed if that much has no room there."""
-    with told(where):
+    with translate_os_errors(where):
         free = shutil.disk_usage(where).free
     if needed > free:
         raise CopyFailed(
-            f"{where} has {in_words(free)} free, and the copy needs {in_words(needed)}.", "Free some space."
+            f"{where} has {format_size(free)} free, and the copy needs {format_size(needed)}.", "Free some space."
         )
 
 
-def inside(relative: str) -> bool:
+def is_inside(relative: str) -> bool:
     """Whether a name given by the other side stays below the folder it is for."""
     path = PurePosixPath(relative)
     return not path.is_absolute() and ".." not in path.parts and "\0" not in relative
@@ -169,9 +169,9 @@ def inside(relative: str) -> bool:
 def place_for(top: Path, relative: str) -> Path:
     """The path for an entry, its folder made. CopyFailed if the name, or a link on the way, leads out of the folder."""
     path = top / relative if relative else top
-    if not inside(relative):
+    if not is_inside(relative):
         raise CopyFailed(f"{relative} would be written outside {top}: it was not copied.")
-    with told(path):
+    with translate_os_errors(path):
         if relative:
             if not path.parent.resolve().is_relative_to(top.resolve()):
                 raise CopyFailed(f"{relative} would be written outside {top}, through a link: it was not copied.")
@@ -179,13 +179,13 @@ def place_for(top: Path, relative: str) -> Path:
     return path
 
 
-def set_folder_mode(top: Path, entry: Entry) -> None:
+def set_folder_mode(top: Path, entry: FileEntry) -> None:
     """Give a copied folder its mode, through no link; its owner keeps every right, to go on with the copy or delete it.
 
     What is not a folder, or lies behind a link, is left alone.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with told(top / entry.path), contextlib.ExitStack() as stack:
+    with translate_os_errors(top / entry.path), contextlib.ExitStack() as stack:
         try:
             folder = os.open(top, flags)
             stack.callback(os.close, folder)
@@ -199,29 +199,29 @@ def set_folder_mode(top: Path, entry: Entry) -> None:
         os.fchmod(folder, entry.mode & 0o777 | stat.S_IRWXU)
 
 
-def finish(part: Path, final: Path, entry: Entry) -> None:
+def finish(part: Path, final: Path, entry: FileEntry) -> None:
     """Give a whole part its mode, time and name."""
-    with told(final):
+    with translate_os_errors(final):
         part.chmod(entry.mode & 0o777)
         os.utime(part, (entry.modified, entry.modified))
         part.replace(final)
 
 
-def link(top: Path, entry: Entry) -> None:
+def make_link(top: Path, entry: FileEntry) -> None:
     """Make a link as it was; it is never followed in a copy, so where it leads does not matter."""
     path = place_for(top, entry.path)
     fresh = path.with_name(part_name(path.name, entry))
-    with told(path):
+    with translate_os_errors(path):
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
         fresh.symlink_to(entry.target)
         fresh.replace(path)
 
 
-class Part:
+class PartialFile:
     """The growing copy of one file; what it has survives this program."""
 
-    def __init__(self, final: Path, entry: Entry) -> None:
+    def __init__(self, final: Path, entry: FileEntry) -> None:
         self.final, self.entry = final, entry
         self.path = final.with_name(part_name(final.name, entry))
         self._waiting = bytearray()
@@ -229,7 +229,7 @@ class Part:
 
     def have(self) -> int:
         """Bytes from before; a part that is too long is dropped."""
-        with told(self.path):
+        with translate_os_errors(self.path):
             try:
                 size = self.path.lstat().st_size
             except FileNotFoundError:
@@ -253,11 +253,11 @@ class Part:
             if only_waiting and not self._waiting:
                 return
             waiting, self._waiting = self._waiting, bytearray()
-            with told(self.path), self.path.open("ab") as file:
+            with translate_os_errors(self.path), self.path.open("ab") as file:
                 file.write(waiting)
 
     def drop(self) -> None:
-        with self._writing, told(self.path):
+        with self._writing, translate_os_errors(self.path):
             self.path.unlink(missing_ok=True)
             self._waiting = bytearray()
 
@@ -274,7 +274,7 @@ _WAITING = 64  # pieces that may wait for the disk
 _TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
 
 
-def _header(entry: Entry) -> bytes:
+def _header(entry: FileEntry) -> bytes:
     info = tarfile.TarInfo(f"./{entry.path}" if entry.path else ".")
     info.type, info.size, info.mode, info.mtime = _TYPES[entry.kind], entry.size, entry.mode & 0o777, entry.modified
     info.linkname = entry.target
@@ -285,12 +285,14 @@ def _padded(size: int) -> int:
     return -(-size // _TAR_BLOCK) * _TAR_BLOCK
 
 
-def length(entries: Sequence[Entry]) -> int:
+def length(entries: Sequence[FileEntry]) -> int:
     """Bytes of the tar of these entries."""
     return sum(len(_header(each)) + _padded(each.size) for each in entries) + 2 * _TAR_BLOCK
 
 
-async def pack(top: Path, entries: Sequence[Entry], sent: Callable[[Entry, int], None]) -> AsyncGenerator[bytes, None]:
+async def pack(
+    top: Path, entries: Sequence[FileEntry], sent: Callable[[FileEntry, int], None]
+) -> AsyncGenerator[bytes, None]:
     """The tar; `sent` hears of each piece of a file. Close it if it is left before its end."""
     for entry in entries:
         yield _header(entry)
@@ -305,7 +307,7 @@ async def pack(top: Path, entries: Sequence[Entry], sent: Callable[[Entry, int],
 async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
     """A file's content as long as it was when it was listed: cut, or filled up with zeros, if it has changed since."""
     left = size
-    with told(path), await opened(path) as file:
+    with translate_os_errors(path), await opened(path) as file:
         while left and (data := await asyncio.to_thread(file.read, min(_PIECE, left))):
             left -= len(data)
             yield data
@@ -363,7 +365,9 @@ class _Header(tarfile.TarInfo):
 class Unpacking:
     """Takes a tar stream apart in a thread: only what is wanted, each file under its name once it is whole."""
 
-    def __init__(self, top: Path, wanted: Mapping[str, Entry], wrote: Callable[[str, int], None], *, most: int) -> None:
+    def __init__(
+        self, top: Path, wanted: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, most: int
+    ) -> None:
         self._top, self._wanted, self._wrote = top, wanted, wrote
         self._most = most  # bytes of the stream after which it is given up
         self.made: set[str] = set()  # files that are whole
@@ -404,7 +408,7 @@ class Unpacking:
     def _member(self, archive: tarfile.TarFile, member: tarfile.TarInfo, loop: asyncio.AbstractEventLoop) -> None:
         name = member.name.removeprefix("./")
         name = "" if name == "." else name
-        if not inside(name):
+        if not is_inside(name):
             self.problems.append(CopyProblem(name, "It would be written outside the folder: it was not copied."))
             return
         entry = self._wanted.get(name)
@@ -414,9 +418,9 @@ class Unpacking:
         if content is None:
             return
         when = int(min(max(member.mtime, 0), 1 << 33))
-        whole = Entry(name, EntryKind.FILE, member.size, entry.mode, when)
+        whole = FileEntry(name, EntryKind.FILE, member.size, entry.mode, when)
         try:
-            part = Part(place_for(self._top, name), entry)
+            part = PartialFile(place_for(self._top, name), entry)
             part.drop()
             while data := content.read(_PIECE):
                 if part.add(data):

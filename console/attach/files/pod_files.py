@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from console.attach.files import scripts
 from console.attach.files import scripts as listing
-from console.attach.files.entries import CopyProblem, Entry, EntryKind, Way
+from console.attach.files.entries import CopyMethod, CopyProblem, EntryKind, FileEntry
 from console.attach.files.scripts import tree
 from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
 
@@ -51,7 +51,7 @@ Start = Callable[..., AbstractAsyncContextManager[Running]]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class PathInfo:
     """What is at a path of a container."""
 
     path: str  # absolute, links resolved
@@ -80,7 +80,7 @@ def safe(path: str) -> str:
 class PodFiles:
     def __init__(self, start: Start, where: str) -> None:
         self._start = start
-        self.way = Way.EXEC
+        self.way = CopyMethod.EXEC
         self.note = ""  # why it did not go a better way; empty if it did
         self.together = True  # whether small files are copied in one stream
         self.where = where  # how errors call the container: `rank 3 of llama-70b`
@@ -156,7 +156,7 @@ class PodFiles:
         if code:
             raise failure(f"Could not {what} in {self.where}", complaint, code)
 
-    async def look(self, path: str) -> Spot:
+    async def stat(self, path: str) -> PathInfo:
         """What is there; NotFound if its folder is missing too."""
         out, _ = await self._run(
             scripts.LOOK, safe(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK
@@ -165,7 +165,7 @@ class PodFiles:
         try:
             kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
             free = int(float(rest.strip() or b"-1"))
-            spot = Spot(
+            spot = PathInfo(
                 absolute,
                 {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind, EntryKind.OTHER if mode != "0" else None),
                 listing.file_size(size),
@@ -177,7 +177,7 @@ class PodFiles:
             raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
         return spot
 
-    async def tree(self, folder: str) -> tuple[list[Entry], list[CopyProblem]]:
+    async def tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
         """Everything below a folder, and what could not be seen or has no content to copy."""
         out = bytearray()
         what = f"list {folder}"
@@ -243,7 +243,7 @@ class PodFiles:
             path=posixpath.dirname(path),
         )
 
-    async def place(self, part: str, final: str, entry: Entry) -> None:
+    async def finish_file(self, part: str, final: str, entry: FileEntry) -> None:
         """Give a finished part its mode, time and name."""
         arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
         await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK)
@@ -370,7 +370,7 @@ class SftpFiles(PodFiles):
         super().__init__(start, where)
         self._connect, self._stack, self._only = connect, stack, only
         self._sftp: Sftp | None = None
-        self.way = Way.SFTP if only else Way.EXEC
+        self.way = CopyMethod.SFTP if only else CopyMethod.EXEC
         self.together = not only
 
     async def _for(self, size: int) -> Sftp | None:
@@ -378,7 +378,7 @@ class SftpFiles(PodFiles):
         if self._sftp is None and not self.note and (self._only or size >= FROM):
             try:
                 self._sftp = await self._stack.enter_async_context(self._connect())
-                self.way = Way.SFTP
+                self.way = CopyMethod.SFTP
             except ConsoleError as error:
                 if self._only and isinstance(error, Unreachable):
                     raise CopyFailed(error.message, error.hint) from error  # it is not tried again
@@ -412,7 +412,7 @@ class PodFolder:
     """What is in it, folders first; amounts are bytes, of the file system it lies on, None where nobody could say."""
 
     path: str  # absolute, links resolved
-    entries: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
     total: int | None = None
     used: int | None = None
     free: int | None = None

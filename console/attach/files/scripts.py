@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from console.attach.files.entries import Entry, EntryKind
+from console.attach.files.entries import EntryKind, FileEntry
 from console.errors import Unreadable
 
 MISSING, FORBIDDEN = 44, 45  # exit codes of a script that found nothing there, or may not look
@@ -174,7 +174,7 @@ def file_time(text: str) -> int:
     return int(when)
 
 
-def tree(data: bytes) -> list[Entry]:
+def tree(data: bytes) -> list[FileEntry]:
     """Entries of `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`, KIND in find's letters or stat's words; else Unreadable."""
     fields = data.split(b"\0")
     found = []
@@ -183,7 +183,7 @@ def tree(data: bytes) -> list[Entry]:
             kind, size, mode, when, path = head.decode(errors="surrogateescape").split("|", 4)
             known = _KINDS.get(_WORDS.get(kind, kind), EntryKind.OTHER)
             found.append(
-                Entry(
+                FileEntry(
                     path.removeprefix("./") if path != "." else "",
                     known,
                     file_size(size) if known is EntryKind.FILE else 0,

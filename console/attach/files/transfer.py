@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from console.attach.files import local
-from console.attach.files.entries import CopyProblem, CopyReport, Entry, EntryKind, Proof
+from console.attach.files.entries import CopyProblem, CopyReport, EntryKind, FileEntry, Verification
 from console.attach.files.local import Unpacking, length, pack
 from console.attach.files.pod_files import safe
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from console.attach.files.copies import Meter
-    from console.attach.files.pod_files import PodFiles, Spot
+    from console.attach.files.copies import CopyMeter
+    from console.attach.files.pod_files import PathInfo, PodFiles
 
 
 BIG = 32 << 20
@@ -40,15 +40,15 @@ def local_name(source: str) -> str:
 class Fetch:
     """One copy of a file or a folder."""
 
-    def __init__(self, files: PodFiles, meter: Meter) -> None:
+    def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
         self._files, self._meter = files, meter
         self._problems: list[CopyProblem] = []
-        self._proof = Proof.SHA256
+        self._proof = Verification.SHA256
 
     async def run(self, source: str, target: str) -> CopyReport:
         """Copy `source` of the container to `target`, as `cp -a` would: into it, if it is a folder."""
         began = time.monotonic()
-        spot = await self._files.look(source)
+        spot = await self._files.stat(source)
         if spot.kind is None:
             raise NotFound(f"There is no {source} in {self._files.where}.")
         if spot.kind is EntryKind.OTHER:
@@ -58,7 +58,7 @@ class Fetch:
         if spot.folder:
             entries = await self._folder(spot.path, final)
         else:
-            entries = [Entry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
+            entries = [FileEntry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
             self._meter.total, self._meter.all_files = spot.size, 1
             await self._file(entries[0], spot.path, final)
         there = [each for each in entries if each.file]
@@ -69,17 +69,17 @@ class Fetch:
 
     # one file
 
-    async def _file(self, entry: Entry, path: str, final: Path) -> None:
+    async def _file(self, entry: FileEntry, path: str, final: Path) -> None:
         """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
         for second in (False, True):
-            part = local.Part(final, entry)
+            part = local.PartialFile(final, entry)
             have = await asyncio.to_thread(part.have)
             await asyncio.to_thread(local.check_space, final.parent, entry.size - have)
             self._meter.there(have, whole=False)
             shrunk = await self._receive(part, path, entry)
             if shrunk or await self._proved(part.path, path):
                 break
-            now = await self._files.look(path)
+            now = await self._files.stat(path)
             if (now.size, now.modified) != (entry.size, entry.modified):
                 self._problems.append(CopyProblem(entry.path or path, "It changed while it was copied."))
                 break
@@ -90,7 +90,7 @@ class Fetch:
         await asyncio.to_thread(part.finish)
         self._meter.finished()
 
-    async def _receive(self, part: local.Part, path: str, entry: Entry) -> bool:
+    async def _receive(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
         """Fill the part; whether the file has become shorter than it was."""
         shrunk = False
 
@@ -119,7 +119,7 @@ class Fetch:
                 shrunk = True
             return shrunk
 
-        await self._meter.insist(path, attempt)
+        await self._meter.retry_while_progressing(path, attempt)
         return shrunk
 
     async def _proved(self, mine: Path, path: str) -> bool:
@@ -127,15 +127,15 @@ class Fetch:
         folder, name = posixpath.split(path)
         theirs = await self._files.sha256(folder, [name])
         if not theirs:
-            self._proof = Proof.SIZE
+            self._proof = Verification.SIZE
             return True
         return theirs.get(name) == await asyncio.to_thread(local.sha256, mine)
 
     # a folder
 
-    async def _folder(self, top: str, final: Path) -> list[Entry]:
+    async def _folder(self, top: str, final: Path) -> list[FileEntry]:
         entries, self._problems[:] = await self._files.tree(top)
-        entries = [each for each in entries if local.inside(each.path) and not local.is_part(each.path)]
+        entries = [each for each in entries if local.is_inside(each.path) and not local.is_part(each.path)]
         files = [each for each in entries if each.file]
         self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
         await asyncio.to_thread(self._make_folders, final, entries)
@@ -156,8 +156,8 @@ class Fetch:
         await asyncio.to_thread(self._finish_folders, final, entries)
         return entries
 
-    def _make_folders(self, final: Path, entries: Sequence[Entry]) -> None:
-        with local.told(final):
+    def _make_folders(self, final: Path, entries: Sequence[FileEntry]) -> None:
+        with local.translate_os_errors(final):
             if final.is_symlink():
                 raise CopyFailed(
                     f"{final} is a link on this machine: folders are not copied through links.", "Name another target."
@@ -167,23 +167,23 @@ class Fetch:
             try:
                 if entry.kind is EntryKind.FOLDER and entry.path:
                     path = local.place_for(final, entry.path)
-                    with local.told(path):
+                    with local.translate_os_errors(path):
                         if path.is_symlink():
                             raise CopyFailed(f"{path} is a link on this machine: links are not followed.")
                         path.mkdir(exist_ok=True)
                 elif entry.kind is EntryKind.LINK:
-                    local.link(final, entry)
+                    local.make_link(final, entry)
             except CopyFailed as error:
                 self._problems.append(CopyProblem(entry.path, str(error)))
 
-    def _finish_folders(self, final: Path, entries: Sequence[Entry]) -> None:
+    def _finish_folders(self, final: Path, entries: Sequence[FileEntry]) -> None:
         for entry in reversed([each for each in entries if each.kind is EntryKind.FOLDER]):
             try:
                 local.set_folder_mode(final, entry)
             except CopyFailed as error:
                 self._problems.append(CopyProblem(entry.path, str(error)))
 
-    async def _together(self, top: str, final: Path, entries: Sequence[Entry]) -> None:
+    async def _together(self, top: str, final: Path, entries: Sequence[FileEntry]) -> None:
         """Small files in one stream; those that it does not bring are left to be copied singly."""
         sizes = {each.path: each for each in entries}
         seen: dict[str, int] = {}
@@ -203,13 +203,13 @@ class Fetch:
             return True
 
         try:
-            await self._meter.insist(top, attempt)
+            await self._meter.retry_while_progressing(top, attempt)
         finally:
             self._meter.done -= sum(size for path, size in seen.items() if path not in unpacking.made)
         self._meter.files += len(unpacking.made)
         self._problems += unpacking.problems
 
-    async def _singly(self, entry: Entry, top: str, final: Path) -> None:
+    async def _singly(self, entry: FileEntry, top: str, final: Path) -> None:
         """One file of the folder; why it cannot be had is a problem of that file, not the end of the copy."""
         try:
             path = await asyncio.to_thread(local.place_for, final, entry.path)
@@ -223,7 +223,7 @@ class Fetch:
                 raise
             self._problems.append(CopyProblem(entry.path, error.message))
 
-    async def _differing(self, top: str, final: Path, entries: Sequence[Entry]) -> list[Entry]:
+    async def _differing(self, top: str, final: Path, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """Files whose sum is not that of the original."""
         differing = []
         for start in range(0, len(entries), _BATCH):
@@ -231,21 +231,21 @@ class Fetch:
             self._meter.tell("comparing checksums")
             theirs = await self._files.sha256(top, [each.path for each in batch])
             if not theirs:
-                self._proof = Proof.SIZE
+                self._proof = Verification.SIZE
                 return []
             for entry in batch:
                 mine = await asyncio.to_thread(local.sha256, final / entry.path)
                 if entry.path not in theirs:
-                    self._proof = Proof.SIZE
+                    self._proof = Verification.SIZE
                 elif theirs[entry.path] != mine:
                     differing.append(entry)
         return differing
 
 
-def _compare(final: Path, files: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+def _compare(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], list[FileEntry]]:
     """Those that have to be copied, and those that are there already by size and time."""
-    missing: list[Entry] = []
-    present: list[Entry] = []
+    missing: list[FileEntry] = []
+    present: list[FileEntry] = []
     for entry in files:
         (present if entry.same(local.entry_of(final / entry.path, entry.path)) else missing).append(entry)
     return missing, present
@@ -257,16 +257,16 @@ _PIECE = 1 << 17
 class Send:
     """One copy of a file or a folder."""
 
-    def __init__(self, files: PodFiles, meter: Meter) -> None:
+    def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
         self._files, self._meter = files, meter
         self._problems: list[CopyProblem] = []
-        self._proof = Proof.SHA256
+        self._proof = Verification.SHA256
 
     async def run(self, named: str, target: str) -> CopyReport:
         """Copy a path of this machine to `target` in the container, as `cp -a` would: into it, if it is a folder."""
         began = time.monotonic()
         source = local.home(named)
-        with local.told(source):
+        with local.translate_os_errors(source):
             entry = await asyncio.to_thread(local.entry_of, source, "", follow=True)
         if entry is None:
             raise BadInput(f"There is no {source} on this machine.")
@@ -290,26 +290,26 @@ class Send:
             time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
         )  # fmt: skip
 
-    async def _target(self, target: str) -> Spot:
+    async def _target(self, target: str) -> PathInfo:
         if target.endswith("/"):
             await self._files.make_folder(safe(target))
         try:
-            return await self._files.look(target)
+            return await self._files.stat(target)
         except NotFound:
             where = f"There is no folder {posixpath.dirname(target)} in {self._files.where}."
             raise NotFound(where, "End the target with / to have it made.") from None
 
-    def _check_space(self, spot: Spot, needed: int, final: str) -> None:
+    def _check_space(self, spot: PathInfo, needed: int, final: str) -> None:
         if spot.free is not None and needed > spot.free:
             raise CopyFailed(
-                f"{posixpath.dirname(final)} in {self._files.where} has {local.in_words(spot.free)} free, "
-                f"and the copy needs {local.in_words(needed)}.",
+                f"{posixpath.dirname(final)} in {self._files.where} has {local.format_size(spot.free)} free, "
+                f"and the copy needs {local.format_size(needed)}.",
                 "Free some space there, or choose another folder.",
             )
 
     # one file
 
-    async def _file(self, entry: Entry, source: Path, final: str) -> None:
+    async def _file(self, entry: FileEntry, source: Path, final: str) -> None:
         """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
         folder, name = posixpath.split(final)
         part = posixpath.join(folder, local.part_name(name, entry, self._files.where))
@@ -328,10 +328,10 @@ class Send:
             await self._files.write(part, _nothing(), 0, 0)
             if second:
                 raise CopyFailed(f"{source} arrived damaged twice: its checksum in the container differs.")
-        await self._files.place(part, final, entry)
+        await self._files.finish_file(part, final, entry)
         self._meter.finished()
 
-    async def _push(self, entry: Entry, source: Path, part: str) -> None:
+    async def _push(self, entry: FileEntry, source: Path, part: str) -> None:
         async def attempt() -> bool:
             have = await self._files.size(part)
             offset = have if have <= entry.size else 0
@@ -342,10 +342,10 @@ class Send:
             return True
 
         before = self._meter.done - await self._files.size(part)
-        await self._meter.insist(str(source), attempt)
+        await self._meter.retry_while_progressing(str(source), attempt)
 
     async def _chunks(self, source: Path, offset: int, size: int) -> AsyncIterator[bytes]:
-        with local.told(source):
+        with local.translate_os_errors(source):
             file = await local.opened(source)
             try:
                 await asyncio.to_thread(file.seek, offset)
@@ -364,18 +364,18 @@ class Send:
         folder, name = posixpath.split(part)
         theirs = await self._files.sha256(folder, [name])
         if not theirs:
-            self._proof = Proof.SIZE
+            self._proof = Verification.SIZE
             return True
         return theirs.get(name) == await asyncio.to_thread(local.sha256, source)
 
     # a folder
 
-    async def _folder(self, source: Path, final: str, spot: Spot) -> list[Entry]:
+    async def _folder(self, source: Path, final: str, spot: PathInfo) -> list[FileEntry]:
         entries, self._problems[:] = await asyncio.to_thread(local.tree, source)
         files = [each for each in entries if each.file]
         self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
         folder, name = posixpath.split(final)
-        staging = posixpath.join(folder, local.part_name(name, Entry("", EntryKind.FOLDER), self._files.where))
+        staging = posixpath.join(folder, local.part_name(name, FileEntry("", EntryKind.FOLDER), self._files.where))
         staged, placed = await self._present(staging), await self._present(final)
         there = {each.path for each in files if each.same(staged.get(each.path)) or each.same(placed.get(each.path))}
         for entry in files:
@@ -393,22 +393,22 @@ class Send:
         await self._files.merge(staging, final)
         return entries
 
-    def _small(self, entry: Entry) -> bool:
+    def _small(self, entry: FileEntry) -> bool:
         return self._files.together and entry.size < BIG
 
-    async def _present(self, path: str) -> dict[str, Entry]:
+    async def _present(self, path: str) -> dict[str, FileEntry]:
         try:
-            spot = await self._files.look(path)
+            spot = await self._files.stat(path)
         except NotFound:
             return {}
         entries = (await self._files.tree(path))[0] if spot.folder else []
         return {each.path: each for each in entries}
 
-    async def _together(self, source: Path, staging: str, entries: Sequence[Entry]) -> None:
+    async def _together(self, source: Path, staging: str, entries: Sequence[FileEntry]) -> None:
         """Folders, links and small files in one stream; after a break, those of them that are not there yet."""
         begun = self._meter.done
 
-        def sent(entry: Entry, size: int) -> None:
+        def sent(entry: FileEntry, size: int) -> None:
             self._meter.tell(entry.path)
             self._meter.sent(size)
 
@@ -420,19 +420,19 @@ class Send:
                 await self._files.unpack(staging, packed, length(left))
             return True
 
-        await self._meter.insist(str(source), attempt)
+        await self._meter.retry_while_progressing(str(source), attempt)
         self._meter.done = begun + sum(each.size for each in entries)  # without what fills up blocks
         self._meter.files += sum(each.file for each in entries)
         self._meter.tell()
 
-    async def _check(self, source: Path, folder: str, entries: Sequence[Entry]) -> None:
+    async def _check(self, source: Path, folder: str, entries: Sequence[FileEntry]) -> None:
         """Send again, singly, each file whose sum is not that of the original."""
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
             self._meter.tell("comparing checksums")
             theirs = await self._files.sha256(folder, [each.path for each in batch])
             if not theirs:
-                self._proof = Proof.SIZE
+                self._proof = Verification.SIZE
                 return
             for entry in batch:
                 if theirs.get(entry.path) != await asyncio.to_thread(local.sha256, source / entry.path):

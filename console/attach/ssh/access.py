@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from console.attach.ssh.config import Entry
+    from console.attach.ssh.config import SshHostEntry
     from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
-    from console.attach.ssh.rank_access import Look
-    from console.attach.tunnel.engine import Reach
+    from console.attach.ssh.rank_access import RankAccess
+    from console.attach.tunnel.engine import PortForwarder
     from console.kube.watched_cluster import WatchedCluster
 
 WAIT = 60.0  # seconds for which a pod that is being replaced is waited for
 TIDY = 20.0  # seconds between two looks for hosts of jobs that have ended
 
 
-class Attach:
+class SshAccess:
     """SSH to the ranks of a watched cluster."""
 
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
 
     @property
-    def _reach(self) -> Reach:
-        from console.attach.tunnel.engine import Reach
+    def _reach(self) -> PortForwarder:
+        from console.attach.tunnel.engine import PortForwarder
 
-        return Reach(self._watched.current_connection.client.login)
+        return PortForwarder(self._watched.current_connection.client.login)
 
     # hosts
 
@@ -80,10 +80,10 @@ class Attach:
     async def hosts() -> tuple[SshHost, ...]:
         def read() -> tuple[SshHost, ...]:
             from console.attach.ssh import config
-            from console.attach.ssh.paths import Places
+            from console.attach.ssh.paths import SshPaths
             from console.attach.ssh.rank_access import host_of
 
-            places = Places.find()
+            places = SshPaths.find()
             found = config.load_all(places) if places.jobs.is_dir() else []
             return tuple(host_of(places, each, rank) for each in found for rank in range(each.ranks))
 
@@ -92,9 +92,9 @@ class Attach:
     async def _look(
         self, namespace: str, job: str, rank: int, identity: Path | None, wait: float,
         say: Callable[[str], None] = lambda words: None,
-    ) -> Look:  # fmt: skip
+    ) -> RankAccess:  # fmt: skip
         from console.attach.ssh import pod_facts
-        from console.attach.ssh.rank_access import Look
+        from console.attach.ssh.rank_access import RankAccess
 
         jobset = find_job(self._watched.fleet, namespace, job)
         client = self._watched.current_connection.client
@@ -106,15 +106,15 @@ class Attach:
             if not facts.public_key:
                 raise
             probed = None  # launched with a key: nothing needs to be put there
-        look = Look(self._watched, jobset, rank, target, facts, probed)
+        look = RankAccess(self._watched, jobset, rank, target, facts, probed)
         await asyncio.to_thread(look.choose, identity)
         return look
 
     async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
         """Remove the hosts of a job of this cluster; their names."""
-        from console.attach.ssh.connect import pinned
+        from console.attach.ssh.connect import pin_kubeconfig
 
-        where = pinned(self._watched.settings)[0]
+        where = pin_kubeconfig(self._watched.settings)[0]
         context = self._watched.context
         return await self._remove(lambda entry: entry.belongs_to(where, context, namespace, job))
 
@@ -122,14 +122,14 @@ class Attach:
     async def forget_named(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
         """The same without a cluster, by name alone; BadInput where several jobs have that name."""
 
-        def meant(entry: Entry) -> bool:
+        def meant(entry: SshHostEntry) -> bool:
             return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}
 
         def places() -> list[str]:
             from console.attach.ssh import config
-            from console.attach.ssh.paths import Places
+            from console.attach.ssh.paths import SshPaths
 
-            found = Places.find()
+            found = SshPaths.find()
             known = config.load_all(found) if found.jobs.is_dir() else []
             return sorted({f"{each.namespace} of {each.context}" for each in known if meant(each)})
 
@@ -138,18 +138,18 @@ class Attach:
             raise BadInput(
                 f"There is more than one {job}: in {', in '.join(there)}.", "Add --namespace, --context or both."
             )
-        return await Attach._remove(meant)
+        return await SshAccess._remove(meant)
 
     async def tidy(self) -> tuple[str, ...]:
         """Remove hosts of jobs of this cluster that have ended or are gone; their names."""
-        from console.attach.ssh.connect import pinned
+        from console.attach.ssh.connect import pin_kubeconfig
 
-        where, fleet = pinned(self._watched.settings)[0], self._watched.fleet
+        where, fleet = pin_kubeconfig(self._watched.settings)[0], self._watched.fleet
         link = fleet.links.get("jobsets")
         known = link is not None and link.state is WatchState.LIVE
         context, sees = self._watched.context, self._watched.is_watched
 
-        def over(entry: Entry) -> bool:
+        def over(entry: SshHostEntry) -> bool:
             if entry.practice and entry.lost:
                 return True  # that practice cluster has ended
             if not known or (entry.kubeconfig, entry.context) != (where, context):
@@ -167,11 +167,11 @@ class Attach:
             await asyncio.sleep(TIDY)
 
     @staticmethod
-    async def _remove(over: Callable[[Entry], bool]) -> tuple[str, ...]:
+    async def _remove(over: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:
         def remove() -> tuple[str, ...]:
-            from console.attach.ssh.paths import Places
+            from console.attach.ssh.paths import SshPaths
 
-            places = Places.find()
+            places = SshPaths.find()
             if not places.jobs.is_dir() or not any(places.jobs.iterdir()):
                 return ()
             from console.attach.ssh import config
@@ -215,11 +215,11 @@ class Attach:
         async for step in diagnose(client, self._reach, RankAddress.parse(namespace, job, str(rank)), entry):
             yield step
 
-    def _entry(self, namespace: str, job: str) -> Entry | None:
+    def _entry(self, namespace: str, job: str) -> SshHostEntry | None:
         from console.attach.ssh import config
-        from console.attach.ssh.connect import pinned
-        from console.attach.ssh.paths import Places
+        from console.attach.ssh.connect import pin_kubeconfig
+        from console.attach.ssh.paths import SshPaths
 
-        where = pinned(self._watched.settings)[0]
-        found = config.load_all(Places.find())
+        where = pin_kubeconfig(self._watched.settings)[0]
+        found = config.load_all(SshPaths.find())
         return next((each for each in found if each.belongs_to(where, self._watched.context, namespace, job)), None)

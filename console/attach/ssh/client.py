@@ -16,8 +16,8 @@ import paramiko
 
 from console.attach.ssh import identities, pod_facts
 from console.attach.ssh.identities import fingerprint
-from console.attach.ssh.paths import Places
-from console.attach.tunnel.engine import Reach
+from console.attach.ssh.paths import SshPaths
+from console.attach.tunnel.engine import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.kube.rank_address import RankAddress
 
@@ -165,7 +165,7 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
         if not expected:
             raise
     expected = expected or (probed.served or probed.kept if probed else ())
-    found = await asyncio.to_thread(identities.find, Places.find())
+    found = await asyncio.to_thread(identities.find, SshPaths.find())
     taken = {facts.public_key, *(probed.authorized if probed else ())}
     keys = sorted(found, key=lambda each: each.public not in taken)
     user = probed.user if probed else "root"
@@ -179,7 +179,7 @@ async def connection(
     login: Login, where: RankAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """A connection to the SSH server of a rank, its host key checked, nobody logged in yet."""
-    async with Reach(login).socket(where, pod_facts.PORT) as sock:
+    async with PortForwarder(login).socket(where, pod_facts.PORT) as sock:
         transport = await asyncio.to_thread(start, sock, expected)
         try:
             check_host_key(transport, expected)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.attach.ssh import paths
-from console.attach.ssh.paths import Places, word
+from console.attach.ssh.paths import SshPaths, word
 from console.errors import BadInput, Unreadable
 from console.folders import atomic_write
 
@@ -27,12 +27,12 @@ MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both aw
 MADE = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
 
 
-def line(places: Places) -> str:
+def line(places: SshPaths) -> str:
     """The line as ssh reads it: the whole path, since ssh takes ~ from $HOME here, and from the account elsewhere."""
     return f"Include {word(str(places.config))}"
 
 
-def present(places: Places) -> bool:
+def present(places: SshPaths) -> bool:
     """Whether ssh reads our hosts by itself."""
     try:
         content = places.user_config.read_bytes()
@@ -52,7 +52,7 @@ def _before_hosts(content: bytes) -> list[bytes]:
     return found
 
 
-def add(places: Places) -> bool:
+def add(places: SshPaths) -> bool:
     """Put the line on top of the person's config, whose other bytes stay; whether it was missing. Raises BadInput."""
     if present(places):
         return False
@@ -72,7 +72,7 @@ def add(places: Places) -> bool:
     return True
 
 
-def remove(places: Places) -> bool:
+def remove(places: SshPaths) -> bool:
     """Take the line away again, and the file if it was made for it; whether there was one. Raises BadInput."""
     path = places.user_config
     content = _read(path)
@@ -136,7 +136,7 @@ class PodKeys(msgspec.Struct, frozen=True):
     """Host keys of this pod alone, "type base64"; empty where the release's hold for all its pods."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # HostKeyAlias in known_hosts, and name of the file
     suffix: str = ""  # what follows the rank in a host's name, where another job of this name was first
     kubeconfig: str = ""  # empty: the pod's own account
@@ -178,35 +178,35 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{self.name} {key}" for key in dict.fromkeys(keys)]
 
 
-def load(places: Places, name: str) -> Entry | None:
+def load(places: SshPaths, name: str) -> SshHostEntry | None:
     """That job's; None if there is none."""
     path = places.jobs / f"{name}.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Entry)
+        return msgspec.json.decode(path.read_bytes(), type=SshHostEntry)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
         raise Unreadable(f"{path} cannot be read: {error}.", "Delete it and run `a4 ssh` again.") from error
 
 
-def load_all(places: Places) -> list[Entry]:
+def load_all(places: SshPaths) -> list[SshHostEntry]:
     found = (load(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
     return [each for each in found if each is not None]
 
 
-def save(places: Places, entry: Entry) -> None:
+def save(places: SshPaths, entry: SshHostEntry) -> None:
     atomic_write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     write_files(places)
 
 
-def remove_entry(places: Places, names: list[str]) -> None:
+def remove_entry(places: SshPaths, names: list[str]) -> None:
     for name in names:
         (places.jobs / f"{name}.json").unlink(missing_ok=True)
     if names:
         write_files(places)
 
 
-def write_files(places: Places) -> None:
+def write_files(places: SshPaths) -> None:
     """Write config and known_hosts anew; ssh that reads meanwhile finds the old or the new ones."""
     entries = load_all(places)
     known = [line for entry in entries for line in entry.known_hosts()]
@@ -219,7 +219,7 @@ def write_files(places: Places) -> None:
     atomic_write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
 
 
-def block(places: Places, entry: Entry) -> Iterator[str]:
+def block(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
     """Lines of our config about one job: what its ranks share, then the way to each."""
     where = f"namespace {entry.namespace}, context {entry.context}"
     yield f"# {entry.job}: {where}".replace("\n", " ")
@@ -231,7 +231,7 @@ def block(places: Places, entry: Entry) -> Iterator[str]:
         yield f"    ProxyCommand {paths.command(proxy(entry, rank))}"
 
 
-def options(places: Places, entry: Entry) -> Iterator[tuple[str, str]]:
+def options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
     """Options of all ranks. They come before the person's own, so they win; host keys are always checked."""
     yield "User", paths.word(entry.user)
     yield "Port", "2222"
@@ -260,7 +260,7 @@ def options(places: Places, entry: Entry) -> Iterator[tuple[str, str]]:
         yield "ControlPersist", "60"
 
 
-def proxy(entry: Entry, rank: int) -> list[str]:
+def proxy(entry: SshHostEntry, rank: int) -> list[str]:
     """The command that carries one connection, with everything pinned that the environment decides elsewhere."""
     pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
     pinned += [f"PATH={entry.path}"] if entry.path else []
@@ -272,7 +272,7 @@ def proxy(entry: Entry, rank: int) -> list[str]:
 
 def undo() -> tuple[str, ...]:
     """Do it, but keep a key pair of our own; what was done, a sentence each. Blocking."""
-    places = Places.find()
+    places = SshPaths.find()
     done = []
     if remove(places):
         done.append(f"{places.user_config} was restored.")

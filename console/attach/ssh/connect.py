@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.attach.ssh.config import Entry
+    from console.attach.ssh.config import SshHostEntry
     from console.attach.ssh.pod_facts import PodFacts, Probe
     from console.kube.client import Client
     from console.kube.login import Login
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 
-async def follow(login: Login, name: str, target: LivePod) -> None:
+async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
     """Make sure that what ssh will check against is this pod's; raises HostKeyChanged and what requests raise.
 
     `name` is the entry's; one that is no longer there means that the person took it away, and ssh will say so.
     """
-    from console.attach.ssh.paths import Places
+    from console.attach.ssh.paths import SshPaths
 
-    places = Places.find()
+    places = SshPaths.find()
     known = _known(places.jobs / f"{name}.json")
     if known is None or known.get(str(target.number)) == target.uid:
         return
@@ -58,14 +58,14 @@ def _known(path: Path) -> dict[str, str] | None:
 
 
 async def prepare(
-    client: Client, entry: Entry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
-) -> Entry:
+    client: Client, entry: SshHostEntry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
+) -> SshHostEntry:
     """Check the host key of that pod, put the key there if that was agreed on, and keep what was found."""
     import msgspec
 
     from console.attach.ssh import config, pod_facts
-    from console.attach.ssh.identities import Told, judge
-    from console.attach.ssh.paths import Places
+    from console.attach.ssh.identities import ApiHostKeys, check_host_keys
+    from console.attach.ssh.paths import SshPaths
 
     rank = target.number
     facts = facts or await pod_facts.read_pod(client, target.namespace, target.pod)
@@ -73,21 +73,21 @@ async def prepare(
     if probed is None and (entry.install or not release):
         add = entry.public_key if entry.install else ""
         probed = await pod_facts.probe(client, target.namespace, target.pod, container=target.container, add=add)
-    told = Told(facts, release, *((probed.served, probed.kept) if probed else ()))
-    places = Places.find()
+    told = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))
+    places = SshPaths.find()
 
-    def keep() -> Entry:
+    def keep() -> SshHostEntry:
         with places.locked():
             newest = config.load(places, entry.name) or entry
             kept = {"pods": newest.pods, "release_keys": newest.release_keys, "jobset_uid": newest.jobset_uid}
-            made = judge(msgspec.structs.replace(entry, **kept), rank, told)
+            made = check_host_keys(msgspec.structs.replace(entry, **kept), rank, told)
             config.save(places, made)
             return made
 
     return await asyncio.to_thread(keep)
 
 
-def pinned(settings: Settings) -> tuple[str, bool]:
+def pin_kubeconfig(settings: Settings) -> tuple[str, bool]:
     """The kubeconfig that `a4 proxy` has to read later, from wherever it is started; whether it is a list of files."""
     if settings.kubeconfig:
         return str(settings.kubeconfig.expanduser().absolute()), False

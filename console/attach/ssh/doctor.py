@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_facts
 from console.attach.ssh.editors import STEPS, Step, StepState
-from console.attach.ssh.identities import Told, fingerprint, judge
-from console.attach.ssh.paths import Places
+from console.attach.ssh.identities import ApiHostKeys, check_host_keys, fingerprint
+from console.attach.ssh.paths import SshPaths
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
 from console.kube.failures import CHECK
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import paramiko
 
-    from console.attach.ssh.config import Entry
+    from console.attach.ssh.config import SshHostEntry
     from console.attach.ssh.pod_facts import PodFacts, Probe
-    from console.attach.tunnel.engine import Reach
+    from console.attach.tunnel.engine import PortForwarder
     from console.kube.client import Client
     from console.kube.rank_address import LivePod, RankAddress
 
@@ -49,10 +49,10 @@ _FIX = {
 """What mends a step whose error has no hint of its own."""
 
 
-class Patient:
+class DoctorRun:
     """A rank, and what is known of it so far; each method is one step and gives what it found."""
 
-    def __init__(self, client: Client, reach: Reach, address: RankAddress, entry: Entry | None) -> None:
+    def __init__(self, client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None) -> None:
         self.client = client
         self.reach = reach
         self.address = address
@@ -86,7 +86,7 @@ class Patient:
             await asyncio.gather(self._first, return_exceptions=True)
         await self.open.aclose()
 
-    async def token(self) -> str | Doubt:
+    async def token(self) -> str | StepWarning:
         """Credentials can be had; whether they are taken, the server says in the next step."""
         login = self.client.login
         await login.headers()
@@ -101,7 +101,9 @@ class Patient:
         )
         kind = next((name for name, there in kinds if there), "")
         if not kind:
-            return Doubt("The kubeconfig holds no login: the server treats the request as anonymous.", _FIX["token"])
+            return StepWarning(
+                "The kubeconfig holds no login: the server treats the request as anonymous.", _FIX["token"]
+            )
         return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
     async def api(self) -> str:
@@ -121,14 +123,16 @@ class Patient:
         self._target = await self.reach.resolve(self.address, limit=POD)
         return f"{self.target.pod}."
 
-    async def container(self) -> str | Doubt:
+    async def container(self) -> str | StepWarning:
         """Its container runs and lets commands in."""
         at = self.target
         self._facts = await pod_facts.read_pod(self.client, at.namespace, at.pod)
         self._probed = await pod_facts.probe(self.client, at.namespace, at.pod, container=at.container)
         said = f"{at.container or 'It'} runs as {self._probed.user}"
         if self._facts.restarts:
-            return Doubt(f"{said}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.called} --previous")
+            return StepWarning(
+                f"{said}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.called} --previous"
+            )
         return f"{said}."
 
     async def port(self) -> str:
@@ -152,7 +156,7 @@ class Patient:
             raise Unreachable(f"What answers at port {pod_facts.PORT} is not an SSH server: it says {shown!r}.")
         return said.split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
-    async def host_key(self) -> str | Doubt:
+    async def host_key(self) -> str | StepWarning:
         """Its host key is the one that the API names, and the one that ssh will check against."""
         assert self._facts is not None
         assert self._probed is not None
@@ -161,21 +165,23 @@ class Patient:
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
         if self.entry:
-            told = Told(self._facts, release, self._probed.served, self._probed.kept)
-            judge(self.entry, self.target.number, told)  # raises HostKeyChanged, as whoever connects would be told
+            told = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
+            check_host_keys(
+                self.entry, self.target.number, told
+            )  # raises HostKeyChanged, as whoever connects would be told
         login = self.client.login
         self._transport = await self.open.enter_async_context(ssh.connection(login, self.target, expected))
         shown = ssh.host_key(self._transport)
         said = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
         if self.entry and self.entry.known_hosts() and f"{self.entry.name} {shown}" not in self.entry.known_hosts():
-            return Doubt(f"{said}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
+            return StepWarning(f"{said}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
         return f"{said}."
 
     async def login(self) -> str:
         """One of the person's keys is taken."""
         assert self._facts is not None
         assert self._probed is not None
-        places = Places.find()
+        places = SshPaths.find()
         keys = await asyncio.to_thread(identities.find, places)
         taken = {self._facts.public_key, *self._probed.authorized}
         wanted = self.entry.identity if self.entry else ""
@@ -190,7 +196,7 @@ class Patient:
         await asyncio.to_thread(ssh.list_home, self.transport)
         return "Works."
 
-    async def editor(self) -> str | Doubt:
+    async def editor(self) -> str | StepWarning:
         """The server that an editor installs has room, and a C library that it runs with."""
         lines = (await asyncio.to_thread(ssh.run, self.transport, LOOK)).splitlines()
         free = int(lines[0]) * 1024 / 1e9 if lines and lines[0].isdecimal() else 0.0
@@ -199,35 +205,37 @@ class Patient:
         said = f"{free:,.1f} GB free in its home, {libc if libc != 'none' else 'no glibc'}"
         if free < ROOM:
             fix = f"Free {ROOM:.0f} GB there, or let HOME or ~/.vscode-server be a folder on a larger disk."
-            return Doubt(f"{said}: too little room.", fix)
+            return StepWarning(f"{said}: too little room.", fix)
         version = re.search(r"glibc (\d+)\.(\d+)", libc)
         if version is None or (int(version[1]), int(version[2])) < GLIBC:
             fix = "VS Code's server needs glibc 2.28 or newer: launch a newer image. Plain ssh works."
-            return Doubt(f"{said}.", fix)
+            return StepWarning(f"{said}.", fix)
         if missing:
-            return Doubt(f"{said}; there is no {' and no '.join(missing)}.", "The editor's server needs it to unpack.")
+            return StepWarning(
+                f"{said}; there is no {' and no '.join(missing)}.", "The editor's server needs it to unpack."
+            )
         return f"{said}."
 
 
-WAYS: dict[str, Callable[[Patient], Awaitable[str | Doubt]]] = {
-    "token": Patient.token,
-    "api": Patient.api,
-    "pod": Patient.pod,
-    "container": Patient.container,
-    "port": Patient.port,
-    "banner": Patient.banner,
-    "host-key": Patient.host_key,
-    "login": Patient.login,
-    "sftp": Patient.sftp,
-    "editor": Patient.editor,
+WAYS: dict[str, Callable[[DoctorRun], Awaitable[str | StepWarning]]] = {
+    "token": DoctorRun.token,
+    "api": DoctorRun.api,
+    "pod": DoctorRun.pod,
+    "container": DoctorRun.container,
+    "port": DoctorRun.port,
+    "banner": DoctorRun.banner,
+    "host-key": DoctorRun.host_key,
+    "login": DoctorRun.login,
+    "sftp": DoctorRun.sftp,
+    "editor": DoctorRun.editor,
 }
 
 
 async def diagnose(
-    client: Client, reach: Reach, address: RankAddress, entry: Entry | None
+    client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None
 ) -> AsyncGenerator[Step, None]:
     """Each step as it ends, all of them in order; those after a failure are skipped. Changes nothing anywhere."""
-    patient = Patient(client, reach, address, entry)
+    patient = DoctorRun(client, reach, address, entry)
     failed = ""
     try:
         for name in STEPS:
@@ -241,7 +249,7 @@ async def diagnose(
         await patient.close()
 
 
-async def _take(name: str, patient: Patient) -> Step:
+async def _take(name: str, patient: DoctorRun) -> Step:
     began = time.monotonic()
     try:
         async with asyncio.timeout(None if name == "token" else STEP):
@@ -255,13 +263,13 @@ async def _take(name: str, patient: Patient) -> Step:
         fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
         return Step(name, StepState.FAILED, time.monotonic() - began, error.message, fix, error.exit_code)
     took = time.monotonic() - began
-    if isinstance(found, Doubt):
+    if isinstance(found, StepWarning):
         return Step(name, StepState.WARNING, took, found.found, found.fix)
     return Step(name, StepState.OK, took, found)
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class StepWarning:
     """A step that worked, with something to say against it."""
 
     found: str

@@ -33,8 +33,8 @@ from console.settings import login_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from console.attach.ssh.config import Entry
-    from console.attach.ssh.paths import Places
+    from console.attach.ssh.config import SshHostEntry
+    from console.attach.ssh.paths import SshPaths
     from console.attach.ssh.pod_facts import PodFacts
 
 
@@ -93,7 +93,7 @@ def public_of(line: str) -> tuple[str, str]:
     return " ".join(words[:2]), words[2].strip() if len(words) > 2 else ""
 
 
-def find(places: Places) -> list[Identity]:
+def find(places: SshPaths) -> list[Identity]:
     """All that can be used without a question, most wanted first: the agent's, the files', ours."""
     files = list(_files(places))
     by_key = {each.public: each.path for each in files}
@@ -118,7 +118,7 @@ def _agent() -> Iterator[tuple[str, str]]:
             yield public, comment
 
 
-def _held(places: Places, public: str, comment: str, by_key: dict[str, str]) -> Identity:
+def _held(places: SshPaths, public: str, comment: str, by_key: dict[str, str]) -> Identity:
     """A key of the agent: named by its own file where there is one, else by a file of its public half."""
     path = by_key.get(public) or _file_of(places, public)
     if not path:
@@ -127,7 +127,7 @@ def _held(places: Places, public: str, comment: str, by_key: dict[str, str]) -> 
     return Identity(public, comment, path, agent=True)
 
 
-def _file_of(places: Places, public: str) -> str:
+def _file_of(places: SshPaths, public: str) -> str:
     """The public file in ~/.ssh of a key whose private half asks for a passphrase, or is elsewhere."""
     for path in sorted(places.user.glob("*.pub")):
         if path.is_file() and public_of(_text(path))[0] == public:
@@ -136,7 +136,7 @@ def _file_of(places: Places, public: str) -> str:
     return ""
 
 
-def _files(places: Places) -> Iterator[Identity]:
+def _files(places: SshPaths) -> Iterator[Identity]:
     for path, own in [*((places.user / name, False) for name in USUAL), (places.own_key, True)]:
         if not path.is_file():
             continue
@@ -159,7 +159,7 @@ def named(path: Path) -> Identity:
     return Identity(public, comment, str(private if private.is_file() else path))
 
 
-def make_own(places: Places) -> Identity:
+def make_own(places: SshPaths) -> Identity:
     """Our own ed25519 pair, made now if there is none; to be called while `places` is locked."""
     if not places.own_key.exists():
         comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
@@ -173,7 +173,7 @@ def make_own(places: Places) -> Identity:
     return Identity(public, comment, str(places.own_key), own=True)
 
 
-def keep(places: Places, identity: Identity) -> None:
+def keep(places: SshPaths, identity: Identity) -> None:
     """Write the file that stands for a key of the agent, where it has none of its own."""
     path = Path(identity.path)
     if path.parent == places.own and path.suffix == ".pub":
@@ -218,7 +218,7 @@ def public_half(encoded: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ApiHostKeys:
     """What the API says now: keys of the whole release, or of this pod alone."""
 
     facts: PodFacts
@@ -231,7 +231,7 @@ class Told:
         return self.served or self.kept
 
 
-def judge(entry: Entry, rank: int, told: Told) -> Entry:
+def check_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHostEntry:
     """The entry with the keys that hold now; raises HostKeyChanged for a change that nothing explains."""
     facts = told.facts
     if not (told.release or told.pod):
@@ -258,7 +258,7 @@ def judge(entry: Entry, rank: int, told: Told) -> Entry:
     return msgspec.structs.replace(entry, pods=pods, release_keys=release)
 
 
-def changed(entry: Entry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str) -> HostKeyChanged:
+def changed(entry: SshHostEntry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str) -> HostKeyChanged:
     """A refusal that names both keys."""
     was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (before, now))
     return HostKeyChanged(

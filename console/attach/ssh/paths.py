@@ -26,7 +26,7 @@ ELSEWHERE = "A4_SSH_FOLDER"  # environment variable that names a folder to use i
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SshPaths:
     """The person's folder and ours."""
 
     user: Path
@@ -34,7 +34,7 @@ class Places:
     usual: bool = True  # whether `user` is the folder in which ssh looks by itself
 
     @classmethod
-    def find(cls) -> Places:
+    def find(cls) -> SshPaths:
         """~/.ssh with our folder `a4` in it; where ~/.ssh cannot be written to, ours is in ~/.local/share/a4."""
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
         named = os.environ.get(ELSEWHERE, "")

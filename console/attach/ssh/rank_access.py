@@ -9,16 +9,16 @@ import msgspec
 
 from console.attach.ssh import config, identities, paths
 from console.attach.ssh import config as include
-from console.attach.ssh.connect import pinned, program
+from console.attach.ssh.connect import pin_kubeconfig, program
 from console.attach.ssh.editors import SshHost, SshPlan
 from console.attach.ssh.identities import fingerprint
-from console.attach.ssh.paths import Places
+from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.attach.ssh.config import Entry
+    from console.attach.ssh.config import SshHostEntry
     from console.attach.ssh.identities import Identity
     from console.attach.ssh.pod_facts import PodFacts, Probe
     from console.kube.objects.jobset import JobSet
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 
-class Look:
+class RankAccess:
     """A rank as it was found, and the key that fits."""
 
     def __init__(
@@ -40,9 +40,9 @@ class Look:
         self._ranks = max(jobset.ranks, rank + 1)
         self.facts = facts
         self._probed = probed
-        self._places = Places.find()
+        self._places = SshPaths.find()
         self._key: Identity | None = None
-        self._entry: Entry | None = None
+        self._entry: SshHostEntry | None = None
         self.plan = SshPlan("", "", 0, 0, "", "", "", "", "", False, False, "", False, "")
 
     def choose(self, named: Path | None) -> None:
@@ -69,10 +69,10 @@ class Look:
             other=f"a4-{entry.job}" if entry.suffix else "",
         )
 
-    def _named(self, key: Identity | None) -> Entry:
+    def _named(self, key: Identity | None) -> SshHostEntry:
         """The job's entry with what is known now, under its name or the first that is free."""
         watched, namespace, job = self._watched, self.target.namespace, self._job
-        kubeconfig, many = pinned(watched.settings)
+        kubeconfig, many = pin_kubeconfig(watched.settings)
         dotted = f".{paths.host(namespace)}"
         suffixes = ("", dotted, f"{dotted}.{paths.host(watched.context)}")
         for suffix in suffixes:
@@ -88,7 +88,7 @@ class Look:
             )
         probed = self._probed
         kept = known if known is not None and mine else None
-        return config.Entry(
+        return config.SshHostEntry(
             name=name,
             suffix=suffix,
             kubeconfig=kubeconfig,
@@ -111,7 +111,7 @@ class Look:
             pods=kept.pods if kept else {},
         )
 
-    def write(self, share: bool | None) -> tuple[Entry, list[str], list[str]]:
+    def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
         """Write the entry and the Include line; gives the entry, what was done and what could not be. Blocking."""
         assert self._entry is not None
         done, undone = [], []
@@ -139,11 +139,11 @@ class Look:
             done.append(f"Added {key.told} to {self.target.pod}.")
         return entry, done, undone
 
-    def host(self, entry: Entry, notes: tuple[str, ...]) -> SshHost:
+    def host(self, entry: SshHostEntry, notes: tuple[str, ...]) -> SshHost:
         return host_of(self._places, entry, self._rank, notes)
 
 
-def host_of(places: Places, entry: Entry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
+def host_of(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
     """A rank of an entry, and how ssh is called for it; blocking."""
     if not include.present(places):
         command: tuple[str, ...] = ("ssh", "-F", str(places.whole_config))

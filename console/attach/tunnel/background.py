@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.attach.tunnel import published
 from console.attach.tunnel import published as memory
-from console.attach.tunnel.engine import Forwarding, Reach
-from console.attach.tunnel.published import Published, decoded, free_name
+from console.attach.tunnel.engine import LocalForward, PortForwarder
+from console.attach.tunnel.published import TunnelPublisher, decoded, free_name
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PortPair, RankAddress
@@ -34,7 +34,7 @@ START = 30.0  # seconds a process has to open its ports
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TunnelRequest:
     """What a tunnel's process is told."""
 
     namespace: str
@@ -49,13 +49,13 @@ class Order:
         return RankAddress.parse(self.namespace, self.job, self.rank)
 
 
-class Running:
+class BackgroundTunnel:
     """A tunnel of this process that others can see and stop."""
 
-    def __init__(self, forwarding: Forwarding, *, kept: bool) -> None:
+    def __init__(self, forwarding: LocalForward, *, kept: bool) -> None:
         self.forwarding = forwarding
         self._kept = kept
-        self._published = Published(lambda: self.tunnel, self.stop)
+        self._published = TunnelPublisher(lambda: self.tunnel, self.stop)
         self._stopped = asyncio.Event()
 
     @property
@@ -86,24 +86,24 @@ class Running:
         await self._published.close(last_words=ended and self._kept)
 
 
-async def start(login_: Login, order: Order, *, kept: bool) -> Running:
+async def start(login_: Login, order: TunnelRequest, *, kept: bool) -> BackgroundTunnel:
     address = order.address
     ports = [PortPair.parse(each) for each in order.ports]
     if not ports:
         raise BadInput("No port was named.", "Name one or more: 8888, or 9000:8888.")
-    forwarding = Forwarding(
-        Reach(login_),
+    forwarding = LocalForward(
+        PortForwarder(login_),
         address,
         ports,
         name=await free_name(address.slug),
         context=order.context or login_.target.context,
     )
-    running = Running(forwarding, kept=kept)
+    running = BackgroundTunnel(forwarding, kept=kept)
     await running.open()
     return running
 
 
-async def detach(order: Order) -> tuple[Tunnel, list[str]]:
+async def detach(order: TunnelRequest) -> tuple[Tunnel, list[str]]:
     """Start a tunnel in a process that outlives this one; how it is once its ports are open, and what to note.
 
     Raises what kept it from opening.
@@ -152,10 +152,10 @@ class _Told(ConsoleError):
 def main() -> int:
     """The process of a tunnel: an order on standard input, one answer on standard output, and then on by itself."""
     order = json.loads(sys.stdin.readline())
-    return asyncio.run(_keep(Order(**{**order, "ports": tuple(order["ports"])})))
+    return asyncio.run(_keep(TunnelRequest(**{**order, "ports": tuple(order["ports"])})))
 
 
-async def _keep(order: Order) -> int:
+async def _keep(order: TunnelRequest) -> int:
     loop = asyncio.get_running_loop()
     try:
         who = await asyncio.to_thread(login, Path(order.kubeconfig) if order.kubeconfig else None, order.context)
@@ -191,7 +191,7 @@ class Tunnels:
 
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, BackgroundTunnel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
@@ -201,7 +201,9 @@ class Tunnels:
         """
         settings = self._watched.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
-        order = Order(address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file)
+        order = TunnelRequest(
+            address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file
+        )
         if keep:
             return await detach(order)
         running = await start(self._watched.current_connection.client.login, order, kept=False)
@@ -211,7 +213,7 @@ class Tunnels:
         task.add_done_callback(self._tasks.discard)
         return running.tunnel, running.forwarding.notes
 
-    async def _end(self, running: Running) -> None:
+    async def _end(self, running: BackgroundTunnel) -> None:
         try:
             await running.over()
         finally:
@@ -224,7 +226,7 @@ class Tunnels:
 
     async def stop(self, name: str) -> Tunnel:
         """End a tunnel, or forget one that has ended."""
-        return await published.stop(name)
+        return await published.stop_tunnel(name)
 
     async def profiles(self) -> tuple[Profile, ...]:
         return await asyncio.to_thread(memory.profiles)

@@ -62,11 +62,11 @@ class _Door:
         return Listener(self.local, self.remote, self.open, self.connections, self.sent, self.received)
 
 
-class Forwarding:
+class LocalForward:
     """A tunnel at work. `open` it, await `ended`, `close` it."""
 
     def __init__(
-        self, reach: Reach, address: RankAddress, ports: Sequence[PortPair], *, name: str, context: str,
+        self, reach: PortForwarder, address: RankAddress, ports: Sequence[PortPair], *, name: str, context: str,
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
@@ -225,7 +225,7 @@ class Forwarding:
         self.ended.set()
 
     async def _see(self) -> None:
-        found = await self._reach.look(self._address)
+        found = await self._reach.poll_pod(self._address)
         if isinstance(found, PodPending):
             if self._tunnel.state == "ready":
                 self._went(f"{found.words}.")
@@ -285,7 +285,7 @@ def _quiet(words: str) -> None:
     """Words nobody wants."""
 
 
-class Reach:
+class PortForwarder:
     """Ports of ranks, over one log-in. Every connection looks anew for the pod that fills the rank then."""
 
     def __init__(self, login: Login, *, limit: float = LIMIT) -> None:
@@ -309,7 +309,7 @@ class Reach:
             await asyncio.sleep(pause)
             pause = min(LOOK_AGAIN[1], pause * 1.5)
 
-    async def look(self, address: RankAddress) -> LivePod | PodPending:
+    async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
         """The live pod, or why there is none now; raises as `resolve` does."""
         return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
 

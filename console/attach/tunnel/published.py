@@ -209,7 +209,7 @@ def decoded(values: Any) -> Tunnel:
     return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
 
 
-class Published:
+class TunnelPublisher:
     """A tunnel of this process, for others to see and stop."""
 
     def __init__(self, picture: Callable[[], Tunnel], stop: Callable[[], None]) -> None:
@@ -311,7 +311,7 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
     return last
 
 
-async def stop(name: str) -> Tunnel:
+async def stop_tunnel(name: str) -> Tunnel:
     """End a tunnel, or forget one that has ended; gives how it was. NotFound names those there are."""
     known = await asyncio.to_thread(_known)
     if name not in known:

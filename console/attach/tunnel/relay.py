@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from console.attach.tunnel.engine import Reach
+    from console.attach.tunnel.engine import PortForwarder
     from console.kube.port_forward import Pipe
     from console.kube.rank_address import LivePod, RankAddress
 
@@ -247,8 +247,8 @@ def login(kubeconfig: Path | None, context: str) -> Login:
     return Login(load(kubeconfig).target(context))
 
 
-async def carry(
-    reach: Reach,
+async def relay_stdio(
+    reach: PortForwarder,
     address: RankAddress,
     port: int,
     *,
@@ -256,7 +256,7 @@ async def carry(
     say: Callable[[str], None],
     found: Callable[[LivePod], Awaitable[None]] | None = None,
 ) -> None:
-    """Carry bytes until either side ends; raises as `Reach.open`, and Unreachable when the connection breaks.
+    """Carry bytes until either side ends; raises as `PortForwarder.open`, and Unreachable when the connection breaks.
 
     `found` hears of the pod before any byte of it is passed on.
     """

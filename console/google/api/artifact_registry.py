@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from google.cloud import artifactregistry_v1 as api
 
 from console.errors import Unreachable
-from console.google.api.failures import told
+from console.google.api.failures import translate_errors
 from console.google.builds import Image, Repository
 
 if TYPE_CHECKING:
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 PATIENCE = 30.0
 CREATING = 120.0  # seconds that making a repository may take
@@ -21,13 +21,13 @@ CREATING = 120.0  # seconds that making a repository may take
 class Registries:
     """The repositories of any project."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ArtifactRegistryAsyncClient)
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         """Those of one location, of any format."""
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
-        with told(f"list the image repositories of {project} in {location}"):
+        with translate_errors(f"list the image repositories of {project} in {location}"):
             return tuple(
                 [_repository(each) async for each in await self._client.list_repositories(request, timeout=PATIENCE)]
             )
@@ -35,13 +35,13 @@ class Registries:
     async def repository(self, project: str, location: str, name: str) -> Repository:
         """One of them; NotFound."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
-        with told(f"read repository {name} in {location}"):
+        with translate_errors(f"read repository {name} in {location}"):
             return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))
 
     async def members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
         """Who may do what with a repository, by its own policy: role -> members."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
-        with told(f"read the IAM policy of repository {name}"):
+        with translate_errors(f"read the IAM policy of repository {name}"):
             policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
         found: dict[str, set[str]] = {}
         for each in policy.bindings:
@@ -55,7 +55,7 @@ class Registries:
             repository_id=name,
             repository=api.Repository(format_=api.Repository.Format.DOCKER),
         )
-        with told(f"create repository {name} in {location}"):
+        with translate_errors(f"create repository {name} in {location}"):
             begun: Any = await self._client.create_repository(request, timeout=PATIENCE)
             try:
                 async with asyncio.timeout(CREATING):
@@ -68,7 +68,7 @@ class Registries:
         """All images of a repository, latest first."""
         parent = f"projects/{repository.project}/locations/{repository.location}/repositories/{repository.name}"
         request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
-        with told(f"list the images of {repository.address}"):
+        with translate_errors(f"list the images of {repository.address}"):
             found = [
                 _image(repository.address, each)
                 async for each in await self._client.list_docker_images(request, timeout=PATIENCE)

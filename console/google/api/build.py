@@ -13,7 +13,7 @@ from google.cloud.logging_v2.types import ListLogEntriesRequest
 from google.protobuf.json_format import ParseError
 
 from console.errors import BadInput, NotAllowed
-from console.google.api.failures import told
+from console.google.api.failures import translate_errors
 from console.google.builds import Build, BuildLine
 from console.google.storage import GcsPlace, gcs_place
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from console.google.api.cloud_storage import Buckets
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
     from console.google.builds import BuildPlan
 
 
@@ -35,7 +35,7 @@ _NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
 class Builds:
     """The builds of one project in one region."""
 
-    def __init__(self, reach: Reach, project: str, location: str) -> None:
+    def __init__(self, reach: GoogleSession, project: str, location: str) -> None:
         self._client = reach.client(api.CloudBuildAsyncClient)
         self.project, self.location = project, location
 
@@ -46,14 +46,14 @@ class Builds:
     async def listed(self) -> AsyncGenerator[Build, None]:
         """The latest first, page after page as they come."""
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
-        with told(f"list the builds of {self.project} in {self.location}"):
+        with translate_errors(f"list the builds of {self.project} in {self.location}"):
             async for each in await self._client.list_builds(request, timeout=PATIENCE):
                 yield read_build(self.location, each)
 
     async def build(self, number: str) -> Build:
         """One of them; NotFound."""
         request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
-        with told(f"read build {number}"):
+        with translate_errors(f"read build {number}"):
             return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))
 
     async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
@@ -61,14 +61,14 @@ class Builds:
         build = message(plan, description)
         build.source = api.Source(storage_source=api.StorageSource(bucket=bucket, object_=source))
         request = api.CreateBuildRequest(parent=self._parent, project_id=self.project, build=build)
-        with told(f"build {plan.image}"):
+        with translate_errors(f"build {plan.image}"):
             # Not tried again by itself: what was lost on the way back may have begun.
             begun = await self._client.create_build(request, timeout=PATIENCE)
         return read_build(self.location, begun.metadata.build)
 
     async def cancel(self, number: str) -> Build:
         request = api.CancelBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
-        with told(f"cancel build {number}"):
+        with translate_errors(f"cancel build {number}"):
             return read_build(self.location, await self._client.cancel_build(request, timeout=PATIENCE))
 
 
@@ -128,7 +128,7 @@ PAGE = 1000  # entries in one answer: the service allows sixty answers a minute
 class BuildEntries:
     """The entries of one build, read again and again while it is written."""
 
-    def __init__(self, reach: Reach, project: str, number: str) -> None:
+    def __init__(self, reach: GoogleSession, project: str, number: str) -> None:
         self._client = reach.client(LoggingServiceV2AsyncClient)
         self._project, self._number = project, number
         self._since = ""
@@ -143,7 +143,7 @@ class BuildEntries:
         request = ListLogEntriesRequest(
             resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE
         )
-        with told(f"read the log of build {self._number}"):
+        with translate_errors(f"read the log of build {self._number}"):
             async for entry in await self._client.list_log_entries(request, timeout=PATIENCE):
                 if self._is_new(entry):
                     yield BuildLine(entry.timestamp.timestamp(), entry.text_payload)
@@ -168,7 +168,7 @@ def _written(moment: Any) -> str:
 class BuildLog:
     """Lines of one build; each look gives those that none before has given."""
 
-    def __init__(self, reach: Reach, build: Build, buckets: Buckets | None) -> None:
+    def __init__(self, reach: GoogleSession, build: Build, buckets: Buckets | None) -> None:
         """`buckets`: where the log object is, if there is one."""
         self._entries = BuildEntries(reach, build.project, build.id)
         self._stored: StoredLog | None = None

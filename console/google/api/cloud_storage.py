@@ -15,14 +15,14 @@ from google_crc32c import Checksum
 from requests import exceptions as transport
 
 from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
-from console.google.api.failures import told
+from console.google.api.failures import translate_errors
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 
 PATIENCE = 30.0  # seconds of silence that one request may last
@@ -35,7 +35,7 @@ AnswerT = TypeVar("AnswerT")
 def answered(doing: str) -> Iterator[None]:
     """As `told`, and for what the HTTP library raises by itself."""
     try:
-        with told(doing):
+        with translate_errors(doing):
             yield
     except transport.RequestException as error:
         raise Unreachable(f"Could not {doing}: Cloud Storage does not answer.", TRY_AGAIN) from error
@@ -44,7 +44,7 @@ def answered(doing: str) -> Iterator[None]:
 class Buckets:
     """The buckets of one project, and any others by name."""
 
-    def __init__(self, reach: Reach, project: str) -> None:
+    def __init__(self, reach: GoogleSession, project: str) -> None:
         self._reach, self.project = reach, project
         self._made: Any = None
 

@@ -18,7 +18,7 @@ from console.google.node_pools import Group
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 
 PATIENCE = 15.0
@@ -27,7 +27,7 @@ _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotF
 _PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
-async def nats(reach: Reach, project: str, region: str) -> tuple[Nat, ...]:
+async def nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ...]:
     path = f"/compute/v1/projects/{project}/regions/{region}/routers"
     found = await asyncio.to_thread(_listed, reach, path, f"list the Cloud NATs in {region}")
     return tuple(
@@ -41,7 +41,7 @@ async def nats(reach: Reach, project: str, region: str) -> tuple[Nat, ...]:
     )
 
 
-async def firewalls(reach: Reach, project: str, network: str) -> tuple[Firewall, ...]:
+async def firewalls(reach: GoogleSession, project: str, network: str) -> tuple[Firewall, ...]:
     """Rules of a network for what comes in, those that are switched off left out."""
     path = f"/compute/v1/projects/{project}/global/firewalls"
     found = await asyncio.to_thread(_listed, reach, path, f"list the firewall rules of {project}")
@@ -72,7 +72,7 @@ def _last(link: Any) -> str:
     return str(link or "").rpartition("/")[2]
 
 
-def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
+def _listed(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]:
     """All pages of a list; blocking."""
     items: list[dict[str, Any]] = []
     token = ""
@@ -87,13 +87,13 @@ def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
     return items
 
 
-def authorized(reach: Reach) -> Any:
+def authorized(reach: GoogleSession) -> Any:
     """A session of Compute Engine's REST API, to be closed; blocking, as are all calls with it."""
     return AuthorizedSession(reach.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 
 def answered(
-    session: Any, reach: Reach, path: str, doing: str, params: Mapping[str, str] | None = None, *,
+    session: Any, reach: GoogleSession, path: str, doing: str, params: Mapping[str, str] | None = None, *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:  # fmt: skip
     """What a GET gives; ApiDisabled, NotAllowed (with the `role` that allows it), NotFound, Unreachable."""
@@ -116,7 +116,7 @@ def answered(
     raise kind(words, f"Ask for the role {role}.", status=answer.status_code)
 
 
-async def reservation(reach: Reach, project: str, zone: str, name: str) -> Reservation:
+async def reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
     """One of them; NotFound.
 
     `name` is what a node pool calls it: NAME or projects/P/reservations/NAME, with or without a block of it behind.
@@ -133,7 +133,7 @@ def named(text: str) -> tuple[str, str]:
     return "", parts[0]
 
 
-def _one(reach: Reach, project: str, zone: str, name: str) -> Reservation:
+def _one(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
     path = f"/compute/v1/projects/{project}/zones/{zone}/reservations/{name}"
     with authorized(reach) as session:
         doing = f"read reservation {name} in {zone}"
@@ -151,7 +151,7 @@ def _one(reach: Reach, project: str, zone: str, name: str) -> Reservation:
 _GROUPS_API = "https://www.googleapis.com"
 
 
-async def group(reach: Reach, urls: Iterable[str]) -> Group:
+async def group(reach: GoogleSession, urls: Iterable[str]) -> Group:
     """The groups of one pool, added up."""
     found = await asyncio.gather(*(asyncio.to_thread(_read, reach, url) for url in urls))
     return Group(
@@ -162,7 +162,7 @@ async def group(reach: Reach, urls: Iterable[str]) -> Group:
     )
 
 
-def _read(reach: Reach, url: str) -> Group:
+def _read(reach: GoogleSession, url: str) -> Group:
     """One group; blocking."""
     address = url.replace(_GROUPS_API, reach.practice_http, 1) if reach.practice_http else url
     name = url.rpartition("/")[2]

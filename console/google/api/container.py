@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled
-from console.google.api.failures import within
+from console.google.api.failures import translate_errors_within
 from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 PATIENCE = 30.0  # seconds for one call, retries of the library within
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
@@ -36,12 +36,12 @@ _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
 class Gke:
     """The clusters of any projects."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ClusterManagerAsyncClient)
 
     async def clusters_of(self, project: str) -> Clusters:
         try:
-            async with within(f"list the clusters of {project}", PATIENCE):
+            async with translate_errors_within(f"list the clusters of {project}", PATIENCE):
                 answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
             enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
@@ -52,13 +52,13 @@ class Gke:
 
     async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
         """One cluster; NotFound and its kin."""
-        async with within(f"read cluster {name}", PATIENCE):
+        async with translate_errors_within(f"read cluster {name}", PATIENCE):
             found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
         return read_cluster(project, found)
 
     async def operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
         """What is under way or has lately ended there, latest first."""
-        async with within(f"list the operations in {location}", PATIENCE):
+        async with translate_errors_within(f"list the operations in {location}", PATIENCE):
             parent = f"projects/{project}/locations/{location}"
             answer = await self._client.list_operations(parent=parent, timeout=PATIENCE)
         found = (read_operation(project, each) for each in answer.operations)
@@ -66,21 +66,21 @@ class Gke:
 
     async def operation(self, project: str, location: str, name: str) -> GkeOperation:
         """One operation, as far as it has come."""
-        async with within(f"read operation {name}", PATIENCE):
+        async with translate_errors_within(f"read operation {name}", PATIENCE):
             path = f"projects/{project}/locations/{location}/operations/{name}"
             return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
 
     async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
         """Ask for that many nodes in each zone of a pool; gives the operation that does it."""
         request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
-        async with within(f"resize node pool {pool}", PATIENCE):
+        async with translate_errors_within(f"resize node pool {pool}", PATIENCE):
             return read_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=PATIENCE))
 
     async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
         """Let the autoscaler keep a pool between these sizes, over all zones; 0 and 0 switches it off."""
         limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
         request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
-        async with within(f"set the limits of node pool {pool}", PATIENCE):
+        async with translate_errors_within(f"set the limits of node pool {pool}", PATIENCE):
             answer = await self._client.set_node_pool_autoscaling(request, timeout=PATIENCE)
         return read_operation(cluster.project, answer)
 
@@ -88,7 +88,7 @@ class Gke:
         """Switch on an add-on, by its name in `GkeCluster.addons`; "lustreLegacyPort" switches on both of Lustre's."""
         update = api.ClusterUpdate(desired_addons_config=_switched_on(addon))
         path = cluster_path(cluster.project, cluster.location, cluster.name)
-        async with within(f"enable {addon} in cluster {cluster.name}", PATIENCE):
+        async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", PATIENCE):
             answer = await self._client.update_cluster(name=path, update=update, timeout=PATIENCE)
         return read_operation(cluster.project, answer)
 

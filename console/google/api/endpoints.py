@@ -26,7 +26,7 @@ ClientT = TypeVar("ClientT")
 
 
 @dataclass(slots=True)
-class Reach:
+class GoogleSession:
     """One login, and the clients made with it; `project` is the login's own, "" if it names none."""
 
     practice_grpc: str = ""  # address of the practice services, "127.0.0.1:4000"; "": the real ones
@@ -39,13 +39,13 @@ class Reach:
     _channel: Any = None
 
     @classmethod
-    async def real(cls) -> Reach:
+    async def real(cls) -> GoogleSession:
         """Log in with the Application Default Credentials; NotLoggedIn, with what to do, if there are none."""
         credentials, project = await asyncio.to_thread(_found)
         return cls(project=project or "", credentials=credentials)
 
     @classmethod
-    def practice(cls, told: Mapping[str, str]) -> Reach:
+    def practice(cls, told: Mapping[str, str]) -> GoogleSession:
         """The practice services, where a practice cluster said that they answer."""
         return cls(told["grpc"], told["http"], told["token"], told["project"])
 

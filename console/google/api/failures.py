@@ -45,7 +45,7 @@ _SERVICES = "google-services-enabled"
 
 
 @contextmanager
-def told(doing: str) -> Iterator[None]:
+def translate_errors(doing: str) -> Iterator[None]:
     """Turn what Google's libraries raise into errors of ours; `doing` continues "Could not ..."."""
     from google.api_core import exceptions as api
     from google.auth.exceptions import GoogleAuthError
@@ -58,23 +58,23 @@ def told(doing: str) -> Iterator[None]:
     except api.RetryError as error:
         raise Unreachable(f"Could not {doing}: Google did not answer in time.", TRY_AGAIN) from error
     except api.GoogleAPICallError as error:
-        raise translated(error, doing) from error
+        raise google_error(error, doing) from error
     except GoogleAuthError as error:
         raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
 
 
 @asynccontextmanager
-async def within(doing: str, seconds: float) -> AsyncIterator[None]:
+async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[None]:
     """The same with a limit over all tries: the library's own time-out counts for each of them anew."""
     try:
         async with asyncio.timeout(seconds):
-            with told(doing):
+            with translate_errors(doing):
                 yield
     except TimeoutError as error:
         raise Unreachable(f"Could not {doing}: Google did not answer within {seconds:.0f} s.", TRY_AGAIN) from error
 
 
-def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
+def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     """The error of ours that says the same."""
     from google.api_core import exceptions as api
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from google.cloud import filestore_v1 as api
 
-from console.google.api.failures import told
+from console.google.api.failures import translate_errors
 from console.google.storage import FilestoreInstance
 
 if TYPE_CHECKING:
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 PATIENCE = 30.0
 
 
-async def instances(reach: Reach, project: str, location: str = "-") -> tuple[FilestoreInstance, ...]:
+async def instances(reach: GoogleSession, project: str, location: str = "-") -> tuple[FilestoreInstance, ...]:
     """The shares of a project's instances, in every place unless one is named."""
     client = reach.client(api.CloudFilestoreManagerAsyncClient)
     request = api.ListInstancesRequest(parent=f"projects/{project}/locations/{location}")
     found: list[FilestoreInstance] = []
-    with told(f"list the Filestore instances of {project}"):
+    with translate_errors(f"list the Filestore instances of {project}"):
         async for each in await client.list_instances(request, timeout=PATIENCE):
             found += _shares(each)
     return tuple(sorted(found, key=lambda each: (each.location, each.name, each.share)))

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from google.cloud import lustre_v1 as api
 
-from console.google.api.failures import told
+from console.google.api.failures import translate_errors
 from console.google.storage import LustreInstance
 
 if TYPE_CHECKING:
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 PATIENCE = 30.0
 
 
-async def instances(reach: Reach, project: str, location: str = "-") -> tuple[LustreInstance, ...]:
+async def instances(reach: GoogleSession, project: str, location: str = "-") -> tuple[LustreInstance, ...]:
     """Those of a project, in every zone unless one is named."""
     client = reach.client(api.LustreAsyncClient)
     request = api.ListInstancesRequest(parent=f"projects/{project}/locations/{location}")
-    with told(f"list the Lustre instances of {project}"):
+    with translate_errors(f"list the Lustre instances of {project}"):
         found = [_instance(each) async for each in await client.list_instances(request, timeout=PATIENCE)]
     return tuple(sorted(found, key=lambda each: (each.location, each.name)))
 

@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING, Any
 from google.cloud import resourcemanager_v3 as api
 from google.cloud import service_usage_v1 as services_api
 
-from console.google.api.failures import told, within
+from console.google.api.failures import translate_errors, translate_errors_within
 from console.google.clusters import Project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
-    from console.google.api.endpoints import Reach
+    from console.google.api.endpoints import GoogleSession
 
 
 PATIENCE = 30.0
 
 
-async def projects(reach: Reach, query: str = "") -> AsyncGenerator[Project, None]:
+async def projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Project, None]:
     """Projects that the login may see, page after page as they come; `query` is Google's, "id:train*"."""
     client = reach.client(api.ProjectsAsyncClient)
     request = api.SearchProjectsRequest(query=query or "state:ACTIVE")
-    with told("list the projects"):
+    with translate_errors("list the projects"):
         async for each in await client.search_projects(request, timeout=PATIENCE):
             yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
 
 
-async def number(reach: Reach, project: str) -> str:
+async def number(reach: GoogleSession, project: str) -> str:
     """A project's number; NotFound, NotAllowed."""
     client = reach.client(api.ProjectsAsyncClient)
-    async with within(f"read project {project}", PATIENCE):
+    async with translate_errors_within(f"read project {project}", PATIENCE):
         found = await client.get_project(name=f"projects/{project}", timeout=PATIENCE)
     return found.name.rpartition("/")[2]
 
 
-async def members(reach: Reach, project: str) -> dict[str, frozenset[str]]:
+async def members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
     """Who may do what in a project, by its policy: role -> members. What folders above it give is not in it."""
     client = reach.client(api.ProjectsAsyncClient)
-    async with within(f"read the IAM policy of {project}", PATIENCE):
+    async with translate_errors_within(f"read the IAM policy of {project}", PATIENCE):
         policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PATIENCE)
     found: dict[str, set[str]] = {}
     for each in policy.bindings:
@@ -47,11 +47,11 @@ async def members(reach: Reach, project: str) -> dict[str, frozenset[str]]:
     return {role: frozenset(names) for role, names in found.items()}
 
 
-async def permissions(reach: Reach, project: str, wanted: Sequence[str]) -> frozenset[str]:
+async def permissions(reach: GoogleSession, project: str, wanted: Sequence[str]) -> frozenset[str]:
     """Which of these permissions ("cloudbuild.builds.create") the login has in a project."""
     client = reach.client(api.ProjectsAsyncClient)
     request = {"resource": f"projects/{project}", "permissions": list(wanted)}
-    async with within(f"test the permissions of the login in {project}", PATIENCE):
+    async with translate_errors_within(f"test the permissions of the login in {project}", PATIENCE):
         answer = await client.test_iam_permissions(request=request, timeout=PATIENCE)
     return frozenset(answer.permissions)
 
@@ -60,12 +60,12 @@ ENABLING = 300.0  # seconds that enabling a service may take
 _AT_ONCE = 30  # services that Google tells of in one answer
 
 
-async def enabled(reach: Reach, project: str, services: Collection[str]) -> frozenset[str]:
+async def enabled(reach: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
     """Which of these services ("container.googleapis.com") the project has enabled."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()
-    async with within(f"list the enabled services of {project}", PATIENCE):
+    async with translate_errors_within(f"list the enabled services of {project}", PATIENCE):
         for start in range(0, len(names), _AT_ONCE):
             request = services_api.BatchGetServicesRequest(
                 parent=f"projects/{project}", names=names[start : start + _AT_ONCE]
@@ -75,11 +75,11 @@ async def enabled(reach: Reach, project: str, services: Collection[str]) -> froz
     return frozenset(found)
 
 
-async def enable(reach: Reach, project: str, service: str) -> None:
+async def enable(reach: GoogleSession, project: str, service: str) -> None:
     """Enable a service and wait until it is; Unreachable if that takes longer than five minutes."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     request = services_api.EnableServiceRequest(name=f"projects/{project}/services/{service}")
     doing = f"enable {service} in {project}"
-    async with within(doing, ENABLING):
+    async with translate_errors_within(doing, ENABLING):
         begun: Any = await client.enable_service(request, timeout=PATIENCE)
         await begun.result(timeout=ENABLING)

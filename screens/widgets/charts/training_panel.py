@@ -143,7 +143,7 @@ _SMALL_HIGH, _SMALL_WIDE = 6, 26
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class TrainingChartData:
     """What is drawn: a run, what happened in it, earlier runs."""
 
     track: TrainingRun
@@ -170,7 +170,7 @@ def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool
 
 
 def draw(
-    picture: Picture, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, alone: bool
+    picture: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, alone: bool
 ) -> Canvas:
     """All charts on one canvas; the first of the metrics is the large one."""
     canvas = Canvas(width, height)
@@ -183,7 +183,7 @@ def draw(
     return canvas
 
 
-def _title(picture: Picture, metric: StepMetric, view: View, *, large: bool) -> str:
+def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large: bool) -> str:
     column = picture.track.columns.get(metric.name)
     if column is None:
         return metric.title
@@ -224,7 +224,7 @@ class TrainingCharts(Inked, can_focus=True):
         Binding("z", "alone", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"),
     ]
 
-    picture: reactive[Picture | None] = reactive(None, always_update=True)
+    picture: reactive[TrainingChartData | None] = reactive(None, always_update=True)
     view: reactive[View] = reactive(View())
     chosen: reactive[str] = reactive("loss")  # name of the metric that is large
     alone: reactive[bool] = reactive(False)
@@ -401,7 +401,7 @@ class TrainingPanel(Container):
             self.sentence.runs = (*self._which(), *told)
         names = [name for name, _ in self.earlier]
         self.happened.runs = (*self._not_read(), *marks_words(marks), *earlier_words(names))
-        self.charts.picture = Picture(track, marks, [each for _, each in self.earlier])
+        self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 
     def _which(self) -> list[Span]:
         if len(self.tracks) < 2:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
     from console.launch.recipes import Field
     from screens.widgets.form.form import Form
     from screens.wording import Span
@@ -294,7 +294,7 @@ class ChoiceList(Inked):
 
     def __init__(self) -> None:
         super().__init__()
-        self._offer: Offer | None = None
+        self._offer: FieldChoices | None = None
         self._names: tuple[str, ...] = ()
         self._at = 0
         self._top = 0
@@ -317,7 +317,7 @@ class ChoiceList(Inked):
         why = self._offer.why if self._offer else ""
         return wrap(why or "No choices.", max(10, width - 2))
 
-    def open(self, offer: Offer, typed: str = "", *, narrow: bool = False) -> None:
+    def open(self, offer: FieldChoices, typed: str = "", *, narrow: bool = False) -> None:
         """Shows the names; `narrow`: only those that hold what is typed, those that begin with it first."""
         wanted = typed.strip().lower()
         names = [name for name in offer.names if wanted in name.lower()] if narrow and wanted else list(offer.names)
@@ -330,7 +330,7 @@ class ChoiceList(Inked):
         self.display = not narrow or bool(names)
         self.refresh()
 
-    def renew(self, offer: Offer) -> None:
+    def renew(self, offer: FieldChoices) -> None:
         """There are others to choose from now; the cursor stays on its name."""
         if offer == self._offer:
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
     from screens.widgets.form.model import FormModel
 
 
@@ -141,7 +141,7 @@ class Form(Vertical):
         if keys:
             self.resume()
 
-    def offer(self, offers: Mapping[str, Offer]) -> None:
+    def offer(self, offers: Mapping[str, FieldChoices]) -> None:
         """What the cluster has to choose from, by the name in `Field.choices_from`."""
         self.page.offered(offers)
 

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import ContentSwitcher, TextArea
 
 from console.errors import ConsoleError
-from console.launch.releases import Change
+from console.launch.releases import DiffKind
 from console.preflight.check import Result, tally
 from screens import wording
 from screens.widgets.line import wrap
@@ -66,7 +66,7 @@ class DiffText(YamlText):
     def show_diffs(self, diffs: Sequence[ObjectDiff]) -> None:
         lines = []
         for diff in diffs:
-            if diff.change is not Change.SAME:
+            if diff.change is not DiffKind.SAME:
                 lines.append(f"== {diff.kind} {diff.name} ({diff.change})")
                 lines += [f"@  {line.text}" if line.mark == "@" else f"{line.mark} {line.text}" for line in diff.lines]
         self.show("\n".join(lines))

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 
 from console.kube.nested_values import get_path
 from console.kube.snapshot import WatchState
-from console.launch.choices import Offer, OfferState
+from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
 from console.scheduling.forecast import CHECK, LaunchDemand, Verdict, forecast
 from console.scheduling.placement import level_name
@@ -48,7 +48,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
     return name
 
 
-def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, Offer]:
+def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
     """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
 
     Queues say what would become of that `ask` in them.
@@ -91,17 +91,19 @@ def _gpus(nodes: Sequence[Node]) -> int:
     return sum(node.gpus for node in nodes)
 
 
-def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None) -> Offer:
+def _offer(
+    fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None
+) -> FieldChoices:
     """Names of one kind; why there are none when the kind may not be listed, or there are none."""
     link = fleet.links.get(kind)
     states = {
-        WatchState.FORBIDDEN: OfferState.NOT_ALLOWED,
-        WatchState.ABSENT: OfferState.ABSENT,
-        WatchState.STALE: OfferState.FAILED,
+        WatchState.FORBIDDEN: ChoicesState.NOT_ALLOWED,
+        WatchState.ABSENT: ChoicesState.ABSENT,
+        WatchState.STALE: ChoicesState.FAILED,
     }
-    state = states.get(link.state, OfferState.LISTED) if link is not None else OfferState.LISTED
-    why = "" if names else f"{none}." if state is OfferState.LISTED or link is None else f"{link.why}."
-    return Offer(kind, tuple(names), about or {}, state, why)
+    state = states.get(link.state, ChoicesState.LISTED) if link is not None else ChoicesState.LISTED
+    why = "" if names else f"{none}." if state is ChoicesState.LISTED or link is None else f"{link.why}."
+    return FieldChoices(kind, tuple(names), about or {}, state, why)
 
 
 def _queue_words(found: Forecast) -> str:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from console.launch.recipes import Field, FieldKind
 from console.logs.redact import is_confidential
 from screens import wording
-from screens.widgets.base import Steady
+from screens.widgets.base import FixedHeightView
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
 from screens.widgets.line import Inked, changed_columns, fit, line
 from screens.wording import Span, sentence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
     from screens.widgets.form.model import FormModel
 
 
@@ -56,7 +56,7 @@ class Columns:
         return max(0, self.width - self.value - self.room - 2)
 
 
-def room_for(model: FormModel, row: Row, offers: Mapping[str, Offer], columns: Columns) -> int:
+def room_for(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], columns: Columns) -> int:
     """How wide the value of a line is: a sentence about what is wrong with it gets all that the value leaves."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
@@ -77,7 +77,7 @@ def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int)
     return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "faint") for word in words]
 
 
-def offer_for(field: Field, offers: Mapping[str, Offer]) -> Offer | None:
+def offer_for(field: Field, offers: Mapping[str, FieldChoices]) -> FieldChoices | None:
     """What the cluster has to choose from for a field."""
     return offers.get(field.choices_from) if field.choices_from else None
 
@@ -100,7 +100,7 @@ def shown_text(field: Field, text: str) -> str:
     return MASK * min(len(text), 12) if field.secret else text
 
 
-def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int, *, here: bool) -> list[Span]:
+def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], width: int, *, here: bool) -> list[Span]:
     """One line of the form, from its left edge to its right."""
     if row.kind is RowKind.GAP:
         return []
@@ -174,7 +174,7 @@ def _differs(model: FormModel, row: Row, text: str) -> bool:
     return model.is_changed(row.path)
 
 
-def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int) -> Span:
+def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
     """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
 
     What a value must be stands there only if all of it fits.
@@ -201,7 +201,7 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: 
     return Span(said if room >= min(len(said), LEAST) else "", "dim")
 
 
-def offered(offer: Offer) -> str:
+def offered(offer: FieldChoices) -> str:
     """How much there is to choose from, or why there is nothing."""
     if offer.names:
         few = ", ".join(offer.names)
@@ -240,7 +240,7 @@ def _cut(runs: Sequence[Span], width: int) -> list[Span]:
     return kept
 
 
-class FormLines(Steady, Inked):
+class FormLines(FixedHeightView, Inked):
     """Draws a model; whoever holds it moves the cursor."""
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
@@ -259,7 +259,7 @@ class FormLines(Steady, Inked):
     def __init__(self) -> None:
         super().__init__()
         self.model: FormModel | None = None
-        self.offers: Mapping[str, Offer] = {}
+        self.offers: Mapping[str, FieldChoices] = {}
         self.here: Row | None = None
         self._painted: dict[int, Strip] = {}
         self._looking = False

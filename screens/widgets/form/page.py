@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.launch.choices import Offer
+    from console.launch.choices import FieldChoices
     from console.launch.recipes import Field
     from screens.widgets.form.form import Form
     from screens.wording import Span
@@ -110,7 +110,7 @@ class FormPage(Widget):
     def __init__(self, form: Form) -> None:
         super().__init__()
         self.model = FormModel()
-        self.offers: Mapping[str, Offer] = {}
+        self.offers: Mapping[str, FieldChoices] = {}
         self.row: Row | None = None  # the line with the cursor
         self.lines = FormLines()
         self.choices = ChoiceList()
@@ -132,12 +132,12 @@ class FormPage(Widget):
         return self._editor is not None and self._editor.has_focus
 
     @property
-    def offer(self) -> Offer | None:
+    def offer(self) -> FieldChoices | None:
         """What the cluster has to choose from for the field with the cursor."""
         field = self.field
         return offer_for(field, self.offers) if field is not None else None
 
-    def open_choices(self, offer: Offer, typed: str, *, narrow: bool) -> None:
+    def open_choices(self, offer: FieldChoices, typed: str, *, narrow: bool) -> None:
         """Drops the list down under the line with the cursor."""
         self.offer_was_shown = True
         self.choices.open(offer, typed, narrow=narrow)
@@ -155,7 +155,7 @@ class FormPage(Widget):
         self.lines.scroll_to(y=0, animate=False, immediate=True, force=True)
         self.lines.measure()
 
-    def offered(self, offers: Mapping[str, Offer]) -> None:
+    def offered(self, offers: Mapping[str, FieldChoices]) -> None:
         """The cluster has others to choose from now."""
         self.offers = self.lines.offers = offers
         self.lines.repaint_changed()

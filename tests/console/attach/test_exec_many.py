@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.attach.exec_many import OutputGroup, RankOutput, grouped, parse_ranks, worst
+from console.attach.exec_many import OutputGroup, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import BadInput
 from console.scheduling.ranks import format_ranges
 
@@ -13,25 +13,25 @@ def said(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankO
 
 def test_equal_outputs_stand_together_and_the_few_are_odd() -> None:
     outputs = [*(said(rank, "580\n") for rank in range(6)), said(6, "570\n"), said(7, "", 1, "It broke off.")]
-    assert grouped(reversed(outputs)) == (
+    assert group_outputs(reversed(outputs)) == (
         OutputGroup((0, 1, 2, 3, 4, 5), 0, "580"),
-        OutputGroup((6,), 0, "570", odd=True),
-        OutputGroup((7,), 1, "It broke off.", odd=True),
+        OutputGroup((6,), 0, "570", differs=True),
+        OutputGroup((7,), 1, "It broke off.", differs=True),
     )
-    assert [group.words for group in grouped(outputs)] == ["pods 0-5", "pod 6", "pod 7"]
-    assert worst(outputs) == 1
+    assert [group.words for group in group_outputs(outputs)] == ["pods 0-5", "pod 6", "pod 7"]
+    assert worst_exit_code(outputs) == 1
 
 
 def test_without_a_majority_nobody_is_odd() -> None:
-    assert not any(group.odd for group in grouped([said(rank, f"host-{rank}") for rank in range(8)]))
-    assert not any(group.odd for group in grouped([said(rank, str(rank % 2)) for rank in range(4)]))
-    assert grouped([]) == ()
+    assert not any(group.differs for group in group_outputs([said(rank, f"host-{rank}") for rank in range(8)]))
+    assert not any(group.differs for group in group_outputs([said(rank, str(rank % 2)) for rank in range(4)]))
+    assert group_outputs([]) == ()
 
 
 def test_the_same_words_with_another_code_are_another_answer() -> None:
-    groups = grouped([said(0, "x"), said(1, "x", 3), said(2, "still at work", None)])
-    assert [(group.ranks, group.odd) for group in groups] == [((0,), False), ((1,), True)]
-    assert worst([]) == 0
+    groups = group_outputs([said(0, "x"), said(1, "x", 3), said(2, "still at work", None)])
+    assert [(group.ranks, group.differs) for group in groups] == [((0,), False), ((1,), True)]
+    assert worst_exit_code([]) == 0
 
 
 def test_ranks_are_ranges_in_both_directions() -> None:

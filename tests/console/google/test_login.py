@@ -10,7 +10,7 @@ from google.auth.exceptions import RefreshError, TransportError
 
 from console.errors import BadKubeconfig, NotFound, NotLoggedIn, Unreachable
 from console.google.account import Cloud
-from console.google.api.endpoints import Reach
+from console.google.api.endpoints import GoogleSession
 from console.google.clusters import Place
 from console.session import Session
 from console.settings import Settings
@@ -42,8 +42,8 @@ class Credentials:
         self.expiry += timedelta(hours=1)
 
 
-def reach(credentials: Any) -> Reach:
-    return Reach(credentials=credentials)
+def reach(credentials: Any) -> GoogleSession:
+    return GoogleSession(credentials=credentials)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ async def test_a_login_that_has_ended_is_told_at_once_not_after_all_tries() -> N
 
 
 async def test_secrets_are_not_shown() -> None:
-    assert "first" not in repr(Reach(credentials=Credentials(10), practice_token="first"))  # type: ignore[arg-type]
+    assert "first" not in repr(GoogleSession(credentials=Credentials(10), practice_token="first"))  # type: ignore[arg-type]
 
 
 async def test_a_renamed_context_is_found_by_its_machines_and_its_address() -> None:

@@ -11,8 +11,8 @@ from google.api_core.exceptions import Forbidden
 
 from console.errors import ApiDisabled, NotAllowed
 from console.google.api.compute import answered
-from console.google.api.endpoints import Reach
-from console.google.api.failures import translated
+from console.google.api.endpoints import GoogleSession
+from console.google.api.failures import google_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ DENIED = "Caller does not have required permission to use project lab. Grant the
 
 @pytest.mark.parametrize("said", MISSING)
 def test_the_command_that_sets_it_is_named(said: str) -> None:
-    error = translated(Forbidden(said), "list the builds")  # type: ignore[no-untyped-call]  # api_core is untyped
+    error = google_error(Forbidden(said), "list the builds")  # type: ignore[no-untyped-call]  # api_core is untyped
     assert isinstance(error, NotAllowed)
     assert not isinstance(error, ApiDisabled), "no service of the person's own project is meant"
     assert error.message == "Could not list the builds: this login has no quota project."
@@ -38,7 +38,7 @@ def test_the_command_that_sets_it_is_named(said: str) -> None:
 
 
 def test_a_project_that_may_not_be_used_is_named() -> None:
-    error = translated(Forbidden(DENIED), "list the builds")  # type: ignore[no-untyped-call]  # api_core is untyped
+    error = google_error(Forbidden(DENIED), "list the builds")  # type: ignore[no-untyped-call]  # api_core is untyped
     assert isinstance(error, NotAllowed)
     assert "to use project lab" in error.message
     assert "Service Usage Consumer" in error.hint
@@ -49,7 +49,7 @@ def test_compute_engine_says_it_too(said: str) -> None:
     answer = SimpleNamespace(ok=False, status_code=403, text=json.dumps({"error": {"message": said}}))
     session = SimpleNamespace(get=lambda *_, **__: answer)
     with pytest.raises(NotAllowed) as refused:
-        answered(session, Reach(), "/compute/v1", "list the routers")
+        answered(session, GoogleSession(), "/compute/v1", "list the routers")
     assert "set-quota-project" in refused.value.hint
 
 
@@ -61,7 +61,7 @@ async def test_one_that_is_set_is_sent(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     if by_variable:
         monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "lab")
-    credentials: Any = (await Reach.real()).credentials
+    credentials: Any = (await GoogleSession.real()).credentials
     headers: dict[str, str] = {}
     credentials.apply(headers, token="t")
     assert headers["x-goog-user-project"] == "lab"

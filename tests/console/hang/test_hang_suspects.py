@@ -7,26 +7,26 @@ from dataclasses import replace
 import pytest
 
 from console.hang.nccl_ras import RasGroup, RasRank, RasReport
-from console.hang.report import HangReport, PodTrace, Traced
-from console.hang.stack_location import NOWHERE, Doing, Whereabouts, compiled
+from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.stack_location import NOWHERE, Activity, StackLocation, compiled
 from console.hang.words import ADVICE, BEHIND
 from console.logs.pyspy import Frame
 
-ITEM = Whereabouts(Doing.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
+ITEM = StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
 """`return loss.item()`, which waits for the GPU: py-spy calls the thread active."""
-BACKWARD = Whereabouts(Doing.COMPUTE, "backward", Frame("_engine_run_backward", "torch/autograd/graph.py", 869))
-DATA = Whereabouts(Doing.DATA, "data loader", Frame("train_step", "stuck.py", 30))
-SLEEP = Whereabouts(Doing.WAIT, "<module>", Frame("<module>", "stuck.py", 38))
-BUSY = Whereabouts(Doing.COMPUTE, "<module>", Frame("<module>", "stuck.py", 40))
-RECV = Whereabouts(Doing.COLLECTIVE, "irecv", Frame("irecv", "torch/distributed/distributed_c10d.py", 2600))
-BARRIER = Whereabouts(Doing.COLLECTIVE, "barrier", Frame("barrier", "torch/distributed/distributed_c10d.py", 4900))
-CHECKPOINT = Whereabouts(Doing.CHECKPOINT, "a checkpoint", Frame("save_checkpoint", "stuck.py", 28))
+BACKWARD = StackLocation(Activity.COMPUTE, "backward", Frame("_engine_run_backward", "torch/autograd/graph.py", 869))
+DATA = StackLocation(Activity.DATA, "data loader", Frame("train_step", "stuck.py", 30))
+SLEEP = StackLocation(Activity.WAIT, "<module>", Frame("<module>", "stuck.py", 38))
+BUSY = StackLocation(Activity.COMPUTE, "<module>", Frame("<module>", "stuck.py", 40))
+RECV = StackLocation(Activity.COLLECTIVE, "irecv", Frame("irecv", "torch/distributed/distributed_c10d.py", 2600))
+BARRIER = StackLocation(Activity.COLLECTIVE, "barrier", Frame("barrier", "torch/distributed/distributed_c10d.py", 4900))
+CHECKPOINT = StackLocation(Activity.CHECKPOINT, "a checkpoint", Frame("save_checkpoint", "stuck.py", 28))
 
 
-def said(*places: Whereabouts, behind: tuple[int, ...] = (), state: str = "S", pid: int | None = 5) -> HangReport:
+def said(*places: StackLocation, behind: tuple[int, ...] = (), state: str = "S", pid: int | None = 5) -> HangReport:
     """A report of one rank at each of these places; state and process are of those without a stack."""
     processes = tuple(
-        Traced(at, at, f"pod-{at}", f"node-{at}", pid if where is NOWHERE else 5, state=state, where=where)
+        TracedProcess(at, at, f"pod-{at}", f"node-{at}", pid if where is NOWHERE else 5, state=state, where=where)
         for at, where in enumerate(places)
     )
     ras = RasReport("2.28.9", odd=tuple(RasRank(rank, 10, "AllReduce") for rank in behind), most=12)
@@ -35,7 +35,7 @@ def said(*places: Whereabouts, behind: tuple[int, ...] = (), state: str = "S", p
 
 @pytest.mark.parametrize("behind", [(), (1,)])
 @pytest.mark.parametrize("where", [DATA, SLEEP])
-def test_a_rank_that_waits_for_something_of_its_own(where: Whereabouts, behind: tuple[int, ...]) -> None:
+def test_a_rank_that_waits_for_something_of_its_own(where: StackLocation, behind: tuple[int, ...]) -> None:
     report = said(ITEM, where, behind=behind)
     assert [group.ranks for group in report.suspects] == [(1,)]
     assert report.verdict[0].endswith("while 1 other is in train_step.")
@@ -62,7 +62,7 @@ def test_one_of_many_that_computes_elsewhere_stands_out() -> None:
 
 
 def test_many_at_different_lines_do_not_wait() -> None:
-    lines = [Whereabouts(Doing.COMPUTE, "train_step", Frame("train_step", "stuck.py", at)) for at in range(7)]
+    lines = [StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", at)) for at in range(7)]
     assert not said(*lines, DATA, behind=(7,)).suspects
 
 
@@ -85,7 +85,7 @@ def looked_twice(report: HangReport, *before: int, operations: int = 10) -> Hang
 
 
 @pytest.mark.parametrize("where", [TEST, RECV, ITEM])
-def test_a_rank_that_stays_behind_is_split_off_those_that_seem_to_do_the_same(where: Whereabouts) -> None:
+def test_a_rank_that_stays_behind_is_split_off_those_that_seem_to_do_the_same(where: StackLocation) -> None:
     report = looked_twice(said(*[where] * 16, behind=(9,)), 9)
     assert [(group.ranks, len(group.members)) for group in report.suspects] == [((9,), 1)]
     assert [len(group.members) for group in report.groups] == [1, 15]
@@ -96,7 +96,7 @@ def test_a_rank_that_stays_behind_is_split_off_those_that_seem_to_do_the_same(wh
 
 
 @pytest.mark.parametrize("where", [TEST, RECV, ITEM])
-def test_ranks_that_differ_for_a_moment_are_not_blamed(where: Whereabouts) -> None:
+def test_ranks_that_differ_for_a_moment_are_not_blamed(where: StackLocation) -> None:
     moving = said(*[where] * 16, behind=(9,))
     for report in (moving, looked_twice(moving, 3), looked_twice(moving, 9, operations=9), looked_twice(moving)):
         assert report.suspects == ()
@@ -105,7 +105,7 @@ def test_ranks_that_differ_for_a_moment_are_not_blamed(where: Whereabouts) -> No
 
 
 def test_who_stays_behind_among_many_that_merely_work_is_not_blamed() -> None:
-    lines = [Whereabouts(Doing.COMPUTE, "train_step", Frame("train_step", "stuck.py", at)) for at in range(8)]
+    lines = [StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", at)) for at in range(8)]
     assert not looked_twice(said(*lines, behind=(7,)), 7).suspects
 
 
@@ -134,9 +134,9 @@ def test_advice_is_by_the_group_and_a_test_beside_a_training_does_not_replace_it
     processes = (*found.processes[:15], replace(found.processes[15], program="all_reduce_perf"))
     report = replace(found, processes=processes, pods=(PodTrace(15, "pod-15", "node-15", gdb="/usr/bin/gdb"),))
     assert [group.ranks for group in report.suspects] == [(14,)]
-    assert report.advice == (ADVICE[Doing.DATA],)
+    assert report.advice == (ADVICE[Activity.DATA],)
     assert not report.compiled
     nobody = replace(report, processes=(replace(processes[0], where=TEST, program="all_reduce_perf"), processes[1]))
-    assert nobody.advice[:2] == (ADVICE[Doing.COMPILED], ADVICE[Doing.COLLECTIVE])
+    assert nobody.advice[:2] == (ADVICE[Activity.COMPILED], ADVICE[Activity.COLLECTIVE])
     assert nobody.advice[2].startswith("C stacks: its image has no gdb")
     assert "no training" not in nobody.short

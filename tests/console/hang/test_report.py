@@ -9,19 +9,21 @@ from typing import cast
 import pytest
 
 from console.hang.nccl_ras import parse_ras
-from console.hang.report import HangReport, Launcher, PodTrace, Traced, grouped
-from console.hang.stack_location import Doing, Whereabouts, compiled, whereabouts
+from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess, grouped
+from console.hang.stack_location import Activity, StackLocation, compiled, locate_process
 from console.logs.pyspy import Frame, ProcessStacks, ThreadStack, parse_pyspy
 
 H200 = Path(__file__).parents[2] / "fixtures" / "h200"
 
 
-def recorded() -> tuple[Traced, ...]:
+def recorded() -> tuple[TracedProcess, ...]:
     """The processes of the torchrun that hung on four H200."""
     found = []
     for number in range(4):
         (stacks,) = parse_pyspy((H200 / f"hang_rank{number}.txt").read_bytes())
-        found.append(Traced(number, 0, "pod", "node", stacks.pid, number, stacks=stacks, where=whereabouts(stacks)))
+        found.append(
+            TracedProcess(number, 0, "pod", "node", stacks.pid, number, stacks=stacks, where=locate_process(stacks))
+        )
     return tuple(found)
 
 
@@ -47,7 +49,9 @@ def test_the_recording_of_a_hang_on_h200_names_rank_2() -> None:
 
 
 def test_nccl_alone_names_the_rank_that_launched_less() -> None:
-    same = tuple(replace(each, where=whereabouts(cast("ProcessStacks", recorded()[0].stacks))) for each in recorded())
+    same = tuple(
+        replace(each, where=locate_process(cast("ProcessStacks", recorded()[0].stacks))) for each in recorded()
+    )
     assert not HangReport("hung", (), same).suspects
     assert "All 4 ranks are in cuda synchronize" in HangReport("hung", (), same).verdict[0]
     ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
@@ -76,47 +80,48 @@ def stack(*calls: tuple[str, str], state: str = "idle", name: str = "MainThread"
 @pytest.mark.parametrize(
     ("calls", "doing", "label"),
     [
-        ([("all_gather_into_tensor", "torch/distributed/distributed_c10d.py")], Doing.COLLECTIVE,
+        ([("all_gather_into_tensor", "torch/distributed/distributed_c10d.py")], Activity.COLLECTIVE,
          "all_gather_into_tensor"),
         ([("synchronize", "torch/cuda/__init__.py"), ("all_reduce", "torch/distributed/distributed_c10d.py")],
-         Doing.COLLECTIVE, "all_reduce"),
+         Activity.COLLECTIVE, "all_reduce"),
         ([("broadcast", "torch/distributed/distributed_c10d.py"), ("get_batch_on_this_tp_rank", "training/utils.py")],
-         Doing.COLLECTIVE, "broadcast"),
-        ([("select", "selectors.py"), ("_next_data", "torch/utils/data/dataloader.py")], Doing.DATA, "data loader"),
-        ([("read", "megatron/core/datasets/indexed_dataset.py")], Doing.DATA, "data loader"),
-        ([("init_process_group", "torch/distributed/distributed_c10d.py")], Doing.MEETING, "the rendezvous"),
-        ([("Condition.wait", "threading.py"), ("Event.wait", "threading.py")], Doing.WAIT, "wait"),
-        ([("Lock.acquire", "my/locks.py")], Doing.LOCK, "a lock"),
-        ([("Loader.next_batch", "my/input.py")], Doing.DATA, "data loader"),
+         Activity.COLLECTIVE, "broadcast"),
+        ([("select", "selectors.py"), ("_next_data", "torch/utils/data/dataloader.py")], Activity.DATA, "data loader"),
+        ([("read", "megatron/core/datasets/indexed_dataset.py")], Activity.DATA, "data loader"),
+        ([("init_process_group", "torch/distributed/distributed_c10d.py")], Activity.MEETING, "the rendezvous"),
+        ([("Condition.wait", "threading.py"), ("Event.wait", "threading.py")], Activity.WAIT, "wait"),
+        ([("Lock.acquire", "my/locks.py")], Activity.LOCK, "a lock"),
+        ([("Loader.next_batch", "my/input.py")], Activity.DATA, "data loader"),
         ([("write", "torch/serialization.py"), ("save_checkpoint", "megatron/training/checkpointing.py")],
-         Doing.CHECKPOINT, "a checkpoint"),
-        ([("acquire", "threading.py"), ("put", "mine.py")], Doing.LOCK, "a lock"),
-        ([("wait", "subprocess.py"), ("build", "mine.py")], Doing.WAIT, "wait"),
-        ([("synchronize", "torch/cuda/__init__.py"), ("step", "mine.py")], Doing.GPU, "cuda synchronize"),
+         Activity.CHECKPOINT, "a checkpoint"),
+        ([("acquire", "threading.py"), ("put", "mine.py")], Activity.LOCK, "a lock"),
+        ([("wait", "subprocess.py"), ("build", "mine.py")], Activity.WAIT, "wait"),
+        ([("synchronize", "torch/cuda/__init__.py"), ("step", "mine.py")], Activity.GPU, "cuda synchronize"),
     ],
 )  # fmt: skip
-def test_where_a_stack_is(calls: list[tuple[str, str]], doing: Doing, label: str) -> None:
-    found = whereabouts(stack(*calls))
+def test_where_a_stack_is(calls: list[tuple[str, str]], doing: Activity, label: str) -> None:
+    found = locate_process(stack(*calls))
     assert (found.doing, found.label) == (doing, label)
 
 
 def test_gradients_are_reduced_by_another_thread() -> None:
     main = stack(("_engine_run_backward", "torch/autograd/graph.py"), state="active").threads
     hook = stack(("all_reduce", "torch/distributed/distributed_c10d.py"), name="Dummy-1").threads
-    assert whereabouts(ProcessStacks(1, threads=(*main, *hook))).doing is Doing.COLLECTIVE
-    assert whereabouts(ProcessStacks(1, threads=main)).label == "backward"
-    assert whereabouts(ProcessStacks(1)).doing is Doing.UNKNOWN
+    assert locate_process(ProcessStacks(1, threads=(*main, *hook))).doing is Activity.COLLECTIVE
+    assert locate_process(ProcessStacks(1, threads=main)).label == "backward"
+    assert locate_process(ProcessStacks(1)).doing is Activity.UNKNOWN
 
 
-def many(doing: Doing, label: str, *ranks: int, node: str = "") -> list[Traced]:
+def many(doing: Activity, label: str, *ranks: int, node: str = "") -> list[TracedProcess]:
     return [
-        Traced(each, each // 8, "pod", node or f"n{each // 8}", each, where=Whereabouts(doing, label)) for each in ranks
+        TracedProcess(each, each // 8, "pod", node or f"n{each // 8}", each, where=StackLocation(doing, label))
+        for each in ranks
     ]
 
 
 def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
-    stuck = many(Doing.DATA, "data loader", 41, 97, node="gke-7")
-    others = many(Doing.COLLECTIVE, "all_reduce", *(each for each in range(128) if each not in (41, 97)))
+    stuck = many(Activity.DATA, "data loader", 41, 97, node="gke-7")
+    others = many(Activity.COLLECTIVE, "all_reduce", *(each for each in range(128) if each not in (41, 97)))
     report = HangReport("llama", (), (*others, *stuck))
     assert report.summary == "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, gke-7)"
     assert [group.suspect for group in report.groups] == [True, False]
@@ -126,14 +131,16 @@ def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
 
 
 def test_another_collective_than_the_others_stands_out() -> None:
-    groups = grouped([*many(Doing.COLLECTIVE, "all_reduce", *range(7)), *many(Doing.COLLECTIVE, "all_gather", 7)])
+    groups = grouped([*many(Activity.COLLECTIVE, "all_reduce", *range(7)), *many(Activity.COLLECTIVE, "all_gather", 7)])
     assert [(group.label, group.suspect) for group in groups] == [("all_gather", True), ("all_reduce", False)]
 
 
 def test_what_the_kernel_says_of_a_test_sets_a_rank_apart() -> None:
-    def run(rank: int, state: str) -> Traced:
+    def run(rank: int, state: str) -> TracedProcess:
         place = compiled("all_gather_perf", state)
-        return Traced(rank, rank // 8, f"p{rank // 8}", "n", 7, state=state, where=place, program="all_gather_perf")
+        return TracedProcess(
+            rank, rank // 8, f"p{rank // 8}", "n", 7, state=state, where=place, program="all_gather_perf"
+        )
 
     report = HangReport("test", (PodTrace(0, "p0", "n", gdb="/usr/bin/gdb"),), tuple(run(at, "RS"[at % 2]) for at in
                                                                                      range(16)))  # fmt: skip
@@ -154,6 +161,6 @@ def test_that_nothing_runs_is_no_alarm_and_that_nothing_can_be_asked_is_one() ->
 
 
 def test_work_is_no_hang() -> None:
-    report = HangReport("busy", (), tuple(many(Doing.COMPUTE, "backward", *range(4))))
+    report = HangReport("busy", (), tuple(many(Activity.COMPUTE, "backward", *range(4))))
     assert not report.suspects
     assert "this is not a hang" in report.verdict[0]

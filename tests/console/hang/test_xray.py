@@ -17,8 +17,8 @@ import pytest
 from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
-from console.hang.report import Traced
-from console.hang.stack_location import Doing
+from console.hang.report import TracedProcess
+from console.hang.stack_location import Activity
 from console.hang.xray import PY_SPY, PY_SPY_HASHES, HangProbe
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -132,7 +132,7 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
             pytest.fail(FORBIDDEN)
         assert [process.rank for process in report.processes] == [0, 1, 2, 3], report.verdict
         (suspect,) = report.suspects
-        assert (suspect.doing, suspect.ranks) == (Doing.DATA, (STUCK,))
+        assert (suspect.doing, suspect.ranks) == (Activity.DATA, (STUCK,))
         assert report.summary == "3 in all_reduce, 1 in data loader (rank 2, pod 1, GPU 0, node-1)"
         assert report.verdict[0].startswith("Rank 2 (pod 1, GPU 0) on node-1 is in the data loader (train_step, ")
         assert report.verdict[0].endswith(" while 3 others wait in all_reduce.")
@@ -363,7 +363,7 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
 
 async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     looking = xray(Cluster(), saying(b"<svg>half", answer(0)))
-    process = Traced(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)
+    process = TracedProcess(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)
     with pytest.raises(ProgramFailed, match="is incomplete"):
         await looking.record("default", "hung", process, "py-spy", 1, tmp_path / "flame.svg")
     whole = xray(Cluster(), saying(b"<svg></svg>", answer(0)))

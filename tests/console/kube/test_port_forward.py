@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from console.attach.tunnel import engine, relay
-from console.attach.tunnel.engine import Forwarding, Reach
+from console.attach.tunnel.engine import LocalForward, PortForwarder
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
 from console.kube.locate_rank import JobEnded
@@ -35,10 +35,10 @@ def pod(uid: str = "uid-p", phase: str = "Running") -> web.Response:
 
 
 @asynccontextmanager
-async def tunnel(server: ApiServer, port: int = 2222, local: int = 0) -> AsyncIterator[Forwarding]:
+async def tunnel(server: ApiServer, port: int = 2222, local: int = 0) -> AsyncIterator[LocalForward]:
     """A tunnel to pod p."""
     server.refuse.setdefault(POD, pod())
-    made = Forwarding(Reach(server.login(), limit=5), TO_P, [PortPair(port, local)], name="p", context="test")
+    made = LocalForward(PortForwarder(server.login(), limit=5), TO_P, [PortPair(port, local)], name="p", context="test")
     await made.open()
     try:
         yield made
@@ -46,7 +46,7 @@ async def tunnel(server: ApiServer, port: int = 2222, local: int = 0) -> AsyncIt
         await made.close()
 
 
-def local_of(forwarding: Forwarding) -> int:
+def local_of(forwarding: LocalForward) -> int:
     return forwarding.tunnel.listeners[0].local
 
 
@@ -98,7 +98,7 @@ async def test_a_port_that_nobody_serves_closes_the_connection_and_keeps_listeni
                 writer.close()
             await eventually(lambda: made.tunnel.last_end)
             assert made.tunnel.last_end == "Nothing listens on port 9 of pod p."
-        async with Reach(server.login()).dial(P, 9) as pipe:
+        async with PortForwarder(server.login()).dial(P, 9) as pipe:
             with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod p\."):
                 await pipe.receive()
 
@@ -107,10 +107,10 @@ async def test_a_pod_that_is_not_there() -> None:
     async with ApiServer() as server:
         server.refuse[FORWARD] = status(404, 'pods "p" not found', reason="NotFound")
         with pytest.raises(NotFound, match="Could not reach port 22 of pod p"):
-            await Reach(server.login()).open(P, 22)
+            await PortForwarder(server.login()).open(P, 22)
         server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
         with pytest.raises(JobEnded, match="There is no pod p in namespace default"):
-            await Reach(server.login()).open(TO_P, 22)
+            await PortForwarder(server.login()).open(TO_P, 22)
 
 
 async def test_a_local_port_that_is_taken() -> None:
@@ -189,7 +189,7 @@ async def test_a_token_that_runs_out_in_the_middle(tmp_path: Path) -> None:
     async with ApiServer(secure=True) as server:
         server.tokens, server.refuse[POD] = {"old"}, pod()
         server.handlers[FORWARD] = echo_port(2222)
-        reach = Reach(server.login(User(token_file=str(file))))
+        reach = PortForwarder(server.login(User(token_file=str(file))))
         async with reach.dial(TO_P, 2222) as pipe:
             server.tokens = {"new"}
             await pipe.send(b"still")  # who is in stays in
@@ -270,7 +270,7 @@ async def test_a_network_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     async with ApiServer() as server:
         server.handlers[FORWARD] = streaming(behave)
-        async with Reach(server.login()).dial(P, 2222) as pipe:
+        async with PortForwarder(server.login()).dial(P, 2222) as pipe:
             with pytest.raises(Unreachable, match="the API server no longer answers on it"):
                 await asyncio.wait_for(pipe.receive(), 60)
         silent.set()
@@ -292,7 +292,9 @@ async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(mon
     async with ApiServer() as server:
         server.handlers[FORWARD] = streaming(behave)
         server.refuse[POD] = pod()
-        made = Forwarding(Reach(server.login()), TO_P, [PortPair(2222)], name="p", context="test", clock=lambda: now[0])
+        made = LocalForward(
+            PortForwarder(server.login()), TO_P, [PortPair(2222)], name="p", context="test", clock=lambda: now[0]
+        )
         await made.open()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
-from console.launch.drafting import Drafting
+from console.launch.drafting import PlanTexts
 from console.launch.helm import BadValues
-from console.launch.install import Catalogue, NoSuchQueue
+from console.launch.install import ChartCatalog, NoSuchQueue
 from console.launch.recipes import HIDDEN, FieldProblem, LaunchPlan, Manifest
-from console.launch.releases import Change, unified
+from console.launch.releases import DiffKind, unified
 from tests.chart.plans import CATALOGUE, PLANS, offline
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
 
-DRAFTING = Drafting(CATALOGUE, offline().render)
+DRAFTING = PlanTexts(CATALOGUE, offline().render)
 RECIPES = [recipe.id for recipe in CATALOGUE.recipes()]
 NCCL = "nccl-all-reduce"
 TOKEN = "hf_" + "a" * 34
@@ -291,15 +291,15 @@ def test_values_of_a_release_come_without_what_the_console_brings() -> None:
     assert [note.line for note in draft.notes] == [4]
 
 
-def with_secret() -> Drafting:
+def with_secret() -> PlanTexts:
     schema = copy.deepcopy(dict(CATALOGUE.schema))
     schema["properties"]["password"] = {
         "type": "string", "title": "Password", "description": "Of the registry.", "default": "", "x-secret": True,
         "x-group": "Access", "x-order": 9000,
     }  # fmt: skip
     launcher = offline()
-    catalogue = Catalogue(CATALOGUE.chart, schema, CATALOGUE.launchers)
-    return Drafting(catalogue, replace(launcher, catalogue=catalogue).render)
+    catalogue = ChartCatalog(CATALOGUE.chart, schema, CATALOGUE.launchers)
+    return PlanTexts(catalogue, replace(launcher, catalogue=catalogue).render)
 
 
 def test_a_secret_is_never_written_and_reads_back_as_it_was() -> None:
@@ -354,15 +354,15 @@ def test_the_command_with_a_file() -> None:
 async def test_what_differs_from_the_defaults_and_from_earlier_values() -> None:
     mine = plan({"gpus": 32, "queue": "a4", "storage": {"nfs": {"claim": "data", "server": "10.0.0.1"}}})
     found = {diff.kind: diff for diff in await DRAFTING.diff(mine)}
-    assert found["JobSet"].change is Change.CHANGED
-    assert found["PersistentVolumeClaim"].change is Change.ADDED
-    assert found["Secret"].change is Change.SAME
+    assert found["JobSet"].change is DiffKind.CHANGED
+    assert found["PersistentVolumeClaim"].change is DiffKind.ADDED
+    assert found["Secret"].change is DiffKind.SAME
     texts = {(line.mark, line.text.strip()) for line in found["JobSet"].lines}
     assert {("-", "parallelism: 2"), ("+", "parallelism: 4")} <= texts
     assert found["JobSet"].removed < found["JobSet"].added
-    assert all(diff.change is Change.SAME for diff in await DRAFTING.diff(mine, mine.values))
+    assert all(diff.change is DiffKind.SAME for diff in await DRAFTING.diff(mine, mine.values))
     gone = {diff.kind: diff.change for diff in await DRAFTING.diff(plan({"gpus": 32, "queue": "a4"}), mine.values)}
-    assert gone["PersistentVolume"] is Change.REMOVED
+    assert gone["PersistentVolume"] is DiffKind.REMOVED
     assert "+++ JobSet anna (changed)" in unified(tuple(found.values()))
 
 
@@ -373,7 +373,7 @@ async def test_what_is_compared_with_is_rendered_once() -> None:
         rendered.append(asked)
         return (Manifest("JobSet", asked.name, f"gpus: {asked.values.get('gpus')}\n"),)
 
-    drafting = Drafting(CATALOGUE, render)
+    drafting = PlanTexts(CATALOGUE, render)
     for gpus in (8, 16, 32):
         await drafting.diff(plan({"gpus": gpus}))
     assert [each.values for each in rendered] == [{"gpus": 8}, {}, {"gpus": 16}, {"gpus": 32}]
@@ -404,7 +404,7 @@ def test_a_refusal_goes_to_its_field(error: Exception, path: str) -> None:
 def test_a_texts_defaults_win_over_what_lies_below() -> None:
     draft = DRAFTING.read_yaml(NCCL, "queue: ''\nenv:\n  A: x\n")
     assert draft.values == {"env": {"A": "x"}}
-    assert DRAFTING.over({"queue": "a4", "gpus": 8, "env": {"B": "y"}}, draft) == {
+    assert DRAFTING.overlay_draft({"queue": "a4", "gpus": 8, "env": {"B": "y"}}, draft) == {
         "queue": "",
         "gpus": 8,
         "env": {"B": "y", "A": "x"},

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.kube.nested_values import Value, set_path
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}
 CUDA_12_6 = "modelscope:ubuntu22.04-cuda12.6.3-py311-torch2.7.1-vllm0.10.0-modelscope1.28.2-swift3.7.1"
 

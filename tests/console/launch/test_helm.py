@@ -18,10 +18,10 @@ from console.errors import (
     Unreachable,
 )
 from console.launch.helm import BadValues, Helm, kind_and_name, schema_problems, translate
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.recipes import FieldProblem, LaunchPlan
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 VALUES = CATALOGUE.chart_values(LaunchPlan("ddp-smoke", "anna", "team", {}))
 
 

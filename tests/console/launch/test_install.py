@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput, Unreadable
-from console.launch.install import LONGEST_NAME, Catalogue, name_problem, namespace_problem
+from console.launch.install import LONGEST_NAME, ChartCatalog, name_problem, namespace_problem
 from console.launch.recipes import FieldProblem, LaunchPlan, coerce, spell
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 RECIPES = [recipe.id for recipe in CATALOGUE.recipes()]
 
 
@@ -134,6 +134,8 @@ def test_a_plan_wins_over_its_recipe() -> None:
 
 
 def test_a_launcher_that_is_missing_is_said() -> None:
-    poor = Catalogue(CATALOGUE.chart, CATALOGUE.schema, {"run.sh": "", "pods.sh": "", "prepare.sh": "", "steps.sh": ""})
+    poor = ChartCatalog(
+        CATALOGUE.chart, CATALOGUE.schema, {"run.sh": "", "pods.sh": "", "prepare.sh": "", "steps.sh": ""}
+    )
     with pytest.raises(Unreadable, match="launcher of interactive is missing"):
         poor.chart_values(plan("anna", "team", "interactive"))

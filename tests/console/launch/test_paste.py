@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.launch.drafting import Drafting
+from console.launch.drafting import PlanTexts
 from tests.chart.plans import CATALOGUE, offline
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.launch.recipes import Draft
 
-DRAFTING = Drafting(CATALOGUE, offline().render)
+DRAFTING = PlanTexts(CATALOGUE, offline().render)
 NCCL = "nccl-all-reduce"
 COMMANDS = Path(__file__).parents[2] / "fixtures" / "pasted_commands.txt"
 SET = {

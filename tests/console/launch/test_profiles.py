@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.profiles import Profiles, usual_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from console.errors import Unreadable
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.recipes import FieldKind
 from console.launch.schema import parse_defaults, parse_fields, parse_recipes
 
-SCHEMA = Catalogue.load().schema
+SCHEMA = ChartCatalog.load().schema
 
 
 def schema() -> dict[str, Any]:

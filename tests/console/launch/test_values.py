@@ -8,10 +8,10 @@ import pytest
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, merge_values
-from console.launch.install import Catalogue
+from console.launch.install import ChartCatalog
 from console.launch.schema import parse_sets
 
-CATALOGUE = Catalogue.load()
+CATALOGUE = ChartCatalog.load()
 FIELDS = CATALOGUE.fields("nccl-all-reduce")
 DEFAULTS = CATALOGUE.defaults("nccl-all-reduce")
 

@@ -12,7 +12,7 @@ import pytest
 from console.errors import Unreachable
 from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
-from console.launch.runs import progress
+from console.launch.runs import training_figures
 from console.logs.line import LogLine
 from console.metrics.alarm_rules import Thresholds
 from console.metrics.alarm_watch import AlarmWatch
@@ -124,7 +124,7 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     assert found is not None
     assert found.nan_words == f"loss is {words}"
     _, (track,), _ = read_lines(lines)
-    run = RunRecord("own-script", "llama", "default", **progress(track.standing()))
+    run = RunRecord("own-script", "llama", "default", **training_figures(track.standing()))
     assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (words, "since step 230 or earlier")
     assert f"; loss is {words};" in "".join(each.text for each in summary(track))
     assert [mark.words for mark in track.events()] == ["loss is NaN at 230 or earlier"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from google.cloud import container_v1 as api
 
-    from console.preflight.check import Check, Result, Wish
+    from console.preflight.check import Check, LaunchNeeds, Result
     from practice.google.cloud import PracticeGoogle
     from practice.objects.resources import Resource
 
@@ -46,17 +46,17 @@ class Ground:
     def gke(self) -> api.Cluster:
         return self.world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER]
 
-    def wish(self, recipe: str = "", *values: str, name: str = "train-1", **more: str) -> Wish:
+    def wish(self, recipe: str = "", *values: str, name: str = "train-1", **more: str) -> LaunchNeeds:
         plan = None
         if recipe:
             plan = LaunchPlan(recipe, name, "default", self.session.launch.set_values(recipe, values))
         return self.session.preflight.wish(plan, **more)
 
-    async def look(self, id_: str, wish: Wish | None = None) -> Check:
+    async def look(self, id_: str, wish: LaunchNeeds | None = None) -> Check:
         (check,) = await self.session.preflight.all(wish or self.wish(), (id_,))
         return check
 
-    async def becomes(self, result: Result, id_: str, wish: Wish | None = None) -> Check:
+    async def becomes(self, result: Result, id_: str, wish: LaunchNeeds | None = None) -> Check:
         """Look until the watch has brought what was changed."""
         end = time.monotonic() + DEADLINE
         while True:

@@ -10,7 +10,7 @@ import yaml
 
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
-from console.preflight.check import Mend, Result, Verdict, both, fail, ok, tally, warn
+from console.preflight.check import RepairKind, Result, Verdict, combine, fail, ok, tally, warn
 from console.preflight.cluster import BETTER, FLOOR
 from console.preflight.run import CHECKS, KINDS, Preflight
 from console.session import Session
@@ -68,7 +68,7 @@ async def test_a_service_that_is_off_offers_to_be_enabled() -> None:
         check = await here.look("P31")
         assert check.result is Result.FAIL
         assert check.repair is not None
-        assert check.repair.kind is Mend.SERVICE
+        assert check.repair.kind is RepairKind.SERVICE
         assert "artifactregistry.googleapis.com" in check.repair.words
         assert "Enabled" in await here.session.preflight.repair(check.repair)
         assert (await here.look("P31")).result is Result.OK
@@ -179,11 +179,11 @@ async def test_an_unknown_check_is_named() -> None:
 
 def test_halves_are_joined() -> None:
     blind = Verdict(Result.COULD_NOT, "No result.", "There was no login.", "Log in.")
-    assert both(ok("a."), blind).result is Result.OK
-    assert "Not seen: There was no login." in both(ok("a."), blind).evidence
-    assert both(ok("a."), blind, sure=True).result is Result.COULD_NOT
-    assert both(ok("a."), warn("b.", "why"), fail("c.", "worse", "do")).result is Result.FAIL
-    assert both(blind, blind).result is Result.COULD_NOT
+    assert combine(ok("a."), blind).result is Result.OK
+    assert "Not seen: There was no login." in combine(ok("a."), blind).evidence
+    assert combine(ok("a."), blind, sure=True).result is Result.COULD_NOT
+    assert combine(ok("a."), warn("b.", "why"), fail("c.", "worse", "do")).result is Result.FAIL
+    assert combine(blind, blind).result is Result.COULD_NOT
 
 
 def test_the_ids_are_the_documents() -> None:

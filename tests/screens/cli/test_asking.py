@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from screens.cli.ask import answer, typed
+from screens.cli.ask import ask_line, read_stdin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 @pytest.mark.parametrize(("pressed", "meant"), [(b"Yes \n", "yes"), (b"\n", ""), (b"\x04", None)])
 def test_an_answer_or_the_end(keys: int, pressed: bytes, meant: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     os.write(keys, pressed)
-    assert asyncio.run(answer("Stop? ")) == meant
+    assert asyncio.run(ask_line("Stop? ")) == meant
     assert capsys.readouterr().err == "Stop? "
 
 
@@ -39,7 +39,7 @@ def test_an_answer_or_the_end(keys: int, pressed: bytes, meant: str | None, caps
 def test_who_leaves_a_question_need_not_answer_it() -> None:
     async def leave() -> None:
         async with asyncio.timeout(LIMIT):
-            question = asyncio.create_task(answer("Stop? "))
+            question = asyncio.create_task(ask_line("Stop? "))
             await asyncio.sleep(0)
             question.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -56,7 +56,7 @@ def test_input_comes_as_it_is_typed_and_ends(monkeypatch: pytest.MonkeyPatch) ->
 
     async def read() -> None:
         async with asyncio.timeout(LIMIT):
-            async for data in typed():
+            async for data in read_stdin():
                 got.append(data)
                 os.close(writer) if got[1:] else os.write(writer, b"two")
 
@@ -69,7 +69,7 @@ def test_input_comes_as_it_is_typed_and_ends(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_file_is_input_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def read() -> bytes:
-        return b"".join([data async for data in typed()])
+        return b"".join([data async for data in read_stdin()])
 
     path = tmp_path / "input"
     path.write_bytes(b"x" * 100_000)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.kube.objects.meta import short_name
 from console.launch.run_database import History, usual_place
-from console.launch.run_record import Outcome, RunRecord, concluded
+from console.launch.run_record import Outcome, RunRecord, with_final_outcome
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.settings import login_name
 from screens.__main__ import main
@@ -246,7 +246,7 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
 def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixture[str]) -> None:
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
-    stalled = concluded(replace(ended, step=1240, alarms=(alarm,)))
+    stalled = with_final_outcome(replace(ended, step=1240, alarms=(alarm,)))
     titles, cells, _ = as_text(RUNS, [stalled, ended])
     assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
         ("▲ stopped", "stopped by a person, stalled since step 1,240"),

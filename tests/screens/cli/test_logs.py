@@ -21,7 +21,7 @@ from console.scheduling.why_job import why_jobset
 from screens.cli import logs, why
 from screens.cli import logs as log_printers
 from screens.cli import logs as log_tail
-from screens.cli.logs import last_first, moment
+from screens.cli.logs import moment, tail_then_follow
 from tests.fakes import FakeSession
 from tests.screens.cli.commands import parse
 from tests.screens.queue_scene import queue_scene
@@ -47,8 +47,8 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     async def connected(*_: Any, **__: Any) -> AsyncIterator[FakeSession]:
         yield made
 
-    monkeypatch.setattr(logs, "connected", connected)
-    monkeypatch.setattr(why, "connected", connected)
+    monkeypatch.setattr(logs, "open_session", connected)
+    monkeypatch.setattr(why, "open_session", connected)
     return made
 
 
@@ -102,7 +102,7 @@ async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch
 
     log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=2)))
     monkeypatch.setattr(log_tail, "_QUIET", 0.001)
-    async with aclosing(printed()) as lines, aclosing(last_first(lines, log, 2, follow=True)) as tail:
+    async with aclosing(printed()) as lines, aclosing(tail_then_follow(lines, log, 2, follow=True)) as tail:
         first = await anext(tail)
         assert [line.text for line in first] == ["0 line 48", "1 line 48", "0 line 49", "1 line 49", "0 new"]
         more.set()
@@ -118,7 +118,7 @@ async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(mo
         await asyncio.Event().wait()
 
     log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=1, waiting=1)))
-    async with aclosing(printed()) as lines, aclosing(last_first(lines, log, 1, follow=True)) as tail:
+    async with aclosing(printed()) as lines, aclosing(tail_then_follow(lines, log, 1, follow=True)) as tail:
         assert [line.text for line in await anext(tail)] == ["two"]
 
 
@@ -218,7 +218,7 @@ async def followed_by_consensus(
         gaps=(), lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
     )
     options = parse(["logs", "llama", "--all", "-f", "--consensus"])
-    task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.Picks(options)))
+    task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.LineSelection(options)))
     try:
         await asyncio.wait_for(seen.wait(), 10)
     finally:
@@ -420,7 +420,7 @@ def test_times_and_patterns_that_are_none() -> None:
     with pytest.raises(BadInput):
         moment("yesterday")
     with pytest.raises(BadInput):
-        logs.Picks(parse(["logs", "x", "--grep", "("]))
+        logs.LineSelection(parse(["logs", "x", "--grep", "("]))
 
 
 async def test_nobody_reads_on_and_the_log_is_closed_at_once(
@@ -440,7 +440,7 @@ async def test_nobody_reads_on_and_the_log_is_closed_at_once(
         raise BrokenPipeError
 
     monkeypatch.setattr(session, "follow_log", endless)
-    monkeypatch.setattr(logs, "say", gone)
+    monkeypatch.setattr(logs, "print_line", gone)
     with pytest.raises(BrokenPipeError):
         await logs.logs(parse(["logs", "llama"]))
     assert closed

@@ -41,7 +41,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSession:
         async def __aexit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(measures, "connected", Opened)
+    monkeypatch.setattr(measures, "open_session", Opened)
     return made
 
 

@@ -8,7 +8,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.launch.choices import Offer, OfferState
+from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldKind, changed
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-QUEUES = Offer("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
+QUEUES = FieldChoices("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
 
 
 class Host(App[None]):
@@ -151,11 +151,11 @@ async def test_typing_narrows_the_choices() -> None:
 async def test_nothing_to_choose_from_says_why() -> None:
     claims = Field("claim", "Claim", "One.", FieldKind.TEXT, "", choices_from="pvcs", group="Storage")
     async with form_of(claims) as (form, pilot, app):
-        form.offer({"pvcs": Offer("pvcs", state=OfferState.NOT_ALLOWED, why="You may not list claims.")})
+        form.offer({"pvcs": FieldChoices("pvcs", state=ChoicesState.NOT_ALLOWED, why="You may not list claims.")})
         form.go("claim")
         await pilot.press("enter")
         await until(pilot, lambda: "You may not list claims." in screen_text(app))
-        form.offer({"pvcs": Offer("pvcs", why="There are no claims.")})
+        form.offer({"pvcs": FieldChoices("pvcs", why="There are no claims.")})
         await pilot.press("escape", "enter")
         await until(pilot, lambda: "There are no claims." in screen_text(app))
 

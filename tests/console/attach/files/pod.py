@@ -7,7 +7,7 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from console.attach.files.copies import Meter
+from console.attach.files.copies import CopyMeter
 from console.attach.files.pod_files import PodFiles
 from console.attach.files.transfer import Fetch, Send
 from console.errors import Unreachable
@@ -38,10 +38,10 @@ class Pod:
         self.files = PodFiles(self.start, "the pod")
 
     async def fetch(self, source: str, target: Path | str) -> CopyReport:
-        return await Fetch(self.files, Meter(self.seen.append, pause=0)).run(source, str(target))
+        return await Fetch(self.files, CopyMeter(self.seen.append, pause=0)).run(source, str(target))
 
     async def send(self, source: Path | str, target: str) -> CopyReport:
-        return await Send(self.files, Meter(self.seen.append, pause=0)).run(str(source), target)
+        return await Send(self.files, CopyMeter(self.seen.append, pause=0)).run(str(source), target)
 
     @asynccontextmanager
     async def start(

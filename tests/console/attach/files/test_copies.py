@@ -10,7 +10,7 @@ import pytest
 from console.attach.files import local, transfer
 from console.attach.files import transfer as send
 from console.attach.files.copies import TRIES
-from console.attach.files.entries import Proof
+from console.attach.files.entries import Verification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod
 
@@ -81,7 +81,7 @@ def program(folder: Path, name: str, text: str) -> Path:
 async def test_a_folder_there_and_back_is_the_same(pod: Pod, here: Path) -> None:
     source = plant(here / "src")
     sent = await pod.send(source, "")
-    assert (sent.files, sent.proof, sent.problems) == (len(NAMES), Proof.SHA256, ())
+    assert (sent.files, sent.proof, sent.problems) == (len(NAMES), Verification.SHA256, ())
     assert tree(pod.folder / "src") == tree(source)
     back = await pod.fetch("src", f"{here}/back/")
     assert tree(here / "back/src") == tree(source)
@@ -234,8 +234,8 @@ async def test_an_image_with_few_programs_will_do(tmp_path: Path, here: Path) ->
     plant(pod.folder / "src")
     report = await pod.fetch("src", here)
     assert tree(here / "src") == tree(pod.folder / "src")
-    assert report.proof is Proof.SIZE
-    assert (await pod.send(here / "src", "again")).proof is Proof.SIZE
+    assert report.proof is Verification.SIZE
+    assert (await pod.send(here / "src", "again")).proof is Verification.SIZE
     assert tree(pod.folder / "again") == tree(here / "src")
 
 

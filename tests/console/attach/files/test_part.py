@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from console.attach.files import local
-from console.attach.files.entries import Entry, EntryKind
+from console.attach.files.entries import EntryKind, FileEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def test_two_threads_that_write_down_the_same_part_write_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = local.Part(tmp_path / "model", Entry("model", EntryKind.FILE, 8))
+    part = local.PartialFile(tmp_path / "model", FileEntry("model", EntryKind.FILE, 8))
     part.add(b"one ")
-    inside, go_on, told = threading.Event(), threading.Event(), local.told
+    inside, go_on, told = threading.Event(), threading.Event(), local.translate_os_errors
 
     def held(path: Path) -> object:
         inside.set()
@@ -32,7 +32,7 @@ def test_two_threads_that_write_down_the_same_part_write_nothing_twice(
         thread.start()
         return thread
 
-    monkeypatch.setattr(local, "told", held)
+    monkeypatch.setattr(local, "translate_os_errors", held)
     first = begun(part.flush)
     assert inside.wait(60)
     part.add(b"two ")

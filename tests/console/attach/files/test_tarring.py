@@ -4,7 +4,7 @@ import io
 import tarfile
 from typing import TYPE_CHECKING
 
-from console.attach.files.entries import Entry, EntryKind
+from console.attach.files.entries import EntryKind, FileEntry
 from console.attach.files.local import Unpacking, length, pack
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def pieces(data: bytes, size: int = 700) -> AsyncIterator[bytes]:
 
 async def unpacked(top: Path, data: bytes, *wanted: str, size: int = 1) -> Unpacking:
     unpacking = Unpacking(
-        top, {name: Entry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, most=1 << 20
+        top, {name: FileEntry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, most=1 << 20
     )
     await unpacking.run(pieces(data))
     return unpacking
@@ -76,8 +76,8 @@ async def test_a_tar_is_as_long_as_was_said_whatever_becomes_of_the_files(tmp_pa
     sizes = {"shrinks": 3000, "grows": 100, "x" * 150: 0}
     for name, size in sizes.items():
         (tmp_path / name).write_bytes(b"z" * size)
-    entries = [Entry("", EntryKind.FOLDER), Entry("link", EntryKind.LINK, target="x" * 200)]
-    entries += [Entry(name, EntryKind.FILE, size) for name, size in sizes.items()]
+    entries = [FileEntry("", EntryKind.FOLDER), FileEntry("link", EntryKind.LINK, target="x" * 200)]
+    entries += [FileEntry(name, EntryKind.FILE, size) for name, size in sizes.items()]
     (tmp_path / "shrinks").write_bytes(b"z")
     (tmp_path / "grows").write_bytes(b"z" * 5000)
     data = b"".join([piece async for piece in pack(tmp_path, entries, lambda *_: None)])

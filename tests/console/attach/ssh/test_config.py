@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.attach.ssh import config
-from console.attach.ssh.config import Entry, PodKeys, save, undo
-from console.attach.ssh.paths import Places
+from console.attach.ssh.config import PodKeys, SshHostEntry, save, undo
+from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
 
 if TYPE_CHECKING:
@@ -36,21 +36,21 @@ CONFIGS = {
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshPaths:
     monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "dot ssh"))
-    return Places.find()
+    return SshPaths.find()
 
 
-def entry(**more: object) -> Entry:
+def entry(**more: object) -> SshHostEntry:
     base: dict[str, object] = {
         "name": "a4-train", "context": "prod", "namespace": "team-b", "job": "train", "ranks": 3,
         "kubeconfig": "/etc/kube config/100%/it's", "program": ("/opt/a 4/bin/a4",), "identity": "/keys/my 100% key",
         "pods": {"0": PodKeys("uid-0", 0, (KEY,))},
     }  # fmt: skip
-    return Entry(**{**base, **more})  # type: ignore[arg-type]
+    return SshHostEntry(**{**base, **more})  # type: ignore[arg-type]
 
 
-def written(places: Places, content: bytes | None) -> None:
+def written(places: SshPaths, content: bytes | None) -> None:
     """The person's config as it was, then a4's host and line."""
     if content is not None:
         places.user.mkdir(mode=0o700)
@@ -61,7 +61,7 @@ def written(places: Places, content: bytes | None) -> None:
     assert config.add(places)
 
 
-def read_by_ssh(places: Places, host: str) -> dict[str, str]:
+def read_by_ssh(places: SshPaths, host: str) -> dict[str, str]:
     """Options of a host, as ssh itself understands the person's config."""
     done = subprocess.run(
         ["ssh", "-G", "-F", str(places.user_config), host], capture_output=True, text=True, check=True
@@ -70,7 +70,7 @@ def read_by_ssh(places: Places, host: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_config_is_byte_identical_after_undo(places: Places, name: str) -> None:
+def test_the_config_is_byte_identical_after_undo(places: SshPaths, name: str) -> None:
     written(places, CONFIGS[name])
     assert places.user_config.read_bytes() != CONFIGS[name]
     assert not config.add(places), "a second time there is nothing to add"
@@ -82,7 +82,7 @@ def test_the_config_is_byte_identical_after_undo(places: Places, name: str) -> N
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(content=st.binary(max_size=200) | st.text("Host*Match Include#\r\n\t=a4", max_size=80).map(str.encode))
-def test_whatever_it_holds_it_comes_back(places: Places, content: bytes) -> None:
+def test_whatever_it_holds_it_comes_back(places: SshPaths, content: bytes) -> None:
     if config.MARK in content or config.MADE in content:
         return
     places.user.mkdir(mode=0o700, exist_ok=True)
@@ -95,7 +95,7 @@ def test_whatever_it_holds_it_comes_back(places: Places, content: bytes) -> None
 
 @pytest.mark.programs("ssh")
 @pytest.mark.parametrize("name", ["hosts", "no newline at the end", "crlf", "match first", "catch all", "blank lines"])
-def test_ssh_reads_our_hosts_before_the_persons_own(places: Places, name: str) -> None:
+def test_ssh_reads_our_hosts_before_the_persons_own(places: SshPaths, name: str) -> None:
     written(places, CONFIGS[name])
     found = read_by_ssh(places, "a4-train-2")
     assert found["user"] == "root"
@@ -108,7 +108,7 @@ def test_ssh_reads_our_hosts_before_the_persons_own(places: Places, name: str) -
 
 
 @pytest.mark.programs("ssh")
-def test_the_proxy_command_survives_the_shell(places: Places, tmp_path: Path) -> None:
+def test_the_proxy_command_survives_the_shell(places: SshPaths, tmp_path: Path) -> None:
     echo = tmp_path / "e c%ho's"
     echo.write_text('#!/bin/sh\nfor each in "$@"; do printf "<%s>" "$each"; done >"$(dirname "$0")/said"\nexit 1\n')
     echo.chmod(0o755)
@@ -122,7 +122,7 @@ def test_the_proxy_command_survives_the_shell(places: Places, tmp_path: Path) ->
 
 
 @pytest.mark.programs("ssh")
-def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: Places, tmp_path: Path) -> None:
+def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: SshPaths, tmp_path: Path) -> None:
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nprintf "%s %s" "$KUBECONFIG" "$PATH" >"$(dirname "$0")/said"\nexit 1\n')
     echo.chmod(0o755)
@@ -136,13 +136,13 @@ def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: Places, tmp_path:
 def test_another_home_than_the_accounts_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    places = Places.find()
+    places = SshPaths.find()
     assert config.line(places) == f"Include {places.config}"
     assert places.config.is_absolute()
     assert not places.config.is_relative_to(tmp_path), "ssh reads the account's config, and so our hosts lie there"
 
 
-def test_a_line_that_leads_elsewhere_is_replaced(places: Places) -> None:
+def test_a_line_that_leads_elsewhere_is_replaced(places: SshPaths) -> None:
     places.user.mkdir(mode=0o700)
     places.user_config.write_bytes(config.MARK + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
     assert config.add(places)
@@ -153,7 +153,7 @@ def test_a_line_that_leads_elsewhere_is_replaced(places: Places) -> None:
     assert places.user_config.read_text() == "Host work\n    User me\n"
 
 
-def test_files_are_for_this_account_alone(places: Places) -> None:
+def test_files_are_for_this_account_alone(places: SshPaths) -> None:
     old = os.umask(0)
     try:
         written(places, None)
@@ -166,13 +166,13 @@ def test_files_are_for_this_account_alone(places: Places) -> None:
     assert len(files) >= 5
 
 
-def test_a_folder_that_was_missing_is_missing_again(places: Places) -> None:
+def test_a_folder_that_was_missing_is_missing_again(places: SshPaths) -> None:
     written(places, None)
     undo()
     assert not places.user.exists()
 
 
-def test_a_key_pair_of_ours_outlives_the_undo(places: Places) -> None:
+def test_a_key_pair_of_ours_outlives_the_undo(places: SshPaths) -> None:
     written(places, None)
     places.own_key.write_text("key")
     assert any(str(places.own_key) in each for each in undo())
@@ -180,7 +180,7 @@ def test_a_key_pair_of_ours_outlives_the_undo(places: Places) -> None:
     assert not places.config.exists()
 
 
-def test_a_link_stays_a_link(places: Places, tmp_path: Path) -> None:
+def test_a_link_stays_a_link(places: SshPaths, tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     real = tmp_path / "dotfiles" / "ssh-config"
     real.write_bytes(CONFIGS["hosts"])
@@ -198,7 +198,7 @@ def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "link"))
-    places = Places.find()
+    places = SshPaths.find()
     with places.locked():
         save(places, entry())
     config.add(places)
@@ -207,7 +207,7 @@ def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list((tmp_path / "real").iterdir()) == []
 
 
-def test_a_line_of_the_persons_own_is_enough(places: Places) -> None:
+def test_a_line_of_the_persons_own_is_enough(places: SshPaths) -> None:
     places.user.mkdir()
     places.user_config.write_text(f"# by hand\n{config.line(places)}\nHost x\n")
     assert not config.add(places)
@@ -215,7 +215,9 @@ def test_a_line_of_the_persons_own_is_enough(places: Places) -> None:
     assert config.add(places), "below a Host it holds for that host alone"
 
 
-def test_a_config_that_cannot_be_written_is_told_with_the_line(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_cannot_be_written_is_told_with_the_line(
+    places: SshPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places.user.mkdir()
     places.user_config.write_bytes(CONFIGS["hosts"])
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
@@ -232,11 +234,11 @@ def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, mo
     monkeypatch.setattr("console.attach.ssh.paths.writable", lambda folder: False)
     account = SimpleNamespace(pw_dir=str(tmp_path))
     monkeypatch.setattr("console.attach.ssh.paths.pwd.getpwuid", lambda _: account)  # who runs this may have used a4
-    assert Places.find().own == tmp_path / "data" / "a4" / "ssh"
+    assert SshPaths.find().own == tmp_path / "data" / "a4" / "ssh"
 
 
 @pytest.mark.programs("ssh")
-def test_hosts_of_two_clusters_stand_side_by_side(places: Places) -> None:
+def test_hosts_of_two_clusters_stand_side_by_side(places: SshPaths) -> None:
     with places.locked():
         save(places, entry())
         save(places, entry(name="a4-train.team-c", suffix=".team-c", namespace="team-c"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.ssh import identities
-from console.attach.ssh.paths import Places
+from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.programs("ssh-keygen", "ssh-agent", "ssh-add")
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshPaths:
     monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "ssh"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    found = Places.find()
+    found = SshPaths.find()
     found.make()
     return found
 
@@ -44,7 +44,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         process.terminate()
 
 
-def test_without_a_key_a_pair_is_made_once(places: Places) -> None:
+def test_without_a_key_a_pair_is_made_once(places: SshPaths) -> None:
     assert identities.choose(identities.find(places)) is None
     with places.locked():
         made = identities.make_own(places)
@@ -54,7 +54,7 @@ def test_without_a_key_a_pair_is_made_once(places: Places) -> None:
     assert places.own_key.stat().st_mode & 0o077 == 0
 
 
-def test_a_file_without_a_passphrase_is_used(places: Places) -> None:
+def test_a_file_without_a_passphrase_is_used(places: SshPaths) -> None:
     public = generate(places.user / "id_ed25519")
     chosen = identities.choose(identities.find(places))
     assert chosen is not None
@@ -62,12 +62,12 @@ def test_a_file_without_a_passphrase_is_used(places: Places) -> None:
     assert chosen.comment == "of id_ed25519"
 
 
-def test_a_file_that_would_ask_is_left_alone(places: Places) -> None:
+def test_a_file_that_would_ask_is_left_alone(places: SshPaths) -> None:
     generate(places.user / "id_ed25519", "open sesame")
     assert identities.find(places) == []
 
 
-def test_the_agent_comes_first_and_names_the_file(places: Places, agent: Path, tmp_path: Path) -> None:
+def test_the_agent_comes_first_and_names_the_file(places: SshPaths, agent: Path, tmp_path: Path) -> None:
     generate(places.user / "id_rsa")
     locked = generate(places.user / "id_ed25519", "")
     elsewhere = generate(tmp_path / "somewhere")
@@ -80,7 +80,7 @@ def test_the_agent_comes_first_and_names_the_file(places: Places, agent: Path, t
     assert identities.public_of((places.own / found[1].path.rpartition("/")[2]).read_text())[0] == elsewhere
 
 
-def test_a_key_that_the_pod_takes_already_wins(places: Places) -> None:
+def test_a_key_that_the_pod_takes_already_wins(places: SshPaths) -> None:
     generate(places.user / "id_ed25519")
     second = generate(places.user / "id_ecdsa")
     chosen = identities.choose(identities.find(places), {second})
@@ -88,7 +88,7 @@ def test_a_key_that_the_pod_takes_already_wins(places: Places) -> None:
     assert chosen.public == second
 
 
-def test_a_named_key_is_taken_as_it_is(places: Places, tmp_path: Path) -> None:
+def test_a_named_key_is_taken_as_it_is(places: SshPaths, tmp_path: Path) -> None:
     public = generate(tmp_path / "mine", "with a passphrase")
     for given in (tmp_path / "mine", tmp_path / "mine.pub"):
         assert identities.named(given).public == public
@@ -97,7 +97,7 @@ def test_a_named_key_is_taken_as_it_is(places: Places, tmp_path: Path) -> None:
         identities.named(tmp_path / "absent")
 
 
-def test_fingerprints_are_those_of_ssh(places: Places) -> None:
+def test_fingerprints_are_those_of_ssh(places: SshPaths) -> None:
     public = generate(places.user / "id_ed25519")
     said = subprocess.run(
         ["ssh-keygen", "-l", "-f", str(places.user / "id_ed25519.pub")], capture_output=True, text=True

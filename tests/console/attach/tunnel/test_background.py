@@ -11,7 +11,7 @@ from aiohttp import web
 
 from console.attach.tunnel import published
 from console.attach.tunnel import published as memory
-from console.attach.tunnel.background import Order, detach, start
+from console.attach.tunnel.background import TunnelRequest, detach, start
 from console.attach.tunnel.published import Profile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, eventually
@@ -52,7 +52,9 @@ async def carried(port: int) -> bytes:
 async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path: Path, state: Path) -> None:
     async with ApiServer() as server:
         serving(server)
-        order = Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token")))
+        order = TunnelRequest(
+            "default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token"))
+        )
         made, notes = await detach(order)
         assert (made.name, made.kept, made.state) == ("p", True, "ready")
         taken = [note for note in notes if note.startswith("Port 2222 of this machine is taken by another program")]
@@ -64,8 +66,8 @@ async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path:
         assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
         assert_private(state)
         with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
-            await published.stop("q")
-        assert (await published.stop("p")).pid == made.pid
+            await published.stop_tunnel("q")
+        assert (await published.stop_tunnel("p")).pid == made.pid
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
         assert await published.listed() == ()
@@ -90,7 +92,7 @@ def alive(pid: int) -> bool:
 async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
-        order = Order("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
+        order = TunnelRequest("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
         with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
             await detach(order)
         assert error.value.exit_code == 1
@@ -100,7 +102,7 @@ async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Pat
 async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> None:
     async with ApiServer() as server:
         serving(server)
-        order = Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
+        order = TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
         made, _ = await detach(order)
         server.refuse[POD] = pod("Succeeded")
         _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
@@ -108,14 +110,14 @@ async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> N
         writer.close()
         (listed,) = await published.listed()
         assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
-        await published.stop("p")
+        await published.stop_tunnel("p")
         assert await published.listed() == ()
 
 
 async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
     async with ApiServer() as server:
         serving(server)
-        made, _ = await detach(Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path))))
+        made, _ = await detach(TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path))))
         os.kill(made.pid, 9)
         await eventually(lambda: not alive(made.pid))
         (listed,) = await published.listed()
@@ -125,7 +127,7 @@ async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
 async def test_two_to_the_same_place_have_two_names() -> None:
     async with ApiServer() as server:
         serving(server)
-        order = Order("default", "pod/p", "", ("2222",))
+        order = TunnelRequest("default", "pod/p", "", ("2222",))
         first = await start(server.login(), order, kept=False)
         second = await start(server.login(), order, kept=False)
         try:
