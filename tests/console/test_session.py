@@ -404,3 +404,27 @@ async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path) -> None:
         session.measures.job("default", "nothing") as job,
     ):
         assert [now.tests async for now in job.changes() if now.over] == [()]
+
+
+async def test_a_part_that_cannot_be_closed_keeps_no_other_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    def close(name: str, error: Exception | None = None) -> Any:
+        async def closing(*_: object) -> None:
+            closed.append(name)
+            if error:
+                raise error
+
+        return closing
+
+    async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
+        for part, error in ((session.alarms, OSError("disk full")), (session.logs, None), (session.launch, None)):
+            monkeypatch.setattr(type(part), "close", close(type(part).__name__, error))
+        with pytest.raises(OSError, match="disk full"):
+            await session.close()
+        assert closed == ["Alarms", "Logs", "Launching"]
+        with pytest.raises(Unreachable, match="closed"):
+            _ = session.watch.current_connection
+        monkeypatch.undo()

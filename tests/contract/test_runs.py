@@ -135,7 +135,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     session: Session, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "alarms.toml").write_text("late = 8\n")
-    monkeypatch.setattr("console.metrics.alarm_rules.usual_place", lambda: tmp_path / "alarms.toml")
+    monkeypatch.setattr("console.metrics.alarm_rules.default_path", lambda: tmp_path / "alarms.toml")
     session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
     for at in range(1, 7):
@@ -188,7 +188,7 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
 async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes_it(
     session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.launch.launcher.login_name", lambda: "anna b")
+    monkeypatch.setattr("console.kube.watched_cluster.login_name", lambda: "anna b")
     session.watch._me = ""
     await session.launch.install(plan(space, gpus=8))
     fleet = await seen(session, lambda fleet: (space.name, "train") in fleet.jobsets, "the job")
