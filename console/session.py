@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from console.logs.follow import Logs
     from console.metrics.alarm_rules import Alarm
     from console.metrics.alarms import Alarms
-    from console.metrics.gpus import GpuReader
+    from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
-    from console.preflight.run import Preflight
+    from console.preflight.all_checks import Preflight
     from console.settings import Settings
 
 
@@ -240,7 +240,7 @@ class Session:
     @property
     def preflight(self) -> Preflight:
         """What a launch needs of cluster and project, looked at beforehand."""
-        from console.preflight.run import Preflight
+        from console.preflight.all_checks import Preflight
 
         return Preflight(self)
 
@@ -284,7 +284,7 @@ class Session:
 
     @property
     def gpus(self) -> GpuReader:
-        from console.metrics.gpus import GpuReader
+        from console.metrics.gpu_reader import GpuReader
 
         return GpuReader(self.watch)
 

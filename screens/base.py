@@ -18,7 +18,7 @@ from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, WatchState
 from screens.widgets.base import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
 from screens.wording import MINE

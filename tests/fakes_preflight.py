@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from console.preflight.all_checks import CHECKS
 from console.preflight.check import Check, Result
-from console.preflight.run import CHECKS
 
 if TYPE_CHECKING:
     import asyncio

@@ -173,8 +173,8 @@ class FakeLaunching:
     @cached_property
     def drafting(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
-        from console.launch.drafting import PlanTexts
         from console.launch.install import ChartCatalog
+        from console.launch.plan_texts import PlanTexts
 
         return PlanTexts(ChartCatalog.load(), self.render)
 

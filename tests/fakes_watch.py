@@ -17,7 +17,7 @@ from console.hang.report import HangReport, TracedProcess
 from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
 from console.metrics.alarms import AlarmReport
-from console.metrics.gpu import GpuBoard
+from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.metrics.alarm_watch import AlarmWatch
-    from console.metrics.gpu import Source
+    from console.metrics.gpu_metrics import Source
     from tests.fakes import FakeSession
 
 

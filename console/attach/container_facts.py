@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.metrics.gpu import Gpu
+    from console.metrics.gpu_metrics import Gpu
 
 
 class FactState(StrEnum):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from console.attach.container_facts import FactQuestion
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
-    from console.metrics.gpu import Gpu
+    from console.metrics.gpu_metrics import Gpu
     from console.metrics.nccl.results import NcclTest
     from console.scheduling.ranks import Rank
 
@@ -304,7 +304,7 @@ class ContainerExec:
 
 
 def _gpus(text: str) -> tuple[Gpu, ...]:
-    from console.metrics.gpu_readings import NvidiaSmiParser
+    from console.metrics.gpu_parsers import NvidiaSmiParser
 
     reader = NvidiaSmiParser()
     reader.feed(text.encode())

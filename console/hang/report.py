@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.hang.nccl_ras import RasReport
+from console.hang.report_lines import ADVICE, BEHIND, describe_no_suspect, describe_suspects, gdb_hint, others
 from console.hang.stack_location import NOWHERE, Activity, StackLocation
-from console.hang.words import ADVICE, BEHIND, describe_no_suspect, describe_suspects, gdb_hint, others
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from console.kube.objects.event import Event
     from console.kube.snapshot import StopReport
     from console.kube.watched_cluster import WatchedCluster
-    from console.launch.drafting import PlanTexts
     from console.launch.install import ChartCatalog, Launcher
+    from console.launch.plan_texts import PlanTexts
     from console.launch.profiles import Profiles
     from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
     from console.launch.releases import Releases
@@ -73,7 +73,7 @@ class Launching:
     @cached_property
     def drafting(self) -> PlanTexts:
         """Plans as texts and back: YAML, pasted commands, commands to run by hand, differences."""
-        from console.launch.drafting import PlanTexts
+        from console.launch.plan_texts import PlanTexts
 
         return PlanTexts(self._catalogue(), self.render)
 

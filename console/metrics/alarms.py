@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.logs.container_log import LogStream
     from console.metrics.alarm_rules import Alarm, Thresholds
     from console.metrics.alarm_watch import AlarmWatch
-    from console.metrics.gpus import GpuReader
+    from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
 
 

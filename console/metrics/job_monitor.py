@@ -17,7 +17,7 @@ from console.kube.objects.jobset import JobState
 from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
 from console.metrics.alarm_watch import AlarmWatch, JobSample
-from console.metrics.gpu import DCGM
+from console.metrics.gpu_metrics import DCGM
 from console.metrics.job_progress import JobMeasures
 from console.metrics.log_reader import LogReader
 from console.metrics.nccl.reference import NcclResult, judge_test
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.alarm_rules import Thresholds
-    from console.metrics.gpu import GpuBoard
-    from console.metrics.gpus import GpuReader
+    from console.metrics.gpu_metrics import GpuBoard
+    from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
 
 

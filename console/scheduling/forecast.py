@@ -21,12 +21,19 @@ from console.kube.objects.matching import (
 )
 from console.kube.objects.meta import GPU
 from console.kube.snapshot import WatchState
+from console.scheduling.free_slots import EligibleNodes, eligible_nodes, jobs_blocking_placement, level_name
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.preemption import Preemption
 from console.scheduling.kueue.state import PodSet, Workload
 from console.scheduling.order import queue_order
-from console.scheduling.placement import EligibleNodes, eligible_nodes, jobs_blocking_placement, level_name
-from console.scheduling.quota import QuotaAccount, account, fewest_holders, ledger, quota_holder_of, quota_holders
+from console.scheduling.quota_accounts import (
+    QuotaAccount,
+    account,
+    fewest_holders,
+    ledger,
+    quota_holder_of,
+    quota_holders,
+)
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
     from console.kube.nested_values import Value
     from console.kube.objects.queue import ClusterQueue
     from console.kube.snapshot import Fleet
-    from console.scheduling.quota import QuotaHolder, QuotaLedger
+    from console.scheduling.quota_accounts import QuotaHolder, QuotaLedger
 
 
 CHECK = "an estimate"  # to stand beside every forecast

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.meta import GPU, condition
 from console.scheduling.order import cluster_queue_name
-from console.scheduling.quota import job_name
+from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import Category
 
 if TYPE_CHECKING:

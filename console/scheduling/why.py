@@ -8,10 +8,7 @@ from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import WorkloadState
-from console.scheduling.kueue.checks import Check, open_checks
-from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
-from console.scheduling.order import cluster_queue_name, queue_order, queue_position
-from console.scheduling.placement import (
+from console.scheduling.free_slots import (
     TopologyDemand,
     explain_topology,
     impossible_reason,
@@ -19,7 +16,10 @@ from console.scheduling.placement import (
     refused_flavor,
     topology_demand_of,
 )
-from console.scheduling.quota import account, best_flavor, explain_quota, job_name
+from console.scheduling.kueue.checks import Check, open_checks
+from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
+from console.scheduling.order import cluster_queue_name, queue_order, queue_position
+from console.scheduling.quota_accounts import account, best_flavor, explain_quota, job_name
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:

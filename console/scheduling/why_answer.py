@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.scheduling.placement import FreeSlots
-    from console.scheduling.quota import QuotaAccount, QuotaHolder
+    from console.scheduling.free_slots import FreeSlots
+    from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
 
 
 WAIT_KINDS = (

@@ -7,14 +7,14 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from console.metrics.gpu import DCGM, METRICS, SMI, metric
+from console.metrics.gpu_metrics import DCGM, METRICS, SMI, metric
 from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.metrics.gpu import GpuBoard, Source
+    from console.metrics.gpu_metrics import GpuBoard, Source
 
 _TITLES = (
     "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import NotFound, NotThere
-from console.hang.words import member_lines, pod_lines
+from console.hang.report_lines import member_lines, pod_lines
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, add_json, count, seconds_of_an_hour
 from screens.cli.connect import open_session

@@ -11,7 +11,7 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.workload import WorkloadState
 from console.metrics.health import Level
 from console.scheduling.order import cluster_queue_name, queue_order
-from console.scheduling.quota import queue_account
+from console.scheduling.quota_accounts import queue_account
 from console.scheduling.why import why
 from screens import wording
 from screens.columns.column import COMMAND, Column, Layout, as_json, fact
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
     from console.metrics.health import Health
-    from console.scheduling.quota import QuotaAccount, QuotaHolder
+    from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
     from console.scheduling.why_answer import Why
     from screens.wording import Cell
 

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from console.attach.ssh.editors import Editor
 from screens.columns.column import Column
 from screens.dialogs.question import Confirm, Question
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span
 

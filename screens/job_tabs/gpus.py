@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.metrics.gpu import DCGM, METRICS, SMI, STALE, GpuBoard, OutlierOrder, sum_rates
+from console.metrics.gpu_metrics import DCGM, METRICS, SMI, STALE, GpuBoard, OutlierOrder, sum_rates
 from console.metrics.job_monitor import faults
 from screens.columns.column import Column
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.metrics.gpu import Gpu, GpuMetric, RankGpus, Source
+    from console.metrics.gpu_metrics import Gpu, GpuMetric, RankGpus, Source
     from screens.columns.jobs import JobLine
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell

@@ -10,14 +10,14 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.hang.words import STACKS, member_lines, pod_lines
+from console.hang.report_lines import STACKS, member_lines, pod_lines
 from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import EXTRA, Notice
+from screens.widgets.table.row_painter import EXTRA, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Span

@@ -26,8 +26,8 @@ from screens.job_tabs.tab import JobTab
 from screens.widgets.line import Inked, wrap
 from screens.widgets.log.filter import printable
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

@@ -15,7 +15,7 @@ from screens.columns.column import Column, since
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import InGoogleScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span, sentence
 

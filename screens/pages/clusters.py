@@ -15,7 +15,7 @@ from screens.columns.google import CLUSTERS, ClusterRow
 from screens.dialogs.question import Confirm, Prompt
 from screens.google_base import AskingScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, count, sentence
 

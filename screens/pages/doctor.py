@@ -11,7 +11,7 @@ from console.attach.ssh.editors import STEPS, Step, StepState
 from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
 

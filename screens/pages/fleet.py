@@ -15,7 +15,7 @@ from console.scheduling.ranks import ranks
 from screens.base import LiveScreen
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

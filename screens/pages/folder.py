@@ -15,7 +15,7 @@ from screens.base import LiveScreen
 from screens.columns.column import Column, since
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SummaryLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span, bar, sentence
 

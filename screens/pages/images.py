@@ -15,7 +15,7 @@ from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, sentence
 

@@ -18,7 +18,7 @@ from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import open_shell
 from screens.dialogs.stop import stop_jobs
 from screens.widgets.sentence_line import SentenceLine, show_whole
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, runs_of
 

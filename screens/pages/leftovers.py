@@ -13,7 +13,7 @@ from screens.base import LiveScreen
 from screens.columns.runs import LEFTOVERS
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

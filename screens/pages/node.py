@@ -13,9 +13,9 @@ from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.widgets.facts import Fact, Facts
-from screens.widgets.table.column import Notice
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.pods import PodTable
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, clock, duration, moment, sentence
 

@@ -14,8 +14,8 @@ from screens.columns.google import NODE_POOLS
 from screens.dialogs.pool_actions import PoolSizes
 from screens.google_base import ASKING
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, sentence
 

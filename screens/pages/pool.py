@@ -17,8 +17,8 @@ from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.dialogs.pool_actions import NodeActions, PoolSizes
 from screens.dialogs.question import Choice, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Notice
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, OK, WAITS, Span, count, sentence
 

@@ -14,7 +14,7 @@ from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
 

@@ -10,13 +10,13 @@ from textual.binding import Binding, BindingType
 
 from console.kube.objects.queue import LocalQueue
 from console.kube.objects.workload import WorkloadState
-from console.scheduling.quota import queue_account
+from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of, workload_lines
 from screens.widgets.sentence_line import SentenceLine, show_whole
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

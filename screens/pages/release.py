@@ -18,7 +18,7 @@ from screens.base import LiveScreen
 from screens.columns.runs import REVISIONS
 from screens.dialogs.question import Question
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import Span, sentence

@@ -24,7 +24,7 @@ from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Span

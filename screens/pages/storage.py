@@ -13,7 +13,7 @@ from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

@@ -15,7 +15,7 @@ from screens.columns.tunnels import TUNNELS, open_now, ports_cell
 from screens.dialogs.forward import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

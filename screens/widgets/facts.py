@@ -9,7 +9,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.line import Inked, fit_runs
-from screens.widgets.table.column import cell_width
+from screens.widgets.table.row_painter import cell_width
 from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from console.scheduling.topology import GpuState, format_gpu_sum
 from screens.widgets.line import Inked, InkOf, changed_columns, fit, fit_runs, joined
-from screens.widgets.table.column import cell_width
+from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, count
 
 if TYPE_CHECKING:

@@ -36,12 +36,12 @@ from console.launch.releases import _is_small
 from console.launch.yaml_read import TextFault, parse_text
 from console.logs.line_splitter import split_timestamps
 from console.logs.redact import Redactor, looks_confidential
-from console.metrics.gpu_readings import parse_dcgm, parse_nvidia_smi
+from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
 from console.metrics.log_results import LogReading
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.forecast import LaunchDemand, forecast
 from console.scheduling.pools import pools
-from console.scheduling.quota import queue_account
+from console.scheduling.quota_accounts import queue_account
 from console.scheduling.ranks import ranks
 from console.scheduling.topology import floor
 from console.scheduling.why import why

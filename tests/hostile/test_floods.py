@@ -32,7 +32,7 @@ from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
 from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
-from console.metrics.gpus import GpuReader
+from console.metrics.gpu_reader import GpuReader
 from console.scheduling.ranks import ranks
 from screens.__main__ import COLLECTIONS
 from tests.apiserver import ApiServer, eventually

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from console.launch.drafting import PlanTexts
 from console.launch.install import ChartCatalog
+from console.launch.plan_texts import PlanTexts
 from console.logs.redact import Redactor, is_confidential, looks_confidential, redact_bytes
 from tests.chart.plans import offline
 

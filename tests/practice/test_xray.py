@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.hang.stack_location import Activity
-from console.metrics.gpu import metric
+from console.metrics.gpu_metrics import metric
 from console.session import Session
 from console.settings import Settings
 from practice.child import PracticeProcess

@@ -8,7 +8,7 @@ import pytest
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
-from console.scheduling.quota import QuotaAccount
+from console.scheduling.quota_accounts import QuotaAccount
 from screens.columns.queues import QUEUES, QueueLine
 from screens.pages.manifest import ManifestScreen
 from screens.pages.queues import QueuesScreen

@@ -11,7 +11,7 @@ import pytest
 
 from console.kube.objects.meta import Condition
 from console.metrics.alarm_rules import AlarmKind
-from console.metrics.gpu import GpuBoard, RankGpus
+from console.metrics.gpu_metrics import GpuBoard, RankGpus
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen

@@ -12,7 +12,7 @@ from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation, compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
-from console.metrics.gpu import Gpu, GpuBoard, RankGpus
+from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
 from console.settings import Settings
 from screens.alarm_notices import notification
 from screens.cli.wait import conditions

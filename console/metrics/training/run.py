@@ -13,6 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, thresholds_in_force
+from console.metrics.peak_tflops import MAX_MFU, peak_tflops
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import run_position, what_is_nan
 
@@ -174,25 +175,10 @@ def _same(one: Step, other: Step) -> bool:
     )
 
 
-PEAK_TFLOPS = {
-    "nvidia-b200": 2250.0,
-    "nvidia-gb200": 2500.0,
-    "nvidia-h200": 989.0,
-    "nvidia-h100": 989.0,
-    "nvidia-a100": 312.0,
-    "nvidia-tesla-a100": 312.0,
-}
-"""Dense BF16 TFLOP/s of a GPU, by the beginning of its node's accelerator label."""
-MAX_MFU = 2.0  # times the BF16 peak; eight-bit numbers reach so much at most
 RECENT = 20  # latest steps by which the pace is judged
 GROSS = 2.0
 """Times by which the printed step time may be longer than the time between lines, and is still believed."""
 BURST = 1.0  # seconds in which lines come that were printed long before
-
-
-def peak_of(accelerator: str) -> float | None:
-    """Dense BF16 TFLOP/s of that GPU; None if it is not known."""
-    return next((peak for name, peak in PEAK_TFLOPS.items() if accelerator.startswith(name)), None)
 
 
 class TrainingRun:
@@ -485,5 +471,5 @@ class TrainingRun:
 
         None too where no GPU can be so fast: then the program tells TFLOP/s of several GPUs, or counts steps wrongly.
         """
-        peak, reached = peak_of(accelerator), self.recent("tflops_per_gpu")
+        peak, reached = peak_tflops(accelerator), self.recent("tflops_per_gpu")
         return reached / peak if peak and reached is not None and reached <= MAX_MFU * peak else None

@@ -7,12 +7,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from console.kube.objects.matching import first_untolerated_taint
-from console.scheduling.kueue.placement import assign_topology
+from console.scheduling.kueue.topology_assignment import assign_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.scheduling.kueue.quota import FlavorResource, Quantities
+    from console.scheduling.kueue.quota_tree import FlavorResource, Quantities
     from console.scheduling.kueue.state import Flavor, Place, PodSet, QueueNode, ResourceGroup, Snapshot, Workload
 
 _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))

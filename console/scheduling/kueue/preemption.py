@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.scheduling.kueue.flavors import Mode
-from console.scheduling.kueue.placement import assign_topology
+from console.scheduling.kueue.topology_assignment import assign_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from console.scheduling.kueue.flavors import FlavorChoice
-    from console.scheduling.kueue.quota import FlavorResource, Quantities, QuotaNode
+    from console.scheduling.kueue.quota_tree import FlavorResource, Quantities, QuotaNode
     from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
 
 HUMAN_REASONS = {

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.kube.objects.matching import Requirement, Toleration
-from console.scheduling.kueue.quota import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
+from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from console.scheduling.kueue.placement import TopologyTree
+    from console.scheduling.kueue.topology_assignment import TopologyTree
 
 __all__ = [
     "BACK_OF_QUEUE",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.placement import TopologyTree
 from console.scheduling.kueue.state import (
     Cohort,
     Flavor,
@@ -15,6 +14,7 @@ from console.scheduling.kueue.state import (
     ResourceGroup,
     Snapshot,
 )
+from console.scheduling.kueue.topology_assignment import TopologyTree
 from practice.controllers.kueue.info import has_quota, read_workload, requirements, tolerations
 from practice.controllers.kueue.podsets import asks_for_topology
 from practice.controllers.matching import taint_words

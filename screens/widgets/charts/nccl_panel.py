@@ -34,7 +34,7 @@ from screens.widgets.charts.nccl_curve import (
     wrong_cell,
 )
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

@@ -14,7 +14,8 @@ from textual.getters import query_one
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.metrics.training.run import RunEventKind, peak_of
+from console.metrics.peak_tflops import peak_tflops
+from console.metrics.training.run import RunEventKind
 from console.metrics.training.series import METRICS
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, tick_words
@@ -78,7 +79,7 @@ def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
     reached, pace = track.recent("tflops_per_gpu"), track.pace()
     if reached is not None:
         share = track.mfu(gpu)
-        peak = peak_of(gpu)
+        peak = peak_tflops(gpu)
         mfu = f" ({100 * share:.0f} % MFU of {peak:,.0f})" if share is not None and peak else ""
         if short and share is not None:
             said.append(f"{100 * share:.0f} % MFU")

@@ -12,12 +12,12 @@ from console.kube.snapshot import WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
 from console.scheduling.forecast import CHECK, LaunchDemand, Verdict, forecast
-from console.scheduling.placement import level_name
+from console.scheduling.free_slots import level_name
 from console.scheduling.queue_choice import rank_queues
 from screens import wording
 from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine, folded_runs
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from console.kube.objects.event import Event
 from screens import wording
 from screens.columns.column import Column, since
-from screens.widgets.table.column import Notice
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 

@@ -30,7 +30,7 @@ from textual.strip import Strip
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import PAGE, Column, RowT
 from screens.widgets.line import Inked, changed_columns
-from screens.widgets.table.column import GAP, MARGIN, Notice, RowPainter, notice_for
+from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 from console.hang.nccl_ras import RasGroup, RasRank, RasReport
 from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.report_lines import ADVICE, BEHIND
 from console.hang.stack_location import NOWHERE, Activity, StackLocation, compiled
-from console.hang.words import ADVICE, BEHIND
 from console.logs.pyspy import Frame
 
 ITEM = StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))

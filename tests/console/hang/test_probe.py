@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.hang import probe
 from console.hang.report import HangReport, PodTrace
-from console.hang.words import pod_lines
+from console.hang.report_lines import pod_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
-from console.launch.drafting import PlanTexts
 from console.launch.helm import BadValues
 from console.launch.install import ChartCatalog, NoSuchQueue
+from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import HIDDEN, FieldProblem, LaunchPlan, Manifest
 from console.launch.releases import DiffKind, unified
 from tests.chart.plans import CATALOGUE, PLANS, offline

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.launch.drafting import PlanTexts
+from console.launch.plan_texts import PlanTexts
 from tests.chart.plans import CATALOGUE, offline
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.gpu import Gpu, GpuBoard, OutlierOrder, RankGpus, metric
+from console.metrics.gpu_metrics import Gpu, GpuBoard, OutlierOrder, RankGpus, metric
 
 BUSY = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
 

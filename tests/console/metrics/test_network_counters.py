@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.gpu import Gpu, GpuBoard, LinkRate, RankGpus, metric
-from console.metrics.gpu_readings import NetworkCounters, parse_dcgm
+from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, RankGpus, metric
+from console.metrics.gpu_parsers import NetworkCounters, parse_dcgm
 
 TABLE = "index, name\n0, NVIDIA B200\n"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from console.launch.recipes import LaunchPlan
-from console.preflight.run import KINDS
+from console.preflight.all_checks import KINDS
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster, Scene

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from console.preflight.all_checks import CHECKS
 from console.preflight.check import Result
-from console.preflight.run import CHECKS
 from practice.google.builds import Yard
 from practice.google.networks import Fabric
 from practice.google.registry import Shelf

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.preflight.all_checks import CHECKS
 from console.preflight.check import Result
-from console.preflight.run import CHECKS
 from practice.google.vault import BUCKET
 from practice.scene.harm import BY_ITSELF, TAKEN, VARIABLE
 from tests.console.preflight.ground import NCCL, ground

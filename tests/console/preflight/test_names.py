@@ -4,8 +4,8 @@ import pytest
 
 from console.errors import BadInput
 from console.google.api.failures import enabling
+from console.preflight.all_checks import BY_NAME, CHECKS, named_checks
 from console.preflight.check import name_of
-from console.preflight.run import BY_NAME, CHECKS, named_checks
 
 
 def test_every_check_has_a_name_of_its_own() -> None:

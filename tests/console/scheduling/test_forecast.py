@@ -18,7 +18,7 @@ from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, Preempt
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast
-from console.scheduling.placement import eligible_nodes
+from console.scheduling.free_slots import eligible_nodes
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from console.scheduling.kueue.checks import (
     state_words,
 )
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
-from console.scheduling.kueue.placement import HOSTNAME, TopologyTree
 from console.scheduling.kueue.state import (
     Cohort,
     Flavor,
@@ -29,6 +28,7 @@ from console.scheduling.kueue.state import (
     TopologyRequest,
     Workload,
 )
+from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
 from console.scheduling.kueue_messages import KueueMessage, read_message
 from console.scheduling.why_answer import Category
 

@@ -15,8 +15,8 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.failure import rank_failures
-from console.scheduling.placement import FreeSlots
-from console.scheduling.quota import QuotaHolder
+from console.scheduling.free_slots import FreeSlots
+from console.scheduling.quota_accounts import QuotaHolder
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category, Why
 from tests.fakes import fleet_of

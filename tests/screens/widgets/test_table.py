@@ -11,7 +11,7 @@ from textual.app import App
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.column import Notice, share
+from screens.widgets.table.row_painter import Notice, share
 from screens.widgets.table.table import Listing, ResourceTable
 from screens.wording import Span
 from tests.screens.press import focus, text_of, until

@@ -9,7 +9,8 @@ from msgspec import structs
 from console.metrics.export import track_csv, track_json, track_svg
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobMeasures
-from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun, peak_of
+from console.metrics.peak_tflops import peak_tflops
+from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.series import BLOCK, MetricColumn
 from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
 from console.scheduling.failure import RankFailure, rank_failures
@@ -157,7 +158,7 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
     assert made.mfu("nvidia-b200") == pytest.approx(0.5)
     assert made.mfu("nvidia-l4") is None
     assert track([step._replace(tflops_per_gpu=16_421.0) for step in steps(9)]).mfu("nvidia-b200") is None
-    assert peak_of("nvidia-h100-mega-80gb") == 989.0
+    assert peak_tflops("nvidia-h100-mega-80gb") == 989.0
     assert track(steps(100)).eta() is None
     silent = track([Step(at, total=100, loss=1.0) for at in range(50)])
     assert silent.eta() == pytest.approx(51 * 7.0)  # by the clock

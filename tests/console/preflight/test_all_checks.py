@@ -10,9 +10,9 @@ import yaml
 
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
+from console.preflight.all_checks import CHECKS, KINDS, Preflight
 from console.preflight.check import RepairKind, Result, Verdict, combine, fail, ok, tally, warn
 from console.preflight.cluster import BETTER, FLOOR
-from console.preflight.run import CHECKS, KINDS, Preflight
 from console.session import Session
 from console.settings import Settings
 from practice.google.cloud import Fault

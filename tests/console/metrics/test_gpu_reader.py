@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.kube.objects.pod import Pod
-from console.metrics.gpus import GpuReader
+from console.metrics.gpu_reader import GpuReader
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from console.kube.objects.meta import GPU, condition
-from console.scheduling.kueue.quota import Cohort, Quota, QuotaNode
+from console.scheduling.kueue.quota_tree import Cohort, Quota, QuotaNode
 from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
 from console.scheduling.kueue.state import Workload as KueueWorkload
 from console.scheduling.order import cluster_queue_name, queue_order, queue_timestamp
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.kube.objects.queue import Quota as QueueQuota
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.quota import FlavorResource
+    from console.scheduling.kueue.quota_tree import FlavorResource
     from console.scheduling.kueue_messages import KueueMessage
 
 

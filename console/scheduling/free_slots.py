@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 from console.kube.objects.matching import first_untolerated_taint
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Provisioning
-from console.scheduling.kueue.placement import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
 from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.state import Node as KueueNode
-from console.scheduling.quota import QuotaHolder, fewest_holders
+from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
+from console.scheduling.quota_accounts import QuotaHolder, fewest_holders
 from console.scheduling.topology import host
 from console.scheduling.why_answer import Category
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import PodSet as WorkloadPodSet
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.placement import Domain
+    from console.scheduling.kueue.topology_assignment import Domain
     from console.scheduling.kueue_messages import KueueMessage
     from console.scheduling.topology import Holder, Host
     from console.scheduling.why_answer import Why

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.kube.find_job import find_job
-from console.metrics.gpu import DCGM, SMI, GpuBoard, RankGpus
+from console.metrics.gpu_metrics import DCGM, SMI, GpuBoard, RankGpus
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
-    from console.metrics.gpu import Gpu, Source
-    from console.metrics.gpu_readings import NetworkCounters
+    from console.metrics.gpu_metrics import Gpu, Source
+    from console.metrics.gpu_parsers import NetworkCounters
     from console.scheduling.ranks import Rank
 
 ONCE = 2  # readings that one look takes: what goes over a network is the difference of two
@@ -192,7 +192,7 @@ class GpuReader:
     async def _smi(self, pod: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
         """Follow nvidia-smi in a pod; a report is whole when the next begins or the stream ends."""
         from console.kube import exec as executing
-        from console.metrics.gpu_readings import NetworkCounters, NvidiaSmiParser
+        from console.metrics.gpu_parsers import NetworkCounters, NvidiaSmiParser
 
         parser, counters, heard, began = NvidiaSmiParser(), NetworkCounters(), 0, time.monotonic()
 
@@ -248,7 +248,7 @@ class GpuReader:
 
     async def scrape(self, exporter: Pod) -> tuple[Gpu, ...]:
         """What a DCGM exporter says of its node's GPUs."""
-        from console.metrics.gpu_readings import parse_dcgm
+        from console.metrics.gpu_parsers import parse_dcgm
 
         port = self._ports.get(exporter.uid) or await self._port(exporter)
         path = f"{_path(exporter)}:{port}/proxy/metrics"

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, Cohort, Quota, Usage
-from console.scheduling.quota import QuotaAccount, account, ledger, queue_account
+from console.scheduling.quota_accounts import QuotaAccount, account, ledger, queue_account
 from tests.fakes import fleet_of
 
 

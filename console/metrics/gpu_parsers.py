@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from console.logs.line_splitter import TextLines
-from console.metrics.gpu import Gpu, LinkRate
+from console.metrics.gpu_metrics import Gpu, LinkRate
 from console.metrics.training.values import count
 
 _FIRST = re.compile(
