@@ -6,7 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from tests.contract.client import MERGE_PATCH
-from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually
+from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
 from tests.contract.space import BLOCK, GPU, SUBBLOCK, condition
 
 if TYPE_CHECKING:
@@ -345,3 +345,24 @@ async def test_a_job_that_an_admission_check_rejects_is_deactivated(space: Space
     assert workload["spec"]["active"] is False
     found = await checks(space, "one", 1)
     assert found == [("capacity", "Pending", "Reset to Pending after eviction. Previously: Rejected")]
+
+
+async def test_a_job_that_may_be_smaller_gets_the_pods_that_there_is_quota_for(space: Space) -> None:
+    await space.queue("team", 32)
+    limits = {"limits": {GPU: "8"}, "requests": {GPU: "8"}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1", "resources": limits,
+           "command": ["sh", "-c", "sleep 3600"]}]}  # fmt: skip
+    meta = {"name": "single", "labels": {"kueue.x-k8s.io/queue-name": "team"},
+            "annotations": {"kueue.x-k8s.io/job-min-parallelism": "2"}}  # fmt: skip
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
+            "spec": {"suspend": True, "parallelism": 6, "completions": 6, "template": {"spec": pod}}}  # fmt: skip
+    answer = await space.api.create(space.path(BATCH, "jobs"), body)
+    assert answer.status == 201, answer.body
+    await space.admission("single", "Admitted")
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("single")))).made
+    (asked,), (given,) = workload["spec"]["podSets"], workload["status"]["admission"]["podSetAssignments"]
+    assert (asked["count"], asked["minCount"]) == (6, 2)
+    assert (given["count"], given["resourceUsage"]) == (4, {GPU: "32"})
+    job = await space.wait(BATCH, "jobs", "single", lambda item: not item["spec"].get("suspend"))
+    assert job["spec"]["parallelism"] == 4
+    await space.api.delete(space.path(BATCH, "jobs"), propagationPolicy="Background")

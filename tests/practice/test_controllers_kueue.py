@@ -9,7 +9,15 @@ import pytest
 from practice.clock import stamp
 from practice.controllers.objects import condition
 from practice.objects.refusal import ApiError
-from practice.objects.resources import ADMISSIONCHECKS, CLUSTERQUEUES, JOBSETS, LOCALQUEUES, RESOURCEFLAVORS, WORKLOADS
+from practice.objects.resources import (
+    ADMISSIONCHECKS,
+    CLUSTERQUEUES,
+    JOBS,
+    JOBSETS,
+    LOCALQUEUES,
+    RESOURCEFLAVORS,
+    WORKLOADS,
+)
 from tests.practice.world import GPU, QUEUE, World, jobset, phases, why
 
 _FAILED = "couldn't assign flavors to pod set w"
@@ -277,7 +285,7 @@ def test_a_finished_workload_frees_its_quota(world: World) -> None:
 
 
 def test_a_plain_job_has_a_workload_too(world: World) -> None:
-    from practice.objects.resources import JOBS, PODS
+    from practice.objects.resources import PODS
 
     template = jobset("x")["spec"]["replicatedJobs"][0]["template"]["spec"]
     job = {"metadata": {"name": "single", "labels": {QUEUE: "a4"}}, "spec": template}
@@ -369,3 +377,26 @@ def test_a_workload_that_a_check_sends_back_is_tried_again_after_its_time(world:
     (again,) = [each for each in workload["status"]["admissionChecks"] if each["name"] == "capacity"]
     assert (again["state"], again["retryCount"]) == ("Pending", 1)
     assert again["message"] == "Reset to Pending after eviction. Previously: Retry"
+
+
+def test_a_job_that_may_be_smaller_starts_with_the_pods_that_there_is_quota_for(world: World) -> None:
+    world.jobset("before", 6)
+    template = jobset("x")["spec"]["replicatedJobs"][0]["template"]["spec"] | {"parallelism": 64, "completions": 64}
+    template["template"]["metadata"] = {}  # its pods may be in several blocks
+    notes = {"kueue.x-k8s.io/job-min-parallelism": "2"}
+    world.add(JOBS, {"metadata": {"name": "single", "labels": {QUEUE: "a4"}, "annotations": notes}, "spec": template})
+    world.play(60)
+    (workload,) = [each for each in world.storage.list(WORKLOADS) if "job-single" in each["metadata"]["name"]]
+    (pod_set,) = workload["spec"]["podSets"]
+    (assigned,) = workload["status"]["admission"]["podSetAssignments"]
+    nominal = queue(world, "a4")["flavorsReservation"][0]["resources"][0]["total"]  # type: ignore[index]
+    assert (pod_set["count"], pod_set["minCount"]) == (64, 2)
+    assert 2 <= assigned["count"] < 64
+    assert int(nominal) == 8 * (6 + assigned["count"])
+    assert assigned["resourceUsage"][GPU] == str(8 * assigned["count"])
+    assert world.get(JOBS, "single")["spec"]["parallelism"] == assigned["count"]
+    key = ("default", workload["metadata"]["name"])
+    world.storage.modify(WORKLOADS, *key, lambda draft: draft["spec"].update(active=False))
+    world.play(60)
+    job = world.get(JOBS, "single")
+    assert (job["spec"]["suspend"], job["spec"]["parallelism"]) == (True, 64)

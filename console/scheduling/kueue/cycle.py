@@ -64,14 +64,32 @@ class _Cycle:
         self._preempted: list[Workload] = []
 
     def assign(self, entry: Decision) -> Decision:
-        preemption = Preemption(self._snapshot, entry.workload)
-        queue = self._snapshot.queues[entry.workload.cluster_queue]
-        entry.choice = FlavorAssigner(entry.workload, queue, self._snapshot, preemption.simulate).assign()
+        entry.choice, entry.targets = self._try(entry.workload)
+        if entry.choice.by_quota is not Mode.FIT and not entry.targets and (fewer := self._reduced(entry.workload)):
+            entry.choice, entry.targets = fewer
         entry.message = entry.choice.message()
-        entry.targets = []
-        if Mode.NO_FIT < entry.choice.mode < Mode.FIT:
-            entry.targets = preemption.targets(entry.choice)
         return entry
+
+    def _try(self, workload: Workload) -> tuple[FlavorChoice, list[Target]]:
+        preemption = Preemption(self._snapshot, workload)
+        queue = self._snapshot.queues[workload.cluster_queue]
+        choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate).assign()
+        return choice, preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
+
+    def _reduced(self, workload: Workload) -> tuple[FlavorChoice, list[Target]] | None:
+        """Partial admission: the most pods, of no pod set fewer than its least, for which there is quota."""
+        spare = [each.count - (each.count if each.min_count is None else each.min_count) for each in workload.pod_sets]
+        found, low, high = None, 1, sum(spare)
+        while low <= high:  # how many pods are left out in all; each pod set gives its share of them
+            out = (low + high) // 2
+            shares = [less * out // sum(spare) for less in spare]
+            fewer = [each.scaled(each.count - less) for each, less in zip(workload.pod_sets, shares, strict=True)]
+            choice, targets = self._try(replace(workload, pod_sets=fewer))
+            if choice.by_quota is Mode.FIT or targets:
+                found, high = (choice, targets), out - 1
+            else:
+                low = out + 1
+        return found
 
     def decide(self, entry: Decision) -> None:
         with self._snapshot.without(self._gone(entry)):

@@ -67,6 +67,7 @@ class FlavorChoice:
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)
     borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow
+    by_quota: Mode = Mode.NO_FIT  # how well it fits without a look at places
 
     @property
     def mode(self) -> Mode:
@@ -132,6 +133,7 @@ class FlavorAssigner:
                 at = (flavor, resource)
                 self._assumed[at] = self._assumed.get(at, 0) + pod_set.requests[resource]
         choice.borrowing = self._borrowing
+        choice.by_quota = choice.mode
         self.place(choice)
         return choice
 

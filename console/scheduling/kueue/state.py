@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from console.kube.objects.matching import Requirement, Toleration
@@ -80,6 +80,11 @@ class PodSet:
     tolerations: tuple[Toleration, ...] = ()
     flavors: Mapping[str, str] = field(default_factory=dict)  # resource -> flavor, once it holds quota
     places: tuple[Place, ...] = ()  # once it holds quota, if topology places it
+    min_count: int | None = None  # the fewest pods with which it may be admitted; None: all
+
+    def scaled(self, count: int) -> PodSet:
+        """The same with fewer pods."""
+        return replace(self, count=count, requests={name: value * count for name, value in self.single.items()})
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether node selector and node affinity allow a node."""
@@ -120,8 +125,8 @@ class Workload:
     def shape(self) -> str:
         """Equal for workloads which fit or do not fit alike: of those, one is tried."""
         parts = [
-            (each.name, each.count, sorted(each.requests.items()), each.topology, sorted(each.selector.items()),
-             each.affinity, each.tolerations)
+            (each.name, each.count, each.min_count, sorted(each.requests.items()), each.topology,
+             sorted(each.selector.items()), each.affinity, each.tolerations)
             for each in self.pod_sets
         ]  # fmt: skip
         return repr((parts, self.priority))

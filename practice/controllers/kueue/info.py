@@ -47,11 +47,11 @@ def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
     for pod_set in obj["spec"]["podSets"]:
         spec = pod_set["template"]["spec"]
         single = pod_requests(spec)
-        left = max(pod_set["count"] - given_back.get(pod_set["name"], 0), 0)
         given = assigned.get(pod_set["name"])
+        whole = (given or pod_set).get("count") or pod_set["count"]
+        left = max(whole - given_back.get(pod_set["name"], 0), 0)
         requests = {name: value * left for name, value in single.items()}
         if given is not None:
-            whole = given.get("count") or pod_set["count"]
             held = amounts(given.get("resourceUsage"))
             requests = {name: value * left // whole if whole else 0 for name, value in held.items()}
         affinity = spec.get("affinity") or {}
@@ -65,6 +65,7 @@ def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
             affinity=_terms(affinity),
             has_affinity=bool(affinity),
             tolerations=tolerations(spec.get("tolerations")),
+            min_count=pod_set.get("minCount"),
         )
         if given is not None:
             one.flavors = given.get("flavors") or {}

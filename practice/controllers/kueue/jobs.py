@@ -9,7 +9,9 @@ from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.info import has_quota, local_queue_of
 from practice.controllers.kueue.podsets import (
     admitted_info,
+    assigned_counts,
     build_workload,
+    may_be_smaller,
     merge_info,
     queue_name,
     restore,
@@ -166,12 +168,14 @@ class ManagedJobs(Controller):
         return True
 
     def _start(self, job: Object, workload: Object) -> None:
-        info = admitted_info(workload, self.storage)
+        info, counts = admitted_info(workload, self.storage), assigned_counts(workload)
 
         def change(draft: Object) -> None:
             draft["spec"]["suspend"] = False
-            for (_, template, _, _), add in zip(templates(draft), info, strict=True):
+            for (name, template, _, _), add in zip(list(templates(draft)), info, strict=True):
                 merge_info(template, add)
+                if may_be_smaller(draft):
+                    draft["spec"]["parallelism"] = counts[name]
 
         self.storage.modify(self.resource, *key_of(job), change)
         name = workload["status"]["admission"]["clusterQueue"]
@@ -186,11 +190,14 @@ class ManagedJobs(Controller):
             if workload is not None:
                 for (_, template, _, _), pod_set in zip(templates(draft), workload["spec"]["podSets"], strict=False):
                     restore(template, pod_set)
+                    if may_be_smaller(draft):
+                        draft["spec"]["parallelism"] = pod_set["count"]
 
-        if self.resource is JOBS and job.get("status", {}).get("startTime"):
+        if self.resource is JOBS:
             # the real one suspends first, and touches the template only when the start time is gone
+            self.storage.modify(JOBS, *key_of(job), lambda draft: draft["spec"].update(suspend=True))
             self.storage.modify(
-                JOBS, *key_of(job), lambda draft: draft["status"].pop("startTime"), subresource="status"
+                JOBS, *key_of(job), lambda draft: draft["status"].pop("startTime", None), subresource="status"
             )
         self.storage.modify(self.resource, *key_of(job), change)
         self._say(job, "Stopped", text)

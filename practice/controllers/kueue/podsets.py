@@ -43,6 +43,8 @@ def build_workload(job: Object, storage: Storage) -> Object:
     """Return the Workload of a Job or JobSet, not yet stored."""
     meta = job["metadata"]
     pod_sets = [_pod_set(*parts) for parts in templates(job)]
+    if may_be_smaller(job):
+        pod_sets[0]["minCount"] = int(annotations_of(job)[words.MIN_PARALLELISM])
     priority, class_ref = _priority(job, pod_sets, storage)
     spec: Object = {
         "active": True,
@@ -83,10 +85,26 @@ def same_shape(workload: Object, job: Object) -> bool:
     there = workload["spec"]["podSets"]
     if len(wanted) != len(there):
         return False
+    given = assigned_counts(workload)
     return all(
-        have["name"] == name and have["count"] == count and _shape(have["template"]) == _shape(template)
+        have["name"] == name
+        and count in (have["count"], given.get(name, have["count"]))
+        and _shape(have["template"]) == _shape(template)
         for have, (name, template, count, _) in zip(there, wanted, strict=True)
     )
+
+
+def may_be_smaller(job: Object) -> bool:
+    """Whether a Job may run with fewer pods than it asks for."""
+    return bool(job["kind"] == "Job" and words.MIN_PARALLELISM in annotations_of(job))
+
+
+def assigned_counts(workload: Object) -> dict[str, int]:
+    """How many pods of each pod set were admitted, of those that may be fewer."""
+    admission = workload.get("status", {}).get("admission") or {}
+    reducible = {item["name"] for item in workload["spec"]["podSets"] if "minCount" in item}
+    listed = admission.get("podSetAssignments") or ()
+    return {item["name"]: int(item["count"]) for item in listed if item["name"] in reducible}
 
 
 def admitted_info(workload: Object, storage: Storage) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,3 +141,46 @@ def test_which_checks_a_workload_needs_and_what_they_decide() -> None:
     words = state_words([never, Check("a", "Rejected")], CheckState.REJECTED)
     assert words == 'AdmissionChecks in Rejected state: "a"; "c" (no capacity)'
     assert state_words([again], CheckState.RETRY) == 'AdmissionCheck in Retry state: "d"'
+
+
+def reduced(pods: int, least: int | None, quota: int, **queues: int) -> tuple[Verdict, int, str]:
+    """What comes of a workload that may be made smaller: how many pods it gets, and what is said."""
+    head = workload("mine", "a", pods)
+    head.pod_sets[0].min_count = least
+    others = [queue(name, gpus, "lab") for name, gpus in queues.items()]
+    snapshot = Snapshot([queue("a", quota, "lab"), *others], flavors=[Flavor("a4")])
+    (found,) = admission_cycle([head], snapshot)
+    held = snapshot.queues["a"].used.get(AT, 0) // 8000
+    return found.verdict, held, found.message
+
+
+@pytest.mark.parametrize(
+    ("pods", "least", "quota", "verdict", "held"),
+    [
+        (6, 2, 32, Verdict.ADMIT, 4),  # as many as there is quota for
+        (6, 4, 32, Verdict.ADMIT, 4),
+        (6, 2, 64, Verdict.ADMIT, 6),  # all of them where that can be
+        (6, 5, 32, Verdict.HOPELESS, 0),
+        (6, None, 32, Verdict.HOPELESS, 0),
+        (100, 1, 8, Verdict.ADMIT, 1),
+    ],
+)
+def test_a_workload_that_may_be_smaller_gets_the_most_pods_that_fit(
+    pods: int, least: int | None, quota: int, verdict: Verdict, held: int
+) -> None:
+    got, count, message = reduced(pods, least, quota)
+    assert (got, count) == (verdict, held)
+    assert ("maximum capacity" in message) == (verdict is Verdict.HOPELESS), (
+        "of all its pods it is said what is missing"
+    )
+
+
+def test_each_pod_set_gives_its_share_of_the_pods_that_are_left_out() -> None:
+    head = workload("mine", "a", 8)
+    head.pod_sets[0].min_count = 4
+    head.pod_sets.append(PodSet("more", 4, {GPU: 32000}, {GPU: 8000}, min_count=2))
+    snapshot = Snapshot([queue("a", 72)], flavors=[Flavor("a4")])
+    (found,) = admission_cycle([head], snapshot)
+    assert found.verdict is Verdict.ADMIT
+    assert [one.pod_set.count for one in found.choice.pod_sets] == [6, 3]
+    assert [each.count for each in head.pod_sets] == [8, 4], "what was asked is as before"
