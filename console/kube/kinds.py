@@ -5,11 +5,11 @@ One object that cannot be read costs that object alone: it is named in `unreadab
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from console.errors import Unreadable
 from console.kube.failures import StatusWire
@@ -53,8 +53,7 @@ class LineWire(Wire):
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[W]):
+class ListPage(Struct, Generic[W], frozen=True):
     """One page, decoded but not yet made into models."""
 
     items: list[W]
@@ -64,8 +63,7 @@ class ListPage(Generic[W]):
     remaining: int | None = None  # objects on the pages after it, as far as the server says so
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[M]):
+class WatchEvent(Struct, Generic[M], frozen=True):
     """One watch event; which fields are set follows from `type`."""
 
     type: str  # ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow
@@ -174,8 +172,7 @@ JOBSET = "jobset.x-k8s.io"
 KUEUE = "kueue.x-k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One kind of API object."""
 
     plural: str

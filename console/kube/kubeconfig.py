@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from console.errors import BadKubeconfig
 from console.folders import make_private
@@ -239,8 +239,7 @@ def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class KubeconfigEntry:
+class KubeconfigEntry(Struct, frozen=True):
     """A cluster, its user and its context, all of one name; log-in is by a program, so there is no secret in it."""
 
     name: str

@@ -13,9 +13,10 @@ import ipaddress
 import os
 import ssl
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from msgspec import Struct
 
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
 from console.kube.proxies import PORTS
@@ -36,8 +37,7 @@ _OK, _SWITCHING = 200, 101
 _SOCKS, _OPEN, _NAMED = 5, 0, 2  # version 5, and its ways to log in: none, and name and password
 
 
-@dataclass(frozen=True, slots=True)
-class RawResponse:
+class RawResponse(Struct, frozen=True):
     """What a request got."""
 
     status: int

@@ -12,6 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -133,8 +135,7 @@ class WatchState(StrEnum):
     ABSENT = "absent"  # the cluster does not serve this kind (Kueue or JobSet is not installed)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchStatus:
+class WatchStatus(Struct, frozen=True):
     """The state of one kind's watch."""
 
     kind: str  # plural name of the kind: "pods", "jobsets"
@@ -146,8 +147,7 @@ class WatchStatus:
     version: str = ""  # API group and version in use, such as "kueue.x-k8s.io/v1beta2"
 
 
-@dataclass(frozen=True, slots=True)
-class ContextName:
+class ContextName(Struct, frozen=True):
     """One context of the kubeconfig."""
 
     name: str
@@ -156,8 +156,7 @@ class ContextName:
     current: bool = False  # whether this session uses it
 
 
-@dataclass(frozen=True, slots=True)
-class StopReport:
+class StopReport(Struct, frozen=True):
     """What went when a job was stopped."""
 
     namespace: str

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
 from console.kube.failures import StatusWire, error_from_status
@@ -38,15 +39,13 @@ LASTS = (240, 480)
 """Between how many and how many seconds the server is asked to end a watch, so that not all end at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstListPage(Generic[M]):
+class FirstListPage(Struct, Generic[M], frozen=True):
     """A part of the first list."""
 
     objects: Mapping[Key, M]
 
 
-@dataclass(frozen=True, slots=True)
-class Listed(Generic[M]):
+class Listed(Struct, Generic[M], frozen=True):
     """All objects there are; whatever else was known is gone."""
 
     objects: Mapping[Key, M]
@@ -54,36 +53,31 @@ class Listed(Generic[M]):
     """Objects that could not be understood, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed(Generic[M]):
+class Changed(Struct, Generic[M], frozen=True):
     """An object is new or another than before."""
 
     key: Key
     object: M
 
 
-@dataclass(frozen=True, slots=True)
-class Unparsable:
+class Unparsable(Struct, frozen=True):
     """An object has changed and can no longer be understood."""
 
     key: Key
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """An object is gone."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """The server has said something: the connection is alive."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Struct, frozen=True):
     """No connection; what was known may be out of date. It goes on trying."""
 
     error: ConsoleError
@@ -106,8 +100,7 @@ class WatchSource(Protocol):
         """Lines from that version on; entering it means that the server has accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """How long to wait before trying again, in seconds."""
 
     first: float = 0.5
@@ -345,8 +338,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 _OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """From here on, changes come from this API version; `note` says what is left out."""
 
     version: str  # group and version, such as "kueue.x-k8s.io/v1beta2"

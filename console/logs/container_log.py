@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from time import time
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
 from console.kube.actions import pod_path
@@ -184,8 +186,7 @@ TAIL_MORE = 1000
 """Lines beyond those that were asked for that may have come while the server looked for the first of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogRequest:
+class LogRequest(Struct, frozen=True):
     """Which lines of which container."""
 
     namespace: str

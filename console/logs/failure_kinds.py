@@ -7,8 +7,9 @@ GPU faults are Xid lines of a kernel's log, and SXid of the switches between GPU
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from console.scheduling.ranks import format_ranges
 
@@ -36,8 +37,7 @@ FAILURE_WORDS = (
 _NAMED = 4  # hosts that a sentence names
 
 
-@dataclass(frozen=True, slots=True)
-class LogFailure:
+class LogFailure(Struct, frozen=True):
     """One failure that a log names, however often it does."""
 
     kind: str
@@ -146,8 +146,7 @@ def nccl_warning_hint(text: str) -> str:
     return next((hint for word, hint in _WARNINGS if word in text), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(Struct, frozen=True):
     """A fault of a GPU, or of a switch between GPUs, as the kernel's log has it."""
 
     number: int
@@ -185,8 +184,7 @@ def xid(line: str) -> Xid | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NcclMessage:
+class NcclMessage(Struct, frozen=True):
     """One line of NCCL_DEBUG."""
 
     level: str  # "INFO", "WARN", "TRACE", "VERSION" or "ERROR"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from console.errors import ConsoleError, Unreadable
 from console.kube.snapshot import WatchState

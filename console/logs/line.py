@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
+from msgspec import Struct
 
 from console.logs.failure_kinds import FAILURE_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """A line with the moment the kubelet received it."""
 
     time: float
@@ -44,8 +43,7 @@ class StreamState(StrEnum):
     REFUSED = "refused"  # the server refuses it, or has not answered for minutes
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Lines of a rank between two moments that nobody can tell any more: their number is not known."""
 
     rank: int
@@ -62,8 +60,7 @@ def _clock(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """How many ranks of a job are followed, and what is missing."""
 
     total: int = 0

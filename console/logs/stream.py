@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotAllowed
 from console.logs.line import Coverage, Gap, StreamState

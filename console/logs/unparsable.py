@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class UnparsedLines:
+class UnparsedLines(Struct, frozen=True):
     """Such lines; the first one is kept, so that a person can see what it says."""
 
     first: int  # number of the first line, from 1

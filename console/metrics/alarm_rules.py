@@ -8,9 +8,12 @@ next line is due in a log that tells of every hundredth step only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.errors import BadInput
 from console.folders import config_folder
@@ -111,8 +114,7 @@ class Alarm:
         return f"{self.text}. {self.next_step}." if self.next_step else f"{self.text}."
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """From when on alarms are raised: in seconds, steps and GB/s."""
 
     silent: float = 600.0  # seconds without a line of any rank
@@ -145,8 +147,7 @@ LEAST = {
 SWITCHES = ("running", "notify")  # those of `Thresholds` that are on or off
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """Of which running jobs what is heard."""
 
     running: int = 0  # running jobs of the chosen namespaces
@@ -176,8 +177,7 @@ _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines t
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 
 
-@dataclass(frozen=True, slots=True)
-class StepCadence:
+class StepCadence(Struct, frozen=True):
     """How regularly a run makes steps; seconds."""
 
     pace: float  # of one step

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import AlarmKind
@@ -29,8 +30,7 @@ class Level(StrEnum):
     BAD = "bad"  # something is wrong
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """One job at one moment."""
 
     state: str

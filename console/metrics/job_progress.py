@@ -9,8 +9,10 @@ import asyncio
 import time
 from collections import Counter, defaultdict, deque
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
@@ -44,8 +46,7 @@ if TYPE_CHECKING:
 _UNREAD = RunPosition()
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(Struct, frozen=True):
     """The latest figures of a job; None where its log says nothing."""
 
     step: int | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from console.metrics.training.formats.programs import parse_step
 
@@ -19,8 +20,7 @@ class StepState(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherStep:
+class LauncherStep(Struct, frozen=True):
     """One step of a launcher, as it last reported it."""
 
     number: int

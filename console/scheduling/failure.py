@@ -7,10 +7,12 @@ forgotten after an hour, and of many alike only some are kept, so this may find 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
@@ -41,8 +43,7 @@ _MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
 _answers: WeakKeyDictionary[Fleet, dict[str, list[str]]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(Struct, frozen=True):
     """A pod that was deleted while its container worked."""
 
     pod: str
@@ -168,8 +169,7 @@ _NAMED = 4  # failures of its log that a card tells
 DELETED = "A user or a controller deleted its pod: its containers ran until they received SIGTERM."
 
 
-@dataclass(frozen=True, slots=True)
-class RankFailure:
+class RankFailure(Struct, frozen=True):
     """How a rank's pod ended badly. Kept on the disk, because pods go."""
 
     attempt: int
@@ -216,8 +216,7 @@ class RankFailure:
         return f"{who} {_WORDS[self.cause]}: {self.exit_text}{where}{when}{attempt}."
 
 
-@dataclass(frozen=True, slots=True)
-class FailureCard:
+class FailureCard(Struct, frozen=True):
     """The first ending of an attempt, with what is known beside it."""
 
     first: RankFailure

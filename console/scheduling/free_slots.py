@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.kube.objects.matching import first_untolerated_taint
 from console.kube.objects.meta import GPU
@@ -58,8 +60,7 @@ _NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a
 _NAMED = 4  # places named in the sentence; the rest is counted
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSlots:
+class FreeSlots(Struct, frozen=True):
     """A place of the network, and how many pods of the size in question it has room for."""
 
     name: str
@@ -67,8 +68,7 @@ class FreeSlots:
     total: int  # if nothing else ran there
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyDemand:
+class TopologyDemand(Struct, frozen=True):
     """What the largest pod set asks of the network."""
 
     pods: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from console.kube.objects.meta import GPU, condition
 from console.scheduling.order import cluster_queue_name
@@ -54,8 +55,7 @@ _OVER = re.compile(r"insufficient quota for (\S+) in flavor ([^\s,]+),.*?> maxim
 _FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice)")
 
 
-@dataclass(frozen=True, slots=True)
-class KueueMessage:
+class KueueMessage(Struct, frozen=True):
     """What could be read out of it; empty where it says nothing."""
 
     category: Category | None = None  # None: nothing known was said

@@ -8,9 +8,10 @@ lets those behind it pass, so a position is the order of trying, not of starting
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from console.kube.objects.meta import condition
 from console.kube.objects.workload import Workload, WorkloadState
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
 _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
+class QueuePosition(Struct, frozen=True):
     """Where one pending workload stands."""
 
     workload: Workload
     position: int  # in its ClusterQueue; 1 is tried first
 
 
-@dataclass(frozen=True, slots=True)
-class QueueOrder:
+class QueueOrder(Struct, frozen=True):
     """One queue: who waits, in Kueue's order, and who holds quota, longest first."""
 
     name: str

@@ -6,10 +6,13 @@ Usage is what is reserved, since a reservation binds as much as an admission.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
 from itertools import combinations
+from operator import add
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from console.kube.objects.meta import GPU, condition
 from console.scheduling.kueue.quota_tree import Cohort, Quota, QuotaNode
@@ -29,8 +32,7 @@ if TYPE_CHECKING:
     from console.scheduling.kueue_messages import KueueMessage
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaAccount:
+class QuotaAccount(Struct, frozen=True):
     """What one ClusterQueue has, uses and could get of one resource; GPUs are counted, others as in `Quota`."""
 
     nominal: int = 0  # its own quota
@@ -61,11 +63,10 @@ class QuotaAccount:
         )  # fmt: skip
 
     def __add__(self, other: QuotaAccount) -> QuotaAccount:
-        return QuotaAccount(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return QuotaAccount(*map(add, astuple(self), astuple(other)))
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaHolder:
+class QuotaHolder(Struct, frozen=True):
     """A job that holds quota."""
 
     namespace: str

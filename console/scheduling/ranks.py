@@ -7,9 +7,10 @@ for each of its GPUs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 MISSING = "Missing"  # status of a rank that has no pod
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(Struct, frozen=True):
     """One place in a JobSet, filled or not."""
 
     number: int

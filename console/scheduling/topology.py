@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -31,8 +33,7 @@ class GpuState(StrEnum):
     OUT = "out"  # nobody has it and nobody can have it: the node takes no pods, or the GPU is lost
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """What a GPU is held by: a JobSet, or whatever made a pod that belongs to none."""
 
     namespace: str
@@ -47,8 +48,7 @@ class Holder:
         return self.namespace, self.name
 
 
-@dataclass(frozen=True, slots=True)
-class HostGpu:
+class HostGpu(Struct, frozen=True):
     """One GPU of a host."""
 
     state: GpuState
@@ -56,8 +56,7 @@ class HostGpu:
     pod: str = ""  # name of the pod that has it
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """One machine with its GPUs: those held first, then free ones, then those out of use."""
 
     node: Node
@@ -143,8 +142,7 @@ class Block(HostGroup):
     subblocks: tuple[Subblock, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LargestFree:
+class LargestFree(Struct, frozen=True):
     """The largest free stretches, in GPUs of wholly free hosts; the names are empty while nothing is free."""
 
     subblock: str = ""
@@ -154,8 +152,7 @@ class LargestFree:
     in_all: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Where so many equal pods would fit together now."""
 
     pods: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import WorkloadState

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from console.scheduling.free_slots import FreeSlots
@@ -53,8 +54,7 @@ class Category(StrEnum):
     STOPPING = "stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """Why something does not run, in one sentence and in numbers; amounts are GPUs."""
 
     sentence: str  # empty when nothing is waited for

@@ -7,8 +7,9 @@ says so.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import WatchState
@@ -196,8 +197,7 @@ def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
     return Why(words, Category.NOT_EVALUATED, need=jobset.gpus)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trouble:
+class _Trouble(Struct, frozen=True):
     """One way in which ranks are not up, most telling first in `_TROUBLES`."""
 
     category: Category

@@ -13,7 +13,7 @@ import select
 import stat
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, islice
 from math import isfinite
 from operator import itemgetter
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from console.errors import BadInput
 from console.logs.failure_kinds import group_sentences

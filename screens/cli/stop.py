@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import known_jobs_hint, other_namespaces_hint

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_jobs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from screens.wording import Span, age, plain_text
 
@@ -19,8 +20,7 @@ PAGE: Literal["page"] = "page"
 COMMAND: Literal["command"] = "command"
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[RowT]):
+class Column(Struct, Generic[RowT], frozen=True):
     """One column: its title, what a row shows in it, its key in JSON, how wide it may be."""
 
     title: str
@@ -91,8 +91,7 @@ def since(
 CREATED = "created", "when it was made, seconds since the epoch"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout(Generic[RowT]):
+class Layout(Struct, Generic[RowT], frozen=True):
     """The columns of one list of the cluster's objects, and what its rows are made from."""
 
     kind: str

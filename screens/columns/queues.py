@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import WorkloadState
 from console.metrics.health import Level
@@ -65,8 +67,7 @@ def share_of(used: int, nominal: int) -> str:
     return f"{used:>4} / {nominal:<4}"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLine:
+class QueueLine(Struct, frozen=True):
     """A ClusterQueue and its account in one picture."""
 
     queue: ClusterQueue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import structs
 from textual import getters, on
 from textual.binding import Binding, BindingType
 
@@ -43,7 +44,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
     def on_resize(self) -> None:
         """Longer bars where there is room."""
         width = 36 if self.size.width >= ROOMY else 24
-        self.set_columns([replace(each, width=width) if each.drawn else each for each in QUEUES.columns])
+        self.set_columns([structs.replace(each, width=width) if each.drawn else each for each in QUEUES.columns])
         super().on_resize()
 
 
@@ -68,7 +69,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     def on_resize(self) -> None:
         """The reason gets two fifths of the line; columns that matter less make room."""
         least = max(24, 2 * self.size.width // 5)
-        self.set_columns([replace(each, least=least) if each.fill else each for each in WORKLOADS.columns])
+        self.set_columns([structs.replace(each, least=least) if each.fill else each for each in WORKLOADS.columns])
         super().on_resize()
 
 

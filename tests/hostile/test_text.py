@@ -216,7 +216,9 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
     fleet = scene()
     markup = PAYLOADS["markup"].replace("/", "")  # it is part of an address
     key = "default", f"llama-70b{markup}[x"
-    named = replace(fleet.jobsets["default", "llama-70b"], name=key[1], recipe=f"x{PAYLOADS['markup']}", owner=ALL)
+    named = structs.replace(
+        fleet.jobsets["default", "llama-70b"], name=key[1], recipe=f"x{PAYLOADS['markup']}", owner=ALL
+    )
     pods = {
         at: structs.replace(
             each,

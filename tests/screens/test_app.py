@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
@@ -70,7 +71,7 @@ async def test_the_title_says_where_one_is_and_how_fresh() -> None:
         stale = WatchStatus("pods", WatchState.STALE, last_seen=time.time() - 14, why="connection refused")
         session.show(links={**session.fleet.links, "pods": stale})
         await until(pilot, lambda: "pods reconnecting, 14 s old" in text_of(app.screen.query_one(TitleBar)))
-        long = replace(stale, last_seen=time.time() - 19, why="the server at 10.0.0.2 does not answer " * 4)
+        long = structs.replace(stale, last_seen=time.time() - 19, why="the server at 10.0.0.2 does not answer " * 4)
         session.show(links=dict.fromkeys(session.fleet.links, long))
         await until(pilot, lambda: "reconnecting, 19 s old" in text_of(app.screen.query_one(TitleBar)))
 

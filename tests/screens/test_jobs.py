@@ -98,7 +98,7 @@ async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
         app.launched = ("default", "new-one")
         screen = await to_jobs(app, pilot)
         fleet = session.fleet
-        new = replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new", created=1.0)
+        new = structs.replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new", created=1.0)
         session.show(jobsets={**fleet.jobsets, new.key: new})
         await until(pilot, lambda: screen.table.cursor == new.key)
         await pilot.press("home")
@@ -110,7 +110,8 @@ async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
 async def test_only_mine_and_everything_again() -> None:
     fleet = queue_scene()
     owners = {key: "anna" if key[1] == "llama" else "bob" for key in fleet.jobsets}
-    session = FakeSession(replace(fleet, jobsets={k: replace(v, owner=owners[k]) for k, v in fleet.jobsets.items()}))
+    owned = {key: structs.replace(each, owner=owners[key]) for key, each in fleet.jobsets.items()}
+    session = FakeSession(replace(fleet, jobsets=owned))
     session.mine = "anna"
     async with console(session, size=(120, 30)) as (app, pilot, _):
         screen = await to_jobs(app, pilot)
@@ -312,14 +313,14 @@ def test_a_finished_job_says_when_it_goes_by_itself() -> None:
     fleet = queue_scene()
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
     end = done.finished_at
-    line = JobLine(replace(done, ttl=43_200), fleet)
+    line = JobLine(structs.replace(done, ttl=43_200), fleet)
     said = "".join(run.text for run in head(line, done.key, gone=False, now=end + 3_600))
     assert "removed\u00a0in\u00a011h00m" in said.replace(" ", "\u00a0")
     row = next(row for row in JOBS.rows(fleet_of(line.jobset)) if row["name"] == done.name)
     assert row["removed"] == end + 43_200
     assert JobLine(done, fleet).jobset.removed_at == 0.0
     runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)
-    assert replace(runs, ttl=43_200).removed_at == 0.0
+    assert structs.replace(runs, ttl=43_200).removed_at == 0.0
 
 
 def test_of_a_job_that_stalls_no_time_is_left() -> None:
@@ -539,7 +540,7 @@ async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> N
         await pilot.press("escape")
         await to_job(app, pilot, "new-one")
         assert "Waiting for the JobSet to appear" in screen_text(app)
-        new = replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new")
+        new = structs.replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new")
         session.show(jobsets={**fleet.jobsets, new.key: new})
         await until(pilot, lambda: "0/40" in screen_text(app))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from textual import events
 from textual.widgets import TextArea
 
@@ -546,7 +547,7 @@ def test_a_free_name_counts_on() -> None:
 def test_the_fit_light_fades_while_the_server_is_away() -> None:
     fleet, ask = queue_scene(), LaunchDemand("default", queue="a4", gpus=8)
     live = fit_words(fleet, ask)
-    link = replace(fleet.links["clusterqueues"], state=WatchState.STALE, last_seen=1_700_000_000.0)
+    link = structs.replace(fleet.links["clusterqueues"], state=WatchState.STALE, last_seen=1_700_000_000.0)
     away = fit_words(replace(fleet, links={**fleet.links, "clusterqueues": link}), ask)
     assert away[0].text == "◌ " != live[0].text
     assert away[1].text == live[1].text, "what was known last"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.kube.objects.meta import Condition
 from console.metrics.alarm_rules import AlarmKind

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from console.kube.objects.meta import ObjectWire, Wire, intern_text, parse_time
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One Event object; equal events are counted rather than repeated."""
 
     namespace: str

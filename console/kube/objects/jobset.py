@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from console.kube.objects.meta import (
     JOBSET,
@@ -39,8 +40,7 @@ class JobState(StrEnum):
     STOPPING = "stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One batch Job, usually a child of a JobSet."""
 
     namespace: str
@@ -62,8 +62,7 @@ class Job:
     queue: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicatedJob:
+class ReplicatedJob(Struct, frozen=True):
     """One group of equal Jobs in a JobSet: what it asks for, and how far it is."""
 
     name: str
@@ -82,8 +81,7 @@ class ReplicatedJob:
         return self.replicas * self.pods_per_job
 
 
-@dataclass(frozen=True, slots=True)
-class JobSet:
+class JobSet(Struct, frozen=True):
     """One JobSet: a release of ours, or anybody's."""
 
     namespace: str

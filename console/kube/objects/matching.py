@@ -5,8 +5,9 @@ A taint is written as nodes and flavors show it: key=value:effect, or key:effect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +17,7 @@ _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _PASSING = "node.kubernetes.io/"  # taints of a node's present state, which come and go
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One demand of a label selector."""
 
     key: str
@@ -46,8 +46,7 @@ class Requirement:
         return (labels.get(self.key) in self.values) is (self.operator == "In")
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(Struct, frozen=True):
     """What a pod puts up with; an empty key with Exists is everything."""
 
     key: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import lru_cache
@@ -11,6 +10,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from console.errors import Unreadable
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One condition of an object."""
 
     type: str

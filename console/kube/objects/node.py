@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from console.errors import Unreadable
 from console.kube.objects.meta import (
@@ -44,8 +44,7 @@ NOT_REPORTED = "the node has not reported yet"
 _FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time that it is not ready
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFault:
+class NodeFault(Struct, frozen=True):
     """One thing that is wrong with a node."""
 
     words: str
@@ -53,8 +52,7 @@ class NodeFault:
     since: float = 0.0  # since when; 0.0: not known
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One node: its pool, place in the network, GPUs and health."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from console.kube.objects.matching import Requirement, Toleration
 from console.kube.objects.meta import (
@@ -21,8 +21,7 @@ from console.kube.objects.node import TaintWire, format_taint
 from console.kube.objects.pod import NamedWire
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """What a ClusterQueue may use of one resource in one flavor: GPUs, bytes of memory, thousandths of a CPU."""
 
     flavor: str
@@ -32,8 +31,7 @@ class Quota:
     lending_limit: int | None = None  # None: lends all that it does not use
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What is in use of one resource in one flavor."""
 
     flavor: str
@@ -42,8 +40,7 @@ class Usage:
     borrowed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Preemption:
+class Preemption(Struct, frozen=True):
     """When a ClusterQueue may evict others' workloads for its own."""
 
     within_queue: str = "Never"
@@ -52,8 +49,7 @@ class Preemption:
     borrow_threshold: int | None = None  # the highest priority that may go while borrowing; None: any lower one
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterQueue:
+class ClusterQueue(Struct, frozen=True):
     """A pool of quota that LocalQueues draw on."""
 
     name: str
@@ -92,8 +88,7 @@ class ClusterQueue:
         return sum(usage.borrowed for usage in self.reserved if usage.resource == resource)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalQueue:
+class LocalQueue(Struct, frozen=True):
     """A namespace's door to a ClusterQueue."""
 
     namespace: str
@@ -124,8 +119,7 @@ class LocalQueue:
         return sum(usage.total for usage in self.reserved if usage.resource == resource)
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceFlavor:
+class ResourceFlavor(Struct, frozen=True):
     """A kind of machine that quota is given for."""
 
     name: str
@@ -138,8 +132,7 @@ class ResourceFlavor:
     tolerations: tuple[Toleration, ...] = ()  # what pods put up with once they have this flavor
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """The levels of the network that placement may ask for, widest first (node labels)."""
 
     name: str
@@ -148,8 +141,7 @@ class Topology:
     levels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cohort:
+class Cohort(Struct, frozen=True):
     """ClusterQueues that lend to each other; quota may also sit on the cohort itself."""
 
     name: str
@@ -159,8 +151,7 @@ class Cohort:
     quotas: tuple[Quota, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionCheck:
+class AdmissionCheck(Struct, frozen=True):
     """A second condition for admission, such as a provisioning request."""
 
     name: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from console.errors import Unreadable
 from console.kube.objects.meta import ObjectWire, Wire, intern_text, parse_time
 from console.kube.objects.queue import Topology
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyDomain:
+class TopologyDomain(Struct, frozen=True):
     """A place that a topology assignment names: values of the assignment's levels, and how many pods go there."""
 
     values: tuple[str, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from console.kube.objects.meta import (
     KUEUE,
@@ -35,8 +36,7 @@ class WorkloadState(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Struct, frozen=True):
     """A group of equal pods, and what admission gave it."""
 
     name: str
@@ -51,8 +51,7 @@ class PodSet:
         return self.count * dict(self.requests).get(resource, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckState:
+class CheckState(Struct, frozen=True):
     """How one AdmissionCheck of a Workload stands: Pending, Ready, Retry or Rejected."""
 
     name: str
@@ -61,8 +60,7 @@ class CheckState:
     since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """One Workload with its claim and its state."""
 
     namespace: str

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.logs.line_splitter import _IN_LABELS, _LABELS, label_of  # noqa: F401
 from console.logs.word_search import WordSearch
@@ -49,16 +50,14 @@ _RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
 """The largest relative error of old tables, which never looks like a count of elements."""
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
+class Units(Struct, frozen=True):
     """How a table's column header says its values are to be read."""
 
     milliseconds: bool = False
     relative_error: bool = False  # the fourth column is an error, not a count
 
 
-@dataclass(frozen=True, slots=True)
-class PartialRow:
+class PartialRow(Struct, frozen=True):
     """A row of which only the beginning has been printed."""
 
     row: Row

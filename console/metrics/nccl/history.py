@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import log2
 from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
 
 from console.folders import alone, atomic_write, state_folder
 from console.metrics.nccl.reference import scan_average
@@ -25,8 +25,7 @@ ENOUGH = 2  # earlier tests from which one can say what is usual
 STEADY = 0.03  # a change by less than this share is none
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredTest:
+class MeasuredTest(Struct, frozen=True):
     """A test, and where and when it was measured."""
 
     test: NcclTest
@@ -77,8 +76,7 @@ def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[Measu
     return sorted(found, key=lambda each: -each.at)
 
 
-@dataclass(frozen=True, slots=True)
-class UsualBandwidth:
+class UsualBandwidth(Struct, frozen=True):
     """What tests of a kind reached at each size: lowest, median and highest of the better halves, GB/s."""
 
     tests: int
@@ -104,8 +102,7 @@ def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SizeDifference:
+class SizeDifference(Struct, frozen=True):
     """One size of two tests; GB/s of the better halves."""
 
     size: int
@@ -135,8 +132,7 @@ def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
 # nodes
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBandwidth:
+class NodeBandwidth(Struct, frozen=True):
     """The bandwidth of a node in the tests it took part in, the latest last. GB/s."""
 
     values: tuple[float, ...]

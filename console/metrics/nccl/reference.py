@@ -6,10 +6,11 @@ The curve is of 16 GPUs on 2 machines and of nobody's promise: a third party mea
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from enum import StrEnum
 from math import log2
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest, Row
@@ -44,8 +45,7 @@ class RowRating(StrEnum):
     NONE = ""  # no reference for this size, or nothing measured
 
 
-@dataclass(frozen=True, slots=True)
-class RowVerdict:
+class RowVerdict(Struct, frozen=True):
     """How one row compares with the reference."""
 
     word: RowRating
@@ -123,8 +123,7 @@ class NcclResult(StrEnum):
     UNJUDGED = "not judged"
 
 
-@dataclass(frozen=True, slots=True)
-class NcclVerdict:
+class NcclVerdict(Struct, frozen=True):
     """The verdict on a test, and why."""
 
     passing: NcclResult

@@ -11,12 +11,12 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,8 +49,7 @@ class Row(msgspec.Struct, frozen=True):
         return max(values, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class NcclTest:
+class NcclTest(Struct, frozen=True):
     """One run of one test program, as far as it has printed."""
 
     program: str | None = None

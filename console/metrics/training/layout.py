@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from console.metrics.training.steps import PackedSteps, Step, pack_columns
 from console.metrics.training.values import finite_total, inverse, number, thousandth
@@ -68,8 +69,7 @@ _RULES: dict[str, Callable[[float], object]] = {
 Read = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it
 
 
-@dataclass(frozen=True, slots=True)
-class NumberSlot:
+class NumberSlot(Struct, frozen=True):
     """One number of a line."""
 
     name: str  # the field of `Step`, or the name under which it stands among the others; empty: neither
@@ -78,8 +78,7 @@ class NumberSlot:
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class LineLayout:
+class LineLayout(Struct, frozen=True):
     """What the lines of one kind look like, and which field each of their numbers is."""
 
     format: str

@@ -6,10 +6,11 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple, Protocol, overload
+
+from msgspec import Struct
 
 
 class Step(NamedTuple):
@@ -128,16 +129,14 @@ def _has_loss(step: Step) -> bool:
     return step.loss is not None and math.isfinite(step.loss) and not step.nan
 
 
-@dataclass(frozen=True, slots=True)
-class Rollback:
+class Rollback(Struct, frozen=True):
     """The run went back to an earlier checkpoint: what came after it is done again."""
 
     last: int  # last step before
     first: int  # first step after
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressBar:
+class ProgressBar(Struct, frozen=True):
     """A progress bar, as last drawn."""
 
     step: int

@@ -5,9 +5,10 @@ A check is for all workloads of a ClusterQueue, or for those that get one of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -24,8 +25,7 @@ class CheckState(StrEnum):
     REJECTED = "Rejected"  # it is deactivated
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """How one admission check of a workload stands."""
 
     name: str

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec import field as msgspec_field
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,8 +19,7 @@ FlavorResource = tuple[str, str]  # names of a flavor and of a resource
 Quantities = dict[FlavorResource, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """What a queue or cohort has of one resource in one flavor."""
 
     nominal: int
@@ -127,13 +129,12 @@ class QuotaNode:
         return top.height(), False
 
 
-@dataclass(frozen=True, slots=True)
-class Cohort:
+class Cohort(Struct, frozen=True):
     """A Cohort as it is written; one that only queues name has no object and no quota of its own."""
 
     name: str
     parent: str = ""
-    quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
+    quotas: Mapping[FlavorResource, Quota] = msgspec_field(default_factory=dict)
 
 
 def build_cohort_trees(cohorts: Iterable[Cohort], queues: Iterable[tuple[QuotaNode, str]]) -> None:

@@ -6,6 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec import field as msgspec_field
+
 from console.kube.objects.matching import Requirement, Toleration
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
@@ -48,8 +51,7 @@ def try_order(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
     return -priority, queued, uid
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyRequest:
+class TopologyRequest(Struct, frozen=True):
     """What a pod set asks of the topology; levels are labels of nodes."""
 
     required: str = ""
@@ -72,7 +74,7 @@ class PodSet:
     count: int
     requests: Amounts
     single: Amounts
-    topology: TopologyRequest = TopologyRequest()
+    topology: TopologyRequest = field(default_factory=TopologyRequest)
     selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] | None = None
     """Terms of the required node affinity, of which one has to hold; None: there is none."""
@@ -132,19 +134,17 @@ class Workload:
         return repr((parts, self.priority))
 
 
-@dataclass(frozen=True, slots=True)
-class Flavor:
+class Flavor(Struct, frozen=True):
     """A ResourceFlavor: which nodes it means."""
 
     name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec_field(default_factory=dict)
     taints: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A node that is ready and takes pods."""
 
     name: str
@@ -153,8 +153,7 @@ class Node:
     allocatable: Amounts
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceGroup:
+class ResourceGroup(Struct, frozen=True):
     """Resources of a ClusterQueue that a pod set takes from one flavor, and the flavors in the order of trying."""
 
     resources: tuple[str, ...]

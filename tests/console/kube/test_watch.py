@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.kube.watch import (
@@ -35,8 +35,7 @@ BROKEN = Unreachable("the connection was reset")
 GONE = Gone("too old resource version", status=410)
 
 
-@dataclass(frozen=True)
-class Recorded(Backoff):
+class Recorded(Backoff, frozen=True):
     """Waits for nothing, and remembers for what it would have."""
 
     waits: list[tuple[str, int]] = field(default_factory=list)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from console.errors import BadInput
 from console.metrics.alarm_rules import (
@@ -25,7 +26,7 @@ WELL = JobSample(running=True, step=100, steps=100, pace=3.0, rhythm=StepCadence
 
 
 def watch(**limits: object) -> AlarmWatch:
-    return AlarmWatch(("default", "job"), replace(Thresholds(), **limits), 0.0)  # type: ignore[arg-type]
+    return AlarmWatch(("default", "job"), structs.replace(Thresholds(), **limits), 0.0)
 
 
 def kinds(watched: AlarmWatch) -> list[AlarmKind]:
@@ -230,7 +231,7 @@ def test_thresholds_of_the_person(tmp_path: Path) -> None:
     place = tmp_path / "alarms.toml"
     assert read_thresholds(place) == Thresholds()
     place.write_text('stall = 60\noff = ["spike"]\nnotify = false\n')
-    assert read_thresholds(place) == replace(Thresholds(), stall=60, off=(AlarmKind.SPIKE,), notify=False)
+    assert read_thresholds(place) == structs.replace(Thresholds(), stall=60, off=(AlarmKind.SPIKE,), notify=False)
     for text, why in (("stall = -1", "at least 1"), ("stal = 1", "no threshold stal"), ('off = ["x"]', "no alarm"),
                       ("stall = ", "cannot be read")):  # fmt: skip
         place.write_text(text)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
@@ -68,7 +69,7 @@ class Cluster:
 
     def alarm_monitor(self, **thresholds: Any) -> AlarmMonitor:
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
-        limits = replace(Thresholds(), **thresholds)
+        limits = structs.replace(Thresholds(), **thresholds)
         reader = SimpleNamespace(beginnings=NanOnsetFinder(self.read_tail))
         measures = SimpleNamespace(pass_line=250.0, light={}, glancing=reader)
         sources = MonitorSources(
@@ -147,7 +148,9 @@ async def test_a_bar_that_is_drawn_is_a_sign_of_life(bars: list[bytes]) -> None:
 
 async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     cluster = Cluster("a", "b", "c")
-    cluster.jobs[1] = replace(cluster.jobs[1], groups=(replace(cluster.jobs[1].groups[0], gpus_per_pod=9),))
+    cluster.jobs[1] = structs.replace(
+        cluster.jobs[1], groups=(structs.replace(cluster.jobs[1].groups[0], gpus_per_pod=9),)
+    )
     cluster.show()
     patrol = cluster.alarm_monitor(streams=3)
     await rounds(patrol)
@@ -161,7 +164,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     (unheard,) = (key for key, job in patrol.jobs.items() if not job.heard)
     at = next(at for at, job in enumerate(cluster.jobs) if job.key == unheard)
     failed = Condition("Failed", "True", "FailedJobs", "jobset failed", time.time())
-    cluster.jobs[at] = replace(cluster.jobs[at], conditions=(failed,), terminal_state="Failed")
+    cluster.jobs[at] = structs.replace(cluster.jobs[at], conditions=(failed,), terminal_state="Failed")
     cluster.show()
     await rounds(patrol)
     (alarm,) = patrol.alarms()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from console.errors import Unreachable
 from console.kube.objects.meta import Condition
@@ -151,7 +152,7 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
 ) -> None:
     session = FakeSession(queue_scene())
     key = ("default", "llama")
-    done = replace(session.fleet.jobsets[key], conditions=(Condition("Completed", "True"),))
+    done = structs.replace(session.fleet.jobsets[key], conditions=(Condition("Completed", "True"),))
     session.show(jobsets={**session.fleet.jobsets, key: done})
     session.printed["default", "llama-workload-0-0-x7k0"] = [
         LogLine(1000.0 + at, text) for at, text in enumerate(table_text(500.0, finished=True))

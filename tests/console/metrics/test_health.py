@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from console.kube.objects.meta import Condition
 from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
@@ -15,7 +16,7 @@ from tests.screens.scene import jobset, rank
 
 JOB = jobset("train", 2)
 FLEET = fleet_of(JOB, rank(JOB, 0, "n0"), rank(JOB, 1, "n1"))
-DONE = replace(JOB, conditions=(Condition("Completed", "True", since=900.0),))
+DONE = structs.replace(JOB, conditions=(Condition("Completed", "True", since=900.0),))
 NAN = Alarm(
     AlarmKind.NAN, "loss is NaN since step 20 (last good 10.58 at 19)", 5.0, "default", "train", more="frees 16 GPUs"
 )
@@ -39,7 +40,7 @@ def test_a_job_whose_pods_are_starting_is_starting_whatever_its_jobset_counts() 
 def test_a_loss_that_is_no_number_is_divergence_while_it_runs_and_after(job: object) -> None:
     for health in (
         job_health(job, FLEET, alarms=(NAN,)),  # type: ignore[arg-type]
-        job_health(job, FLEET, glance=replace(GLANCE, nan=True, nan_words=NAN.words)),  # type: ignore[arg-type]
+        job_health(job, FLEET, glance=structs.replace(GLANCE, nan=True, nan_words=NAN.words)),  # type: ignore[arg-type]
     ):
         assert (health.state, health.level) == ("diverged", Level.BAD)
         assert health.words.startswith(NAN.words)
@@ -58,17 +59,17 @@ def test_a_stall_is_over_with_the_job_a_divergence_is_not() -> None:
 
 
 def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None:
-    late = replace(GLANCE, at=1_040.0)
+    late = structs.replace(GLANCE, at=1_040.0)
     assert job_health(JOB, FLEET, late="no step for 34 s", heard=True).level is Level.LATE
     assert job_health(JOB, FLEET, glance=late).words == "no step for 40 s after step 9, usually one takes 2.8 s"
     assert job_health(JOB, FLEET, glance=late, heard=True).level is Level.WELL, "the clock of its node may be wrong"
-    long = job_health(JOB, FLEET, glance=replace(GLANCE, at=1_071.0))
+    long = job_health(JOB, FLEET, glance=structs.replace(GLANCE, at=1_071.0))
     assert (long.state, long.level) == ("stalled", Level.BAD)
     assert job_health(DONE, FLEET, glance=late).level is Level.WELL
 
 
 def test_what_waits_is_not_well_and_says_why() -> None:
-    waits = replace(JOB, suspended=True, queue="a4")
+    waits = structs.replace(JOB, suspended=True, queue="a4")
     health = job_health(waits, fleet_of(waits))
     assert (health.state, health.level) == ("pending", Level.WAITS)
     assert "Kueue" in health.words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from console.metrics.job_progress import JobProgress, progress_of_tests, with_verdict
 from console.metrics.nccl.reference import NcclResult

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.errors import NotFound
 from console.kube.objects.event import Event

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.matching import ALWAYS, NAME_LABEL, Requirement, Toleration

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import Job

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet
@@ -174,7 +175,7 @@ def test_victims_are_named_while_they_leave() -> None:
     told = Condition(
         "Preempted", "True", "InClusterQueue", "Preempted to accommodate a workload (UID: wl-urgent, JobUID: x)"
     )
-    victim = replace(victim, conditions=(*victim.conditions, told, Condition("Evicted", "True", "Preempted")))
+    victim = structs.replace(victim, conditions=(*victim.conditions, told, Condition("Evicted", "True", "Preempted")))
     fleet = fleet_of(DOOR, queue(64, 40), victim, mine)
     assert why(mine, fleet).category is Category.PREEMPTING
     assert why(mine, fleet).sentence.startswith(
@@ -227,7 +228,7 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
 
 
 def test_a_place_that_is_too_small_for_ever_is_said() -> None:
-    mine = workload("wide", 8, group=replace(TOGETHER, required_topology=SUBBLOCK))
+    mine = workload("wide", 8, group=structs.replace(TOGETHER, required_topology=SUBBLOCK))
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
     assert found.sentence.endswith("; and it will never fit: the largest subblock has 4 in all")
     assert found.unblocks == ()
@@ -239,9 +240,9 @@ def test_a_place_that_is_too_small_for_ever_is_said() -> None:
 def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
     said = TOPOLOGY.replace("5 out of 8", "1 out of 2")
     mine = workload("pair", 2, pending("Pending", said))
-    spot = replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))
-    both = replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 64)))
-    free = [replace(node, name=f"s{node.name}", pool="spot") for node in floor() if isinstance(node, Node)]
+    spot = structs.replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))
+    both = structs.replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 64)))
+    free = [structs.replace(node, name=f"s{node.name}", pool="spot") for node in floor() if isinstance(node, Node)]
     fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
     found = why(mine, fleet)
     assert found.flavor == "a4"
@@ -257,7 +258,7 @@ def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
 
 def test_an_unknown_level_has_kueues_number() -> None:
     mine = workload(
-        "wide", 8, pending("Pending", TOPOLOGY), group=replace(TOGETHER, required_topology="example.com/rack")
+        "wide", 8, pending("Pending", TOPOLOGY), group=structs.replace(TOGETHER, required_topology="example.com/rack")
     )
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
     assert found.sentence == "quota is there (128 free) but the topology has room for only 5 of its 8 pods in one rack"
@@ -275,7 +276,7 @@ def test_a_part_of_what_is_free_may_be_borrowed() -> None:
 )
 def test_nodes_of_other_flavors_do_not_count(label: str, value: str) -> None:
     mine = workload("wide", 8, group=TOGETHER)
-    other = replace(FLAVOR, node_labels=((f"cloud.google.com/{label}", value),))
+    other = structs.replace(FLAVOR, node_labels=((f"cloud.google.com/{label}", value),))
     assert why(mine, fleet_of(DOOR, other, queue(128), mine, *floor())).category is Category.NOT_EVALUATED
 
 
@@ -318,7 +319,7 @@ def test_a_missing_queue() -> None:
 
 def test_a_missing_cluster_queue() -> None:
     mine = workload("lost")
-    found = why(mine, fleet_of(replace(DOOR, cluster_queue="b4"), queue(), mine))
+    found = why(mine, fleet_of(structs.replace(DOOR, cluster_queue="b4"), queue(), mine))
     assert (found.category, found.sentence) == (Category.MISSING_QUEUE, "cluster queue b4 does not exist")
 
 
@@ -332,7 +333,7 @@ def test_queues_that_may_not_be_listed_are_not_called_missing() -> None:
 @pytest.mark.parametrize(
     ("door", "cluster", "word"),
     [
-        (replace(DOOR, stop_policy="Hold"), queue(), "queue team is stopped"),
+        (structs.replace(DOOR, stop_policy="Hold"), queue(), "queue team is stopped"),
         (DOOR, queue(stop_policy="HoldAndDrain"), "drained"),
     ],
 )
@@ -400,7 +401,7 @@ def test_a_preempted_job_says_so_before_it_says_what_it_needs() -> None:
     ("there", "whom"),
     [
         ((holding("urgent", 4, priority=1000),), "urgent (ClusterQueue a4, priority 1000)"),
-        ((replace(holding("urgent", 4, priority=7), namespace="team-b"),),
+        ((structs.replace(holding("urgent", 4, priority=7), namespace="team-b"),),
          "team-b/urgent (ClusterQueue a4, priority 7)"),
         ((JobSet("default", "urgent", "js-urgent"),), "urgent (ClusterQueue a4)"),
         ((), "a job of ClusterQueue a4 that is not listed (any more)"),

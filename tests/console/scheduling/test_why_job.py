@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import JobSet, ReplicatedJob

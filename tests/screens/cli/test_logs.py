@@ -310,13 +310,13 @@ async def test_a_job_that_was_started_again_is_not_said_not_to_be(
     jobset = session.fleet.jobsets["default", "llama"]
     with pytest.raises(NotFound, match=r"run: not started again, and no log of an earlier run was kept\."):
         await say(capsys, "logs", "llama", "-p")
-    session.show(jobsets={("default", "llama"): replace(jobset, restarts=2)})
+    session.show(jobsets={("default", "llama"): structs.replace(jobset, restarts=2)})
     gone = r"run: its earlier pod is gone, and no log of an earlier run was kept\."
     with pytest.raises(NotFound, match=gone):
         await say(capsys, "logs", "llama", "-p")
     await say(capsys, "logs", "llama", "--all")
-    over = replace(jobset, terminal_state="Failed")
-    session.show(jobsets={("default", "llama"): replace(over, restarts=2)}, pods={})
+    over = structs.replace(jobset, terminal_state="Failed")
+    session.show(jobsets={("default", "llama"): structs.replace(over, restarts=2)}, pods={})
     assert len((await say(capsys, "logs", "llama", "-p"))[0]) == 2  # what was kept is of the first attempt
     session.show(jobsets={("default", "llama"): over})  # and here of the only one
     with pytest.raises(NotFound, match="run: it has no pod, and no log of an earlier run was kept"):

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from console.errors import NotFound
 from console.kube.objects.meta import Condition

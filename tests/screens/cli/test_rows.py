@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from console.errors import NotFound
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
@@ -118,7 +119,7 @@ def test_only_what_is_in_a_queue_has_a_place_and_a_wait(fleet: Fleet, capsys: py
     began = time.time() - 3 * 3600
     evicted = (Condition("Evicted", "True", "Preempted", since=began + 3600),)
     workloads = {
-        key: replace(each, created=began, priority=1000, priority_class="high",
+        key: structs.replace(each, created=began, priority=1000, priority_class="high",
                      conditions=each.conditions or evicted)
         for key, each in fleet.workloads.items()
     }  # fmt: skip
@@ -180,7 +181,7 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
     watch.alarms.append(Alarm(AlarmKind.GPU, "Xid 79", time.time(), *runs.key))
     watched.measures = JobMeasures(runs.key)
     watched.complete = True
-    done = replace(runs, conditions=(Condition("Completed", "True", since=time.time()),))
+    done = structs.replace(runs, conditions=(Condition("Completed", "True", since=time.time()),))
     session.show(jobsets={runs.key: done})
     assert await end == 5
     said += capsys.readouterr().err

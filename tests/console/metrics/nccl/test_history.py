@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from console.metrics.export import curve_svg, rows_csv
 from console.metrics.nccl.history import (
