@@ -44,7 +44,9 @@ def pod_path(namespace: str, name: str, sub: str = "") -> str:
 async def is_allowed(
     client: Client, verb: str, resource: str, group: str, namespace: str, name: str, subresource: str
 ) -> bool:
-    """Whether the account may do this; subresource goes beside its resource, as in `get pods/exec`."""
+    """Ask the API server (SelfSubjectAccessReview) whether the account may do this; a subresource is named apart from
+    its resource.
+    """
     asked = {
         "verb": verb,
         "resource": resource,
@@ -84,7 +86,7 @@ class _Who(Wire):
 
 
 async def whoami(client: Client) -> str:
-    """What the API server calls the account; empty where it does not tell (before Kubernetes 1.28)."""
+    """Name of the account as the API server knows it; empty before Kubernetes 1.28, which does not tell it."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     try:
@@ -98,7 +100,7 @@ async def whoami(client: Client) -> str:
 
 
 async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
-    """Set labels of a node; None takes one away."""
+    """Set labels of a node; a value of None removes the label."""
     await client.request(
         "PATCH",
         _object("/api/v1/nodes", node),
@@ -109,7 +111,7 @@ async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | 
 
 
 async def cordon(client: Client, node: str, *, on: bool) -> None:
-    """Keep new pods off a node, or let them on again."""
+    """Mark a node unschedulable (`on`), or schedulable again."""
     await client.request(
         "PATCH",
         _object("/api/v1/nodes", node),
@@ -120,7 +122,7 @@ async def cordon(client: Client, node: str, *, on: bool) -> None:
 
 
 async def delete_pod(client: Client, namespace: str, name: str) -> None:
-    """Ask a pod to go, with its usual grace."""
+    """Delete a pod with its own termination grace period."""
     await client.request("DELETE", pod_path(namespace, name), doing=f"delete pod {name}")
 
 
@@ -141,7 +143,7 @@ async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -
 
 
 async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, namespace: str, name: str) -> str:
-    """The live object as YAML, without managedFields and with the data of a Secret hidden."""
+    """The live object as YAML, without managedFields and with the data of a Secret masked."""
     path = await _path(catalogue, word, namespace, name)
     body = await client.request("GET", path, doing=f"show {word} {name}")
     try:
@@ -177,7 +179,7 @@ async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, n
 
 
 async def delete_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> None:
-    """Ask a JobSet to go after its Jobs and pods have gone (foreground)."""
+    """Delete a JobSet in the foreground: it goes after its Jobs and pods."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
     path = await _path(catalogue, "jobsets", namespace, name)
     await client.request("DELETE", path, doing=f"stop JobSet {name}", body=msgspec.json.encode(options))

@@ -70,9 +70,8 @@ class Client:
         await self._http.close()
 
     def pause_for_keypress(self) -> None:
-        """Somebody has pressed a key: what logs and watches bring waits a moment, so that it is answered first.
-
-        It waits a part of the time only, however many keys come.
+        """Pause logs and watches for a moment after a key press, so that the key is answered first; only a part of the
+        time, however many keys come.
         """
         key_pressed()
         now = asyncio.get_running_loop().time()
@@ -81,7 +80,7 @@ class Client:
             self._http.pause_until(self._rests_until)
 
     async def wait_for_keypress_pause(self) -> None:
-        """Wait as long as a key that was pressed is answered first."""
+        """Wait until the pause after a key press is over."""
         loop = asyncio.get_running_loop()
         if self._rests_until > loop.time():
             await asyncio.sleep(self._rests_until - loop.time())
@@ -120,9 +119,8 @@ class Client:
         silence: float = ANSWER,
         accept: str = _JSON,
     ) -> AsyncIterator[HttpResponse]:
-        """An answer of status 200 to 299, to be read; `silence` is how long (s) it may say nothing.
-
-        Raises Refused and its kin, Unreachable, NotLoggedIn.
+        """Send a request and give the response to be read, if its status is 200 to 299; `silence` is how many seconds
+        it may send nothing. Raises Refused and its subclasses, Unreachable, NotLoggedIn.
         """
         request = HttpRequest(
             self.url(path, params), silence, method, body, content, accept, compressed=not self.login.loopback
@@ -134,9 +132,8 @@ class Client:
     async def follow(
         self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
     ) -> AsyncIterator[HttpResponse]:
-        """An answer that goes on, beside many others; raises as `stream` does.
-
-        `at_once`: one that is there as a whole, and is given up where it only drips.
+        """A response that goes on, such as a watch or a log, among many at once; raises as `stream` does. `at_once`: it
+        is complete from the start, and is given up when it only trickles.
         """
         request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
         async with self._answered(request, doing) as answer:
@@ -152,7 +149,7 @@ class Client:
             answer.close()
 
     async def wait_before_retry(self, seconds: float) -> None:
-        """Wait before `follow` is tried again; where the server cannot be reached, until it has answered anybody."""
+        """Wait before `follow` is tried again; ends early once the server has answered any request."""
         await self._http.wait_before_retry(seconds)
 
     async def _accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
@@ -206,7 +203,7 @@ class Client:
     async def websocket(
         self, path: str, *, doing: str, params: Params, protocols: Sequence[str]
     ) -> AsyncIterator[WebSocket]:
-        """A WebSocket that speaks the first of `protocols` the server knows; raises as `stream` does."""
+        """Open a WebSocket with the first of `protocols` that the server accepts; raises as `stream` does."""
         socket = await self._upgraded(path, doing, params, protocols)
         try:
             yield socket

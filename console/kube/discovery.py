@@ -59,7 +59,7 @@ _BUILT_IN = frozenset({"", "batch"})
 
 
 class ApiDiscovery:
-    """What one API server serves; asked once, and again after `clear_cache`."""
+    """The API groups and versions that a server offers; asked once, and again after `clear_cache`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -68,12 +68,12 @@ class ApiDiscovery:
         self._resources: dict[str, frozenset[str]] = {}
 
     def clear_cache(self) -> None:
-        """Ask again the next time: an operator may have been installed or removed."""
+        """Ask the server again the next time, since an operator may have been installed or removed."""
         self._groups = None
         self._resources.clear()
 
     async def version(self, kind: Kind) -> str:
-        """The best version of that kind the cluster serves; empty if it serves none."""
+        """The best version of that kind that the server offers; empty if it offers none."""
         if kind.group in _BUILT_IN:
             return kind.versions[0]
         async with self._asking:
@@ -123,7 +123,7 @@ __all__ = ["Connection", "Kubeconfig", "Served", "load"]
 
 
 class Connection:
-    """A client for one context; nothing is sent before something is asked."""
+    """A client and the API discovery for one context; it sends nothing until it is used."""
 
     def __init__(self, target: Target, backoff: Backoff = USUAL) -> None:
         self.target = target

@@ -85,7 +85,7 @@ class Process:
         await asyncio.sleep(0)  # input that is always there leaves its turn to the output
 
     def close_input(self) -> None:
-        """Tell the command that no more input comes, where the protocol can say so."""
+        """Close the command's standard input, if the protocol can (v5)."""
         if self._socket.protocol == PROTOCOLS[0]:
             self._socket.send(bytes([CLOSE, STDIN]))
 
@@ -151,7 +151,7 @@ class Process:
         self._sent.set()
 
     async def wait(self, on_output: Output) -> int:
-        """Pass on the output until the command ends; its exit code. Raises as `output` does."""
+        """Pass the output on until the command ends; gives its exit code and raises as `output` does."""
         async for channel, data in self.output():
             on_output(channel, data)
         return self.code or 0
@@ -196,9 +196,8 @@ async def start_process(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> AsyncIterator[Process]:
-    """A command that runs, fed with `stdin`; leaving the block ends it. Raises Refused and its kin, Unreachable.
-
-    `doing` says it in errors, where the command itself says too little or too much: "list /data in pod 3".
+    """Start a command and give it `stdin`; leaving the block ends it. Raises Refused and its subclasses, Unreachable.
+    `what` names the command in errors, instead of its arguments.
     """
     doing = doing or f"run `{' '.join(argv)}` in pod {pod}"
     async with client.websocket(
@@ -242,7 +241,7 @@ async def run(
 
 
 class CommandOutput:
-    """What a command has printed so far; see `limit_output`."""
+    """The output of a command so far; see `limit_output`."""
 
     def __init__(
         self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout, begins: float | None = None
@@ -257,7 +256,7 @@ class CommandOutput:
             clock.reschedule(asyncio.get_running_loop().time() + begins)
 
     def add(self, channel: int, data: bytes) -> None:
-        """Keep what comes; Unreadable once it is too much."""
+        """Add a piece of output; Unreadable once there is more than the limit."""
         if self.silent:
             self.silent = False
             self._clock.reschedule(self._limit)
@@ -273,7 +272,7 @@ class CommandOutput:
             )
 
     def reset(self) -> None:
-        """What was printed has been used: the next part of the answer has as much room and time."""
+        """Drop the output that has been used, and start its limits of size and time anew."""
         self.output.clear()
         self.errors.clear()
         if self.begun:
@@ -282,7 +281,7 @@ class CommandOutput:
 
 
 def format_size(size: int) -> str:
-    """Bytes in words."""
+    """A number of bytes in the unit that fits: "3 MiB"."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
@@ -333,7 +332,7 @@ async def run_and_collect(
     limit: float = ANSWER_LIMIT,
     doing: str = "",
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command that says little; raises as `run` and `limit_output` do."""
+    """Run a command and collect its exit code, output and errors; raises as `run` and `limit_output` do."""
     async with limit_output(pod, most=most, limit=limit) as said:
         code = await run(client, namespace, pod, argv, said.add, container=container, stdin=stdin, doing=doing)
     return code, bytes(said.output), bytes(said.errors)

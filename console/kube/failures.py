@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class DetailsWire(Wire):
-    """What the refusal is about."""
+    """The object that a refusal is about."""
 
     kind: str | None = None
     name: str | None = None
@@ -139,7 +139,7 @@ MAX_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it
 
 
 async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """The beginning of a refusal: all of it, a little more than `most` bytes, or what has come within seconds."""
+    """The body of an error response: a little more than `most` bytes of it, or what came within a few seconds."""
     found = bytearray()
     with suppress(TimeoutError):  # the status tells enough
         async with asyncio.timeout(WORDS_WITHIN):
@@ -151,7 +151,7 @@ async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
 
 
 async def error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
-    """What a refusal says; the answer is closed then."""
+    """The error that a response with a failure status stands for; the response is closed."""
     try:
         after, said = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
     finally:
@@ -185,12 +185,12 @@ class NotConnected(Exception):
 
 
 class ProxyRefused(ConnectionError):
-    """A proxy does not connect; its argument is the status of its answer."""
+    """A proxy refused to connect; the argument is the HTTP status of its answer."""
 
 
 @contextmanager
 def translate_errors(login: Login, doing: str) -> Iterator[None]:
-    """Turn what a connection raises into Unreachable."""
+    """Turn the exceptions of a connection into Unreachable, with the reason in words."""
     try:
         yield
     except (OSError, EOFError, NotConnected, asyncio.LimitOverrunError) as error:
@@ -198,12 +198,12 @@ def translate_errors(login: Login, doing: str) -> Iterator[None]:
 
 
 def connection_error(login: Login, doing: str, error: BaseException) -> Unreachable:
-    """The error that says why there is no answer."""
+    """The Unreachable error for an exception of a connection."""
     return unreachable_error(login.server, doing, *failure_cause(error, proxied=bool(login.proxy)))
 
 
 def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, str]:
-    """Why there is no answer, and what to do about it; `proxied`: a proxy was to lead there."""
+    """Why the connection failed and what to do about it; `proxied`: it was to go through a proxy."""
     connecting = isinstance(error, NotConnected)
     if isinstance(error, NotConnected):
         error = error.error
@@ -250,7 +250,7 @@ def _system(error: OSError) -> str:
 
 
 def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
-    """The error that says so, whichever way the server was asked; no name and password of an address is in it."""
+    """Unreachable for that server and reason; a name and password in its address are left out."""
     said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
     return Unreachable(_without_names(said), hint)
 
@@ -260,5 +260,5 @@ def _without_names(said: str) -> str:
 
 
 def bad_address_error(server: str) -> BadKubeconfig:
-    """BadKubeconfig for a server address that is no URL."""
+    """BadKubeconfig for a server address that is not a URL."""
     return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

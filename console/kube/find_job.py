@@ -28,7 +28,7 @@ def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
 
 
 def known_jobs_hint(name: str, known: Sequence[str]) -> str:
-    """Which jobs there are in the namespace, the one first that was probably meant."""
+    """A hint that lists the jobs of the namespace, the most similar name first."""
     if not known:
         return "There are none; a4 jobs -A lists those of all namespaces."
     near = get_close_matches(name, known, 1)
@@ -36,14 +36,14 @@ def known_jobs_hint(name: str, known: Sequence[str]) -> str:
 
 
 def other_namespaces_hint(fleet: Fleet, namespace: str, name: str) -> str:
-    """In which other namespaces there is a job of that name, as far as they may be listed; empty: in none."""
+    """A hint that names other namespaces with a job of that name; empty if there is none or none may be listed."""
     return format_other_namespaces(
         sorted(where for where, other in fleet.jobsets if other == name and where != namespace)
     )
 
 
 def format_other_namespaces(namespaces: Sequence[str]) -> str:
-    """The same, from those namespaces."""
+    """The text of that hint for these namespaces."""
     if not namespaces:
         return ""
     noun = "namespace" if len(namespaces) == 1 else "namespaces"
@@ -51,12 +51,12 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
 
 
 def require_jobs(fleet: Fleet, what: str) -> None:
-    """NotAllowed or Unreachable if the JobSets cannot be seen; `what` is what can then not be known."""
+    """Raise NotAllowed or Unreachable if the JobSets cannot be listed; `what` is what is unknown then."""
     require_listed(fleet, "jobsets", what)
 
 
 def require_listed(fleet: Fleet, kind: str, what: str) -> None:
-    """The same for any watched kind, named by its plural."""
+    """The same check for any watched kind, named by its plural."""
     link = fleet.links.get(kind)
     if link is None:
         return
@@ -78,5 +78,5 @@ _COMMAND = re.compile(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=Tr
 
 
 def with_namespace_option(text: str, namespace: str) -> str:
-    """The text, its commands with `-n NAMESPACE`; an empty namespace is the one that a command takes by itself."""
+    """The text with `-n NAMESPACE` added to the a4 commands in it; unchanged for an empty namespace."""
     return _COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text

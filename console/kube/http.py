@@ -67,7 +67,7 @@ HELD = 1 << 18  # bytes of an answer that are held for who reads it; the server 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HttpRequest:
-    """What is asked, without who asks."""
+    """A request without credentials: URL, method, body and limits."""
 
     url: str
     silence: float  # seconds for which the answer may say nothing
@@ -82,7 +82,7 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """One answer: its status and headers, and its bytes as they come."""
+    """One response: its status and headers, and its body as it comes."""
 
     def __init__(self, of: HttpConnections, curl: pycurl.Curl, doing: str, silence: float) -> None:
         """`silence`: seconds that it may say nothing."""
@@ -194,7 +194,7 @@ class HttpResponse:
             self._waiting = None
 
     async def iter_chunks(self) -> AsyncGenerator[bytes, None]:
-        """Its bytes as they come."""
+        """The body in chunks, as they come."""
         while True:
             if self._pieces:
                 piece = self._taken()
@@ -230,7 +230,7 @@ class HttpResponse:
             await self._news()
 
     def deliver_held(self) -> None:
-        """Give away what is held, if somebody wants it poured."""
+        """Pass the bytes that are held to the function given to `stream_to`."""
         if self._to is None or not self._pieces or self._failed:
             return
         try:
@@ -242,7 +242,7 @@ class HttpResponse:
             self._go_on()
 
     def close(self) -> None:
-        """Ask for no more of it; what is held is given to nobody."""
+        """Stop the transfer; bytes that are held are dropped."""
         self._to = None
         self._end()
 
@@ -301,10 +301,7 @@ class HttpConnections:
             await each.aclose()
 
     async def send(self, request: HttpRequest, who: Mapping[str, str], *, doing: str) -> HttpResponse:
-        """Ask with these headers besides the usual ones, and wait for status and headers of the answer.
-
-        Raises Unreachable, which says what was being done, and BadKubeconfig.
-        """
+        """Send a request and wait for the response's status and headers. Raises Unreachable and BadKubeconfig."""
         try:
             with translate_errors(self.login, doing):
                 answer = await self._get(request, who, doing)
@@ -316,7 +313,9 @@ class HttpConnections:
         return answer
 
     def mark_suspect(self) -> None:
-        """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
+        """Mark the connections as suspect after a response broke off: the next request checks whether the server still
+        answers.
+        """
         if self.login.server.startswith("https:"):
             self._shares = None
 
@@ -360,7 +359,7 @@ class HttpConnections:
         return answer
 
     async def wait_before_retry(self, seconds: float) -> None:
-        """Wait so long, but where the server cannot be reached no longer than until it has answered anybody."""
+        """Wait that many seconds, or until an unreachable server has answered any request."""
         if self._reached.is_set():
             await asyncio.sleep(seconds)
             return
@@ -369,13 +368,13 @@ class HttpConnections:
                 await self._reached.wait()
 
     def hold(self, answer: HttpResponse) -> None:
-        """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
+        """Hold the bytes that came until libcurl returns, since it reads on while there are more."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._full[answer] = None
 
     def pause_until(self, moment: float) -> None:
-        """Pass nothing on until then, by the loop's clock: servers are kept waiting meanwhile."""
+        """Deliver nothing until that time of the event loop's clock; servers are kept waiting meanwhile."""
         self._rests_until = moment
 
     def _pass_on(self) -> None:
@@ -487,7 +486,7 @@ class HttpConnections:
 
 
 def use_system_certificates(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder: int = pycurl.CAPATH) -> None:
-    """Those of this machine, as Python's own TLS does; libcurl was built to look for them elsewhere."""
+    """Use this machine's certificate authorities, as Python's TLS does; libcurl was built to look elsewhere."""
     usual = ssl.get_default_verify_paths()
     for option, place in ((file, usual.cafile), (folder, usual.capath)):
         if place:

@@ -54,7 +54,7 @@ class LineWire(Wire):
 
 
 class ListPage(Struct, Generic[W], frozen=True):
-    """One page, decoded but not yet made into models."""
+    """One page of a list, decoded but not yet built into models."""
 
     items: list[W]
     next: str  # token of the next page; empty on the last
@@ -64,7 +64,7 @@ class ListPage(Struct, Generic[W], frozen=True):
 
 
 class WatchEvent(Struct, Generic[M], frozen=True):
-    """One watch event; which fields are set follows from `type`."""
+    """One watch event; which fields are set depends on `type`."""
 
     type: str  # ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow
     key: Key = ("", "")
@@ -80,12 +80,12 @@ _STATUS = msgspec.json.Decoder(StatusWire)
 
 
 def object_key(meta: Meta) -> Key:
-    """Namespace and name."""
+    """Namespace and name of an object."""
     return meta.namespace or "", meta.name or ""
 
 
 class KindReader(Generic[W, M]):
-    """Reads one kind: its wire type, and the function that makes the model."""
+    """Reads the lists and watch events of one kind: its wire type, and the function that builds the model."""
 
     def __init__(self, wire: type[W], parse: Callable[[W], M]) -> None:
         self._wire = wire
@@ -102,7 +102,7 @@ class KindReader(Generic[W, M]):
         return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def read_page(self, body: bytes) -> ListPage[W]:
-        """A list response; Unreadable if it is no list at all."""
+        """Decode a list response; Unreadable if it is not a list."""
         try:
             listed = self._lists.decode(body)
         except UNREADABLE:
@@ -125,7 +125,7 @@ class KindReader(Generic[W, M]):
         return ListPage(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
 
     def build_models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
-        """Models by key, and why an object could not be made into one."""
+        """Models by key, and the reasons why other objects could not be built."""
         made, unreadable = {}, {}
         for wire in items:
             key = object_key(wire.metadata)
@@ -141,7 +141,7 @@ class KindReader(Generic[W, M]):
         return self._parse(wire)
 
     def read_event(self, text: bytes) -> WatchEvent[M]:
-        """A watch event; Unreadable if it is none at all, for instance cut off."""
+        """Decode a watch event; Unreadable if it is not one, such as a line that was cut off."""
         try:
             event = _LINE.decode(text)
             if event.type == "ERROR":
@@ -183,7 +183,7 @@ class Kind(Struct, frozen=True):
 
     @property
     def reader(self) -> KindReader[Any, Any]:
-        """What reads it; the module of its objects is imported now, as a command needs few of them."""
+        """The reader of this kind; the module of its objects is imported here, as a command needs few of them."""
         return self.read_by()
 
     def path(self, version: str, namespace: str = "") -> str:

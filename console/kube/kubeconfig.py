@@ -28,7 +28,7 @@ _GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`.
 
 
 class Masked(msgspec.Struct, rename="kebab"):
-    """Something that may hold a secret: it never shows what it holds."""
+    """A structure that may hold a secret; its repr shows no value."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -95,7 +95,7 @@ class _File(Masked):
 
 
 class Kubeconfig:
-    """What the files say, merged."""
+    """The contents of all kubeconfig files, merged."""
 
     def __init__(self) -> None:
         self.clusters: dict[str, Cluster] = {}
@@ -105,7 +105,7 @@ class Kubeconfig:
         self.source = ""
 
     def merge(self, path: Path) -> None:
-        """Add what a file says and no file before it said."""
+        """Add what a file defines and no earlier file did."""
         read = _read(path)
         for cluster in read.clusters or ():
             self.clusters.setdefault(cluster.name, _absolute(_cluster(cluster.cluster, path.parent), path.parent))
@@ -240,7 +240,7 @@ def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -
 
 
 class KubeconfigEntry(Struct, frozen=True):
-    """A cluster, its user and its context, all of one name; log-in is by a program, so there is no secret in it."""
+    """A cluster, user and context of one name; a login program gives the credentials, so it holds no secret."""
 
     name: str
     server: str

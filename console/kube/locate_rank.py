@@ -32,11 +32,11 @@ Object = dict[str, Any]
 
 
 class JobEnded(NotFound):
-    """What is asked for has ended and will not come back."""
+    """The job has ended or is gone, and will not come back."""
 
 
 class PodPending(NamedTuple):
-    """There is no pod to connect to yet; words that say why, as the end of a sentence."""
+    """No pod of the rank can be connected to yet; `words` says why, as the end of a sentence."""
 
     words: str
 
@@ -51,9 +51,8 @@ class _Seat(NamedTuple):
 
 
 async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
-    """The live pod, or why there is none yet.
-
-    Raises BadInput for a rank that the job does not have, Ended when it is over or gone, Refused and its kin.
+    """The live pod of a rank, or why there is none yet. Raises BadInput for a rank that the job does not have, JobEnded
+    when it is over or gone, Refused and its subclasses.
     """
     if address.pod:
         return await _named(wire, login, address)

@@ -42,7 +42,7 @@ _LONGEST = 300  # characters of a program's complaint that are shown
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credential:
-    """What a log-in gave; its repr shows nothing of it."""
+    """Credentials from a login; the repr shows none of them."""
 
     authorization: str = ""
     certificate: str = ""  # client certificate and key, PEM
@@ -145,7 +145,7 @@ ASK_AT_MOST_EVERY = 10.0  # seconds between two runs of a plug-in whose tokens a
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """What TLS needs, each PEM; empty if there is none."""
+    """The PEM texts that TLS needs; empty where there is none."""
 
     authority: str  # whom to trust; empty: those whom this machine trusts
     client: Secret  # certificate and key
@@ -312,7 +312,9 @@ class Login:
         return (await self.expired() or error) if isinstance(error, NotLoggedIn) else error
 
     async def expired(self) -> NotLoggedIn | None:
-        """Whether the client certificate has run out, which the server only calls "Unauthorized"."""
+        """The error to raise if the client certificate has expired, which the server only calls "Unauthorized"; else
+        None.
+        """
         until = await asyncio.to_thread(self._certificate_end)
         if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
             return None

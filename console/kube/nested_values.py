@@ -11,7 +11,7 @@ Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Va
 
 
 def set_path(values: dict[str, Value], path: str, value: Value) -> None:
-    """Set the value at a dotted path, making the levels above it."""
+    """Set the value at a dotted path; missing levels are created."""
     *above, last = path.split(".")
     level = values
     for name in above:
@@ -23,7 +23,7 @@ def set_path(values: dict[str, Value], path: str, value: Value) -> None:
 
 
 def get_path(values: Mapping[str, Value], path: str) -> Value:
-    """The value at a dotted path; None when there is none."""
+    """The value at a dotted path; None if there is none."""
     found: Value = values
     for name in path.split("."):
         if not isinstance(found, Mapping):
@@ -33,12 +33,12 @@ def get_path(values: Mapping[str, Value], path: str) -> Value:
 
 
 def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """Both, `above` winning, level by level as Helm does; None in `above` removes a name."""
+    """Both value trees merged level by level as Helm does: `above` wins, and None in it removes a name."""
     return _without_nulls(overlay_values(below, above))
 
 
 def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """As `merge_values`, but a None stays, to remove the name from what these values are laid over later."""
+    """As `merge_values`, but a None is kept, so that it removes the name when these values are merged later."""
     laid = dict(below)
     for name, value in above.items():
         under = laid.get(name)
@@ -58,7 +58,7 @@ def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def minimal_override(below: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
-    """The least that `merge_values` lays over `below` to come to the same as with these values."""
+    """The smallest values that, merged over `below`, give the same result as `values`."""
     least: dict[str, Value] = {}
     for name, value in values.items():
         under = below.get(name)

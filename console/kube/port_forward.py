@@ -29,7 +29,7 @@ _spoken: dict[str, str] = {}  # protocol that a server took, by its address, whe
 
 
 class Receiver(Protocol):
-    """Who takes what a pipe brings."""
+    """Gets the data and the end of a pipe."""
 
     def data(self, data: bytes) -> None:
         """Bytes have come."""
@@ -42,7 +42,7 @@ class Receiver(Protocol):
 
 
 class Pipe:
-    """A connection to one port of a pod; `read` it by hand, or give it a receiver of its own."""
+    """A connection to one port of a pod; the receiver passed to `attach` gets what arrives."""
 
     def __init__(self, socket: WebSocket, what: str) -> None:
         self._socket = socket
@@ -72,7 +72,7 @@ class Pipe:
         self._socket.resume()
 
     def ping(self) -> None:
-        """Find out whether the connection still stands."""
+        """Check that the connection still works."""
         self._socket.ping()
 
     def close(self) -> None:
@@ -234,7 +234,7 @@ class StreamPipe(Pipe):
 
 
 async def open_pipe(wire: RawConnection, login: Login, namespace: str, pod: str, port: int) -> Pipe:
-    """A pipe to that port, over this connection; raises Refused and its kin, Unreachable."""
+    """Open a pipe to that port over this connection; raises Refused and its subclasses, Unreachable."""
     what = f"port {port} of pod {pod}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
     protocol = _spoken.get(login.server, CHANNELS)
@@ -247,11 +247,11 @@ async def open_pipe(wire: RawConnection, login: Login, namespace: str, pod: str,
 
 
 class ProtocolNotSupported(Unreachable):
-    """The server does not take this protocol; another connection may try the other."""
+    """The server does not support this port-forward protocol; another connection may try the other one."""
 
 
 def switch_protocol(login: Login) -> bool:
-    """Go over to the other protocol with this server; False when both have been tried."""
+    """Use the other port-forward protocol with this server; False when both have been tried."""
     if _spoken.get(login.server, CHANNELS) == TUNNEL:
         _spoken.pop(login.server, None)
         return False

@@ -16,7 +16,7 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class RankAddress:
-    """A rank of a job: its number over the whole job, or a place in one replicated job; or a pod by its name."""
+    """Address of a rank: its number in the job or its place in a replicated job, or a pod by name."""
 
     namespace: str
     job: str
@@ -76,7 +76,7 @@ class LivePod:
 
 @dataclass(frozen=True, slots=True)
 class PortPair:
-    """A port of a pod, and the one of this machine that leads there."""
+    """A port of a pod and the local port that leads to it."""
 
     remote: int
     local: int = 0  # 0: the one it had last time, else the same number, else a free one

@@ -38,7 +38,7 @@ _SOCKS, _OPEN, _NAMED = 5, 0, 2  # version 5, and its ways to log in: none, and 
 
 
 class RawResponse(Struct, frozen=True):
-    """What a request got."""
+    """Status, headers and body of a response."""
 
     status: int
     headers: dict[str, str]
@@ -46,7 +46,7 @@ class RawResponse(Struct, frozen=True):
 
 
 class RawConnection:
-    """A connection that stands; made by `open_connection`."""
+    """An open HTTP/1.1 connection; made by `open_connection`."""
 
     def __init__(self, login: Login, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._login = login
@@ -64,7 +64,7 @@ class RawConnection:
             return [await self._answer() for _ in (path, *more)]
 
     async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:
-        """The WebSocket that this connection becomes, if the server takes one of the protocols; else its answer."""
+        """Turn this connection into a WebSocket; the server's response if it refuses all the protocols."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
                  f"Sec-WebSocket-Key: {key}", f"Sec-WebSocket-Protocol: {', '.join(protocols)}")  # fmt: skip
@@ -144,7 +144,7 @@ def _status(line: str) -> int:
 
 @asynccontextmanager
 async def open_connection(login: Login, doing: str) -> AsyncIterator[RawConnection]:
-    """A connection; Unreachable, BadKubeconfig, NotLoggedIn, all with words that begin with what is being done."""
+    """Connect and log in. Raises Unreachable, BadKubeconfig and NotLoggedIn, whose texts begin with `doing`."""
     with translate_errors(login, doing):
         try:
             async with asyncio.timeout(CONNECT):

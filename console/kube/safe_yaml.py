@@ -47,7 +47,7 @@ def _refuse_depth(text: str) -> None:
 
 
 def load_without_references(text: str) -> Any:
-    """What the text says; NotPlainError. References are refused before a few lines of them become gigabytes."""
+    """Load YAML; NotPlainError for references (which can expand to gigabytes) and for invalid YAML."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -65,7 +65,7 @@ def _literal(text: str) -> str:
 
 
 async def is_nested() -> bool:
-    """Whether this terminal is in a tmux that takes the same prefix for itself; its default unless it tells another."""
+    """Whether this terminal is inside a tmux with the same prefix key (its default unless it says otherwise)."""
     if not os.environ.get("TMUX"):
         return False
     asks = ("tmux", "show-options", "-gv", "prefix")

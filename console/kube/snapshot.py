@@ -109,7 +109,7 @@ class Fleet:
         return taken
 
     def gpus_free(self, node: Node) -> int:
-        """GPUs of that node a new pod could have now; none while the node takes no pods."""
+        """GPUs of that node that a new pod could have now; 0 while the node takes no pods."""
         return max(0, node.gpus - self.gpus_used.get(node.name, 0)) if node.takes_pods else 0
 
     def workload_of(self, jobset: JobSet) -> Workload | None:
@@ -126,7 +126,7 @@ class Fleet:
 
 
 class WatchState(StrEnum):
-    """What the watch of one kind is doing."""
+    """The state of the watch of one kind."""
 
     LISTING = "listing"  # the first list is under way; nothing is known yet
     LIVE = "live"
@@ -136,7 +136,7 @@ class WatchState(StrEnum):
 
 
 class WatchStatus(Struct, frozen=True):
-    """The state of one kind's watch."""
+    """The state of one kind's watch, since when, and why."""
 
     kind: str  # plural name of the kind: "pods", "jobsets"
     state: WatchState = WatchState.LISTING
@@ -157,7 +157,7 @@ class ContextName(Struct, frozen=True):
 
 
 class StopReport(Struct, frozen=True):
-    """What went when a job was stopped."""
+    """The objects that were deleted when a job was stopped."""
 
     namespace: str
     name: str

@@ -45,7 +45,7 @@ DICTIONARY = b"".join(_prefixed(word.replace("_", " ")) for word in _WORDS.split
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame: what it is, which stream it is about, its flags, its data, and the headers it carries."""
+    """A SPDY frame: kind, stream, flags, data and headers."""
 
     kind: int
     stream: int = 0
@@ -60,7 +60,7 @@ class Frame:
 
 
 class Reader:
-    """Turns received bytes into frames; keeps what is not yet a whole frame."""
+    """Decodes received bytes into frames; an incomplete frame is kept until the rest comes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -99,7 +99,7 @@ class Reader:
 
 
 class Writer:
-    """Turns frames into bytes to send."""
+    """Encodes frames into bytes."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)

@@ -33,7 +33,7 @@ FIELDS: Mapping[str, str] = {
 
 
 class Store:
-    """What is known of each kind, and how fresh it is."""
+    """The objects of each kind as the watches report them, and the state of each watch."""
 
     def __init__(self, kinds: Iterable[str] = FIELDS, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class Store:
         self.reset(kinds)
 
     def reset(self, kinds: Iterable[str]) -> None:
-        """Forget everything: another cluster."""
+        """Forget all objects, since the cluster is another one."""
         now = self._clock()
         self._objects: dict[str, dict[Key, Any]] = {kind: {} for kind in kinds}
         self._odd: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
@@ -64,19 +64,19 @@ class Store:
     # what the watches tell
 
     def set_version(self, kind: str, version: str, note: str = "") -> None:
-        """The kind comes from this API version; `note` says what is left out."""
+        """Note the API version that a kind is served in; `note` says what is left out."""
         self._notes[kind] = note
         self._links[kind] = replace(self._links[kind], version=version)
         self._wake()
 
     def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
-        """Some of the objects there are; the kind stays as fresh as it was."""
+        """Add objects of a list that is not complete yet; the state of the watch stays."""
         self._objects[kind].update(objects)
         self._links[kind] = replace(self._links[kind], last_seen=self._clock())
         self._wake(kind)
 
     def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
-        """All objects there are. One that can no longer be understood keeps its last known form."""
+        """Replace all objects of a kind. One that cannot be parsed keeps its last known form."""
         before = self._objects[kind]
         kept = {key: before[key] for key in unparsable if key in before}
         self._objects[kind] = {**objects, **kept}
@@ -85,14 +85,14 @@ class Store:
         self._wake(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
-        """One object is new or another than before."""
+        """Add or update one object."""
         self._objects[kind][key] = thing
         self._odd[kind].pop(key, None)
         self._alive(kind)
         self._wake(kind)
 
     def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
-        """One object can no longer be understood: its last known form stays, and the link says so."""
+        """Note that an object can no longer be parsed: it keeps its last known form, and the watch status names it."""
         self._odd[kind][key] = why
         self._alive(kind)
         self._wake()
@@ -108,7 +108,7 @@ class Store:
         self._wake()
 
     def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
-        """The connection is lost or refused: rows stay, except where the kind is known not to be there."""
+        """Note that the watch was lost or refused: the objects stay, unless the server does not offer the kind."""
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is state else now
         self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)
@@ -140,12 +140,12 @@ class Store:
         return self._links[kind]
 
     def object_count(self, kind: str) -> int:
-        """How many objects are known."""
+        """Number of known objects of all kinds."""
         return len(self._objects[kind])
 
     @property
     def fleet(self) -> Fleet:
-        """The picture now; the same one until something changes."""
+        """The present snapshot; the same object until something changes."""
         if self._fleet is None:
             for kind, objects in self._objects.items():
                 if kind not in self._published:
@@ -155,7 +155,7 @@ class Store:
         return self._fleet
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Now, and whenever something has changed since; raises what killed a watch."""
+        """Yield now and after every change; raises the exception that ended a watch."""
         woken = asyncio.Event()
         woken.set()
         self._woken.add(woken)
@@ -172,13 +172,13 @@ class Store:
             self._woken.discard(woken)
 
     async def snapshots(self) -> AsyncGenerator[Fleet, None]:
-        """The picture, then the next ones, with a pause between them in which changes add up."""
+        """Yield the snapshot now and after changes, with a pause between in which changes accumulate."""
         async for _ in self.changes():
             yield self.fleet
             await asyncio.sleep(PAUSE)
 
     def fail(self, error: BaseException) -> None:
-        """A watch died of a mistake in this program: whoever looks at pictures is told."""
+        """A watch ended with a bug of this program: raise it in everyone who reads snapshots."""
         self._failure = self._failure or error
         self._wake()
 

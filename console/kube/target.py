@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Secret(str):
-    """Text that is passed on but never shown, not even the beginning of it in a crash report."""
+    """Text that is passed on but never shown: its repr hides it, in crash reports too."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class User(_Masked):
 
 @dataclass(repr=False)
 class Target(_Masked):
-    """One context with all that belongs to it, paths made absolute."""
+    """One context with its cluster and user, all paths absolute."""
 
     context: str
     user_name: str

@@ -40,13 +40,13 @@ LASTS = (240, 480)
 
 
 class FirstListPage(Struct, Generic[M], frozen=True):
-    """A part of the first list."""
+    """A page of the first list."""
 
     objects: Mapping[Key, M]
 
 
 class Listed(Struct, Generic[M], frozen=True):
-    """All objects there are; whatever else was known is gone."""
+    """The complete list; objects that are not in it are gone."""
 
     objects: Mapping[Key, M]
     unreadable: Mapping[Key, str] = field(default_factory=dict)
@@ -54,31 +54,31 @@ class Listed(Struct, Generic[M], frozen=True):
 
 
 class Changed(Struct, Generic[M], frozen=True):
-    """An object is new or another than before."""
+    """An object was added or modified."""
 
     key: Key
     object: M
 
 
 class Unparsable(Struct, frozen=True):
-    """An object has changed and can no longer be understood."""
+    """An object has changed and can no longer be parsed."""
 
     key: Key
     why: str
 
 
 class Removed(Struct, frozen=True):
-    """An object is gone."""
+    """An object was deleted."""
 
     key: Key
 
 
 class Heartbeat(Struct, frozen=True):
-    """The server has said something: the connection is alive."""
+    """The server has sent something: the connection works."""
 
 
 class Disconnected(Struct, frozen=True):
-    """No connection; what was known may be out of date. It goes on trying."""
+    """The watch broke off, and the known objects may be out of date; it is being retried."""
 
     error: ConsoleError
     state: WatchState = WatchState.STALE
@@ -101,7 +101,7 @@ class WatchSource(Protocol):
 
 
 class Backoff(Struct, frozen=True):
-    """How long to wait before trying again, in seconds."""
+    """Seconds to wait before a retry."""
 
     first: float = 0.5
     most: float = 8.0
@@ -156,7 +156,7 @@ def _told(error: ConsoleError, failures: int, *, listed: bool) -> bool:
 async def follow(
     source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = USUAL
 ) -> AsyncGenerator[Change, None]:
-    """Everything that happens to one kind, for ever: ordinary failures are `Disconnected`, and only closing ends it."""
+    """Yield the changes of one kind for ever; ordinary failures are `Disconnected`, and only closing ends it."""
     version, listed, failures = "", False, 0
     while True:
         try:
@@ -339,7 +339,7 @@ _OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}
 
 
 class Served(Struct, frozen=True):
-    """From here on, changes come from this API version; `note` says what is left out."""
+    """The following changes come from this API version; `note` says what is left out."""
 
     version: str  # group and version, such as "kueue.x-k8s.io/v1beta2"
     note: str = ""
@@ -352,7 +352,7 @@ async def watch_kind(
     namespace: str,
     backoff: Backoff = USUAL,
 ) -> AsyncGenerator[Change | Served, None]:
-    """Changes of one kind, for ever; `namespace` is where to look if not everywhere is allowed."""
+    """Yield the changes of one kind for ever; `namespace` is watched where all namespaces may not be listed."""
     failures, where = 0, ""
     while True:
         try:

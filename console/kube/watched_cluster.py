@@ -34,7 +34,7 @@ _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
 
 
 class WatchedCluster:
-    """One context of the kubeconfig, and the latest picture of its cluster."""
+    """One context of the kubeconfig, and the latest snapshot of its cluster."""
 
     def __init__(
         self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
@@ -76,7 +76,7 @@ class WatchedCluster:
 
     @property
     def unverified(self) -> bool:
-        """Whether the API server may show any certificate, so that anybody on the way could be it."""
+        """Whether the API server's certificate is not verified (insecure-skip-tls-verify)."""
         return self.current_connection.client.login.unverified
 
     @property
@@ -93,7 +93,7 @@ class WatchedCluster:
         return self._store.fleet
 
     def namespace_option(self, namespace: str) -> str:
-        """The namespace if a command has to name it; empty: a command takes it by itself."""
+        """The namespace if commands have to name it; empty if it is the default one."""
         return "" if namespace == self.default_namespace else namespace
 
     # the connection
@@ -135,7 +135,7 @@ class WatchedCluster:
 
     @property
     def current_connection(self) -> Connection:
-        """What reaches the cluster of now; ask for it anew each time, for a switch replaces it."""
+        """The connection to the present cluster; do not keep it, since a switch of the context replaces it."""
         if self._connection is None:
             raise Unreachable("The session is closed.")
         return self._connection
@@ -146,7 +146,7 @@ class WatchedCluster:
             self._connection.client.pause_for_keypress()
 
     def connection_for_change(self, what: str) -> Connection:
-        """The same, for whoever is about to change the cluster; NotAllowed, naming `what`, in read-only mode."""
+        """The connection, for a change of the cluster; NotAllowed, naming `what`, in read-only mode."""
         if self.read_only:
             raise in_read_only_mode(what)
         return self.current_connection
@@ -154,7 +154,7 @@ class WatchedCluster:
     async def is_allowed(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
     ) -> bool:
-        """Whether the account may do this; believed for a minute."""
+        """Whether the account may do this; the answer is cached for a minute."""
         from console.kube import actions
 
         asked = (verb, resource, group, namespace, name, subresource)
@@ -165,7 +165,7 @@ class WatchedCluster:
         return answer
 
     async def require_namespace(self, name: str) -> None:
-        """NotFound if the cluster has no such namespace; whoever may not know is told nothing."""
+        """Raise NotFound if the cluster has no such namespace; nothing is raised where that may not be asked."""
         try:
             await self.current_connection.client.request(
                 "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"read namespace {name}"
@@ -247,11 +247,11 @@ class WatchedCluster:
                 store.mark_lost(kind, state, error.message, hint)
 
     def keep_watching(self) -> None:
-        """Follow what so far was only listed."""
+        """Start watching the kinds that so far were only listed."""
         self._goes_on.set()
 
     def is_watched(self, kind: str, namespace: str) -> bool:
-        """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""
+        """Whether the snapshot covers that kind in that namespace."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
 
     @property

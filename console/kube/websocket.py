@@ -23,7 +23,7 @@ _LONG = 4096  # bytes from which on a compiled function is worth being looked fo
 
 
 class FrameSink(Protocol):
-    """What is told as frames come in."""
+    """Gets frames as they come in."""
 
     def begin(self) -> None: ...
 
@@ -35,7 +35,7 @@ class FrameSink(Protocol):
 
 
 class FrameReader:
-    """Cuts received bytes into frames; parts of data frames are passed on at once, however long the frame is."""
+    """Splits received bytes into frames; parts of data frames are passed on at once, however long the frame is."""
 
     def __init__(self, sink: FrameSink) -> None:
         self._sink = sink
@@ -106,7 +106,7 @@ def _header(data: memoryview | bytearray, at: int) -> tuple[int, int]:
 
 
 def frame(kind: int, *parts: bytes) -> bytes:
-    """One whole frame, masked as a client has to."""
+    """One complete frame, masked as a client has to."""
     data = b"".join(parts)
     size = len(data)
     if size < _SHORT:
@@ -120,7 +120,7 @@ def frame(kind: int, *parts: bytes) -> bytes:
 
 
 def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
-    """Every byte crossed with the mask's, which repeats."""
+    """The data XORed with the repeated mask."""
     if len(data) >= _LONG and (compiled := _compiled()):
         made = bytearray(data)
         compiled(mask, made)
@@ -129,7 +129,7 @@ def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
 
 
 def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
-    """The same as arithmetic with large numbers, the fastest way without a compiler."""
+    """The same with large integers, the fastest way without a compiled function."""
     words = -(-len(data) // 4)
     key = int.from_bytes(mask, "little") * _ones(words)
     return (int.from_bytes(data, "little") ^ key).to_bytes(4 * words, "little")[: len(data)]
@@ -187,7 +187,7 @@ WAITING = 1 << 18  # bytes not yet sent above which the sender is asked to wait
 
 
 class MessageListener(Protocol):
-    """Who uses the socket."""
+    """Gets the messages and the end of a WebSocket."""
 
     def begin(self) -> None: ...
 
@@ -205,7 +205,7 @@ class MessageListener(Protocol):
 
 
 class WebSocket(asyncio.BufferedProtocol):
-    """The client's side; begins to read when it is given its listener."""
+    """The client's side of a WebSocket; it begins to read when it is given its listener."""
 
     def __init__(self, writer: asyncio.StreamWriter, before: asyncio.StreamReader, protocol: str) -> None:
         self.protocol = protocol  # what both sides speak inside the messages
@@ -247,12 +247,12 @@ class WebSocket(asyncio.BufferedProtocol):
     # sending
 
     def send(self, *parts: bytes) -> None:
-        """One binary message; nothing after the end."""
+        """Send one binary message; does nothing after the end."""
         if not self.closed:
             self._transport.write(frame(BINARY, *parts))
 
     def pause(self) -> None:
-        """Have the other side wait: no more than the buffers on the way are read."""
+        """Stop reading, so that the other side has to wait."""
         if not self.closed and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -263,7 +263,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Say goodbye once what was sent has left, and drop the connection."""
+        """Send a close frame after what is queued, and drop the connection."""
         if not self.closed:
             self._transport.write(close_frame())
             self._transport.close()
@@ -271,7 +271,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self._finish("")
 
     async def close_gracefully(self) -> None:
-        """Close it, and wait a little for the connection to end; where nobody answers, drop it."""
+        """Close it and wait briefly for the other side's close frame; drop the connection if none comes."""
         self.close()
         if self._goodbye is None and self._timer is not None:  # without a listener nobody is told of the end
             with suppress(TimeoutError):
@@ -294,7 +294,7 @@ class WebSocket(asyncio.BufferedProtocol):
     # the clock
 
     def ping(self) -> None:
-        """Find out whether the other side is still there, such as after the machine slept."""
+        """Send a ping to check whether the other side still answers, such as after the machine slept."""
         if not self.closed and not self._asked:
             self._asked = self._loop.time()
             self._transport.write(frame(PING))

@@ -61,7 +61,7 @@ class EventWire(ObjectWire):
 
 
 def parse_event(wire: EventWire) -> Event:
-    """An event; one that names no time happened when its object was made."""
+    """Build an Event; the creation time stands in for a missing event time."""
     meta, about, series = wire.metadata, wire.involved_object or ReferenceWire(), wire.series or SeriesWire()
     first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
     source = (wire.source.component if wire.source else None) or wire.reporting_component

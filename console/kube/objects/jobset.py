@@ -29,7 +29,7 @@ from console.kube.objects.pod import TemplateWire, gpus_of
 
 
 class JobState(StrEnum):
-    """Where a JobSet is in its life."""
+    """The state of a JobSet."""
 
     PENDING = "pending"  # suspended: its Workload waits for quota
     STARTING = "starting"
@@ -82,7 +82,7 @@ class ReplicatedJob(Struct, frozen=True):
 
 
 class JobSet(Struct, frozen=True):
-    """One JobSet: a release of ours, or anybody's."""
+    """A JobSet, launched by a4 or by anybody else."""
 
     namespace: str
     name: str
@@ -130,7 +130,7 @@ class JobSet(Struct, frozen=True):
 
     @property
     def removed_at(self) -> float:
-        """When it is removed by itself, with its pods and their logs; 0.0 while that is not known, or if it stays."""
+        """When its TTL removes it with its pods and logs (seconds since the epoch); 0.0 if unknown or never."""
         return self.finished_at + self.ttl if self.ttl is not None and self.finished_at else 0.0
 
     @property
@@ -141,7 +141,7 @@ class JobSet(Struct, frozen=True):
 
     @property
     def state(self) -> JobState:
-        """Where it is, from what its controllers say; whether its pods are up is `starting` against `running`."""
+        """The state that its controllers report; `starting` and `running` differ by whether all pods are up."""
         if self.deleting_since:
             return JobState.STOPPING
         if self.terminal_state == "Completed" or is_condition_true(self.conditions, "Completed"):

@@ -35,7 +35,7 @@ class Requirement(Struct, frozen=True):
         }.get(self.operator, f"{self.key} {self.operator} {listed}".strip())
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels that are all known obey it."""
+        """Whether these labels, which have to be complete, satisfy it."""
         if self.operator in {"Exists", "DoesNotExist"}:
             return (self.key in labels) is (self.operator == "Exists")
         if self.operator in {"Gt", "Lt"}:
@@ -47,7 +47,7 @@ class Requirement(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """What a pod puts up with; an empty key with Exists is everything."""
+    """A toleration of a pod; an empty key with operator Exists tolerates every taint."""
 
     key: str = ""
     operator: str = "Equal"
@@ -70,9 +70,8 @@ ALWAYS = (
 
 
 def selects_namespace(selector: Iterable[Requirement] | None, namespace: str) -> bool | None:
-    """Whether a queue with that selector takes workloads of a namespace; None: that hangs on labels not known here.
-
-    No selector at all takes none.
+    """Whether a queue's namespaceSelector takes that namespace; None if it depends on labels not known here. A missing
+    selector takes none.
     """
     if selector is None:
         return False
@@ -92,7 +91,9 @@ def format_selector(selector: Iterable[Requirement] | None) -> str:
 
 
 def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
-    """The first taint that keeps the pods away; empty if none does. `lasting`: of those that do not come and go."""
+    """The first taint that the tolerations do not cover; empty if there is none. `lasting` ignores taints that come and
+    go with the node's condition.
+    """
     known = tuple(tolerations)
     for taint in taints:
         keeps = taint.rpartition(":")[2] in _KEEPS_AWAY and not (lasting and taint.startswith(_PASSING))

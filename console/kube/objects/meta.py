@@ -38,7 +38,7 @@ def condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
 
 
 def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Whether the condition of that type is there and true."""
+    """Whether the condition of that type exists and is True."""
     found = condition(conditions, type_)
     return found is not None and found.is_true
 
@@ -57,7 +57,7 @@ def short_name(name: str) -> str:
 
 
 def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Who launched the object with these, as a short name; empty where nothing tells."""
+    """Who launched the object with these labels and annotations, as a short name; empty if nothing tells."""
     if named := labels.get(OWNER) or annotations.get(OWNER):
         return short_name(named)
     found = {
@@ -142,7 +142,7 @@ class ObjectWire(Wire):
 
 
 def intern_text(text: str | None) -> str:
-    """The same text, kept once however many objects carry it: for values that repeat, such as node names."""
+    """One shared copy of a text that many objects carry, such as a node name, to save memory."""
     return intern(text) if text else ""
 
 
@@ -157,7 +157,7 @@ def annotations_of(meta: Meta) -> Mapping[str, str]:
 
 
 def controller_of(meta: Meta) -> OwnerWire:
-    """The controlling owner, else the first, else an empty one."""
+    """The controlling owner, else the first owner, else an empty one."""
     owners = meta.owner_references or []
     return next((each for each in owners if each.controller), owners[0] if owners else OwnerWire())
 

@@ -45,7 +45,7 @@ _FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time th
 
 
 class NodeFault(Struct, frozen=True):
-    """One thing that is wrong with a node."""
+    """A fault of a node: what, reported by whom, and since when."""
 
     words: str
     by: str = ""  # who reported it
@@ -92,21 +92,21 @@ class Node(Struct, frozen=True):
 
     @property
     def never_ready(self) -> bool:
-        """Whether it has not been ready since it was made."""
+        """Whether it has not been ready since it was created."""
         if self.ready or not self.not_ready_since:
             return not self.ready and self.not_ready_reason == NOT_REPORTED
         return self.not_ready_since - self.created < _FIRST_WORD
 
     def is_starting(self, now: float) -> bool:
-        """Whether it is on its way: made a while ago, and never ready so far."""
+        """Whether it is young and has not been ready yet, so that not being ready is no fault."""
         return self.never_ready and bool(self.created) and now - self.created < YOUNG
 
     def faults(self, now: float) -> tuple[str, ...]:
-        """What is wrong with this node, in the API's own words; empty when it is fit for work, or starts."""
+        """The faults of this node in the API's own words; empty when it is healthy or starting."""
         return tuple(each.words for each in self.fault_reports(now))
 
     def fault_reports(self, now: float) -> tuple[NodeFault, ...]:
-        """The same, with who reported it and since when."""
+        """The faults with their reporter and time."""
         found = []
         if not self.ready and not self.is_starting(now):
             never = "never ready since it was made: " if self.never_ready and self.created else ""
@@ -156,7 +156,7 @@ class AddressWire(Wire):
 
 
 class NodeInfoWire(Wire):
-    """What the kubelet says of itself."""
+    """status.nodeInfo: the version of the kubelet."""
 
     kubelet_version: str | None = None
 
@@ -239,7 +239,7 @@ def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
 
 
 def format_taint(wire: TaintWire) -> str:
-    """A taint as the models write it: key=value:effect, or key:effect."""
+    """A taint as text: key=value:effect, or key:effect."""
     value = f"={wire.value}" if wire.value else ""
     return intern_text(f"{wire.key or ''}{value}:{wire.effect or ''}")
 
@@ -255,7 +255,7 @@ def _gpus(amount: str | float) -> int:
 
 
 def parse_node(wire: NodeWire) -> Node:
-    """A node; GPUs are what it can allocate, whoever has them."""
+    """Build a Node; its GPUs are the allocatable ones, used or free."""
     meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
@@ -318,7 +318,7 @@ def format_maintenance_window(recurrence: str, start: float, end: float) -> str:
 
 
 def format_maintenance_exclusion(name: str, start: float, end: float) -> str:
-    """When there is none: "none from 26 Nov to 3 Dec (big-run)"."""
+    """A maintenance exclusion in words: "none from 26 Nov to 3 Dec (big-run)"."""
     return f"none from {_day(start)} to {_day(end)} ({name})"
 
 

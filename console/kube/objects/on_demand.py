@@ -19,11 +19,11 @@ class BuildWire(Wire):
 
 
 class NamedWire(ObjectWire):
-    """Anything of which the name is enough."""
+    """An object of which only the name is read."""
 
 
 class NamesWire(Wire):
-    """A list of it."""
+    """A list of objects of which only the names are read."""
 
     items: list[NamedWire] | None = None
 
@@ -149,7 +149,7 @@ class PortWire(Wire):
 
 
 class PeerWire(Wire):
-    """Who may come in: only whether it is pods of the same namespace matters."""
+    """A peer of a NetworkPolicy rule; only whether it means pods of the same namespace matters here."""
 
     pod_selector: SelectorWire | None = None
     namespace_selector: SelectorWire | None = None
@@ -157,7 +157,7 @@ class PeerWire(Wire):
 
 
 class RuleWire(Wire, rename={"from_": "from"}):
-    """One way that is open: into the pods, or out of them."""
+    """An ingress or egress rule of a NetworkPolicy."""
 
     ports: list[PortWire] | None = None
     from_: list[PeerWire] | None = None
@@ -186,7 +186,7 @@ class PoliciesWire(Wire):
 
 
 def read_object(body: bytes, type_: type[_T]) -> _T:
-    """The object or list in an answer; Unreadable if it is something else."""
+    """Decode a response as that object or list; Unreadable if it is something else."""
     try:
         return msgspec.json.decode(body, type=type_)
     except UNREADABLE as error:

@@ -94,7 +94,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def holds_gpus(self) -> int:
-        """GPUs of its node that nobody else can have: those requested, while it is placed and not finished."""
+        """GPUs of its node that it occupies: those requested, while it is placed and not finished."""
         return self.gpus if self.node and not self.finished else 0
 
     @property
@@ -104,11 +104,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def main(self) -> Container | None:
-        """The container that does the work: the first that is no init container."""
+        """The main container: the first that is not an init container."""
         return next((each for each in self.containers if not each.init), None)
 
     def ended_text(self, container: str = "") -> str:
-        """That nothing runs any more in that container (the main one unless named), and how it ended; empty: it may."""
+        """How that container (the main one unless named) ended; empty while something may still run in it."""
         if self.finished:
             return f"{self.name} has ended ({self.status})"
         found = next((each for each in self.containers if each.name == container), None) if container else self.main
@@ -119,7 +119,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def status(self) -> str:
-        """One word (or reason) for where it is, the way `kubectl get pods` would say it."""
+        """The pod's status in one word, as `kubectl get pods` shows it."""
         if self.deleting_since:
             return "Terminating"
         if self.reason:

@@ -89,7 +89,7 @@ class ClusterQueue(Struct, frozen=True):
 
 
 class LocalQueue(Struct, frozen=True):
-    """A namespace's door to a ClusterQueue."""
+    """A LocalQueue: the queue of a namespace that leads to a ClusterQueue."""
 
     namespace: str
     name: str
@@ -120,7 +120,7 @@ class LocalQueue(Struct, frozen=True):
 
 
 class ResourceFlavor(Struct, frozen=True):
-    """A kind of machine that quota is given for."""
+    """A ResourceFlavor: node labels, taints and topology that quota is given for."""
 
     name: str
     uid: str = ""

@@ -106,7 +106,7 @@ def _slice(wire: SliceWire) -> list[TopologyDomain]:
 
 
 def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
-    """Where the pods of a pod set go; both spellings."""
+    """The topology domains of a pod set's assignment, from either API version."""
     if wire is None:
         return ()
     count = sum(max(each.domain_count or 0, 0) for each in wire.slices or ())

@@ -108,12 +108,12 @@ class Workload(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it stands in a queue."""
+        """Whether it waits in a queue."""
         return self.state in {WorkloadState.PENDING, WorkloadState.EVICTED}
 
     @property
     def queued_since(self) -> float:
-        """When its present wait began: the last eviction or requeue, else its creation."""
+        """When its present wait began: its last eviction or requeue, else its creation."""
         requeued = condition(self.conditions, "Requeued")
         evicted = condition(self.conditions, "Evicted")
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
