@@ -50,7 +50,7 @@ class RankOutput:
 
 @dataclass(frozen=True, slots=True)
 class OutputGroup:
-    """Ranks that said the same."""
+    """Ranks whose command gave the same output."""
 
     ranks: tuple[int, ...]
     code: int | None
@@ -108,7 +108,7 @@ _NO_PROGRAM = (126, 127)
 
 
 class ContainerExec:
-    """What a session can do in containers beyond one command in one pod."""
+    """Commands in the containers of many ranks."""
 
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched

@@ -176,7 +176,7 @@ MAX_BUILT_IMAGES = 50
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """An image, and the build that makes it."""
+    """An image, and the Cloud Build build that makes it."""
 
     image: str
     build: str

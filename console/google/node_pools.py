@@ -50,7 +50,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """A node pool: what Google wants, what the cluster has, what is being done."""
+    """A node pool: its target size, its nodes, and operations under way."""
 
     pool: GkePool
     target: int | None  # machines that it should have; None where nobody may tell
@@ -138,7 +138,7 @@ class PoolsSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningRequest:
-    """A wish for machines that DWS is to bring, all at once."""
+    """A ProvisioningRequest: machines that DWS (flex-start) is to bring all at once."""
 
     namespace: str
     name: str

@@ -229,7 +229,7 @@ AT_ONCE = 4  # objects that come at the same time
 
 
 class CloudStorage:
-    """Buckets and file systems, as the login of one cluster sees them; logs of its jobs come by `logs`."""
+    """Buckets and file systems that the login can see, and uploads of job logs."""
 
     def __init__(self, cloud: Cloud, logs: Callable[[], Logs]) -> None:
         self._cloud = cloud

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Activity(StrEnum):
-    """What kind of thing a process does."""
+    """The kind of work a process is doing."""
 
     DATA = "data"  # it waits for its data loader
     COLLECTIVE = "collective"  # it waits in a collective for the other ranks

@@ -140,7 +140,7 @@ class Store:
         return self._links[kind]
 
     def object_count(self, kind: str) -> int:
-        """Number of known objects of all kinds."""
+        """Number of known objects of that kind."""
         return len(self._objects[kind])
 
     @property

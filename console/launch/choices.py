@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ChoicesState(StrEnum):
-    """Whether the names are all there are."""
+    """Whether the list of choices is complete."""
 
     LISTED = "listed"
     NOT_ALLOWED = "not allowed"  # there may be some, and this account may not see them
@@ -36,7 +36,7 @@ class ChoicesState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChoices:
-    """Names to choose from; other text is allowed in every field too."""
+    """Values offered for a field; other text is allowed too."""
 
     kind: str  # as in `Field.choices_from`
     names: tuple[str, ...] = ()  # what is most likely wanted first

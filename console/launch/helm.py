@@ -312,7 +312,7 @@ class Helm:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes with a release and what stays, as "Kind name"."""
+    """The objects that go with a release and those that stay, as "Kind name"."""
 
     goes: tuple[str, ...]
     stays: tuple[str, ...]

@@ -56,7 +56,7 @@ _RECIPE = "a4.console/recipe="
 
 
 class PlanTexts:
-    """Texts of the launches of one catalogue; no cluster is asked."""
+    """Launch plans as text and back: YAML, helm commands, differences; needs no cluster."""
 
     def __init__(self, catalogue: ChartCatalog, render: Render) -> None:
         self._catalogue = catalogue

@@ -64,7 +64,7 @@ class Leftover:
 
 
 class ObjectFate(StrEnum):
-    """What becomes of an object when its release is changed."""
+    """What happens to an object when its release is changed."""
 
     SAME = "stays as it is"
     CHANGED = "changes"
@@ -244,7 +244,7 @@ _AROUND = 3  # lines shown before and after a change
 
 
 class DiffKind(StrEnum):
-    """What became of an object."""
+    """Whether an object is added, changed or removed."""
 
     SAME = "same"
     CHANGED = "changed"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of a run."""
+    """The outcome of a run."""
 
     WAITING = "waiting"  # launched, and in its queue
     RUNNING = "running"

@@ -58,7 +58,7 @@ class _Wrap(Protocol):
 
 
 class CollectorUnwrapper:
-    """Takes the wrapping off a log that comes in any pieces."""
+    """Removes a log collector's wrapping from a log that comes in chunks."""
 
     def __init__(self) -> None:
         self._decoder: codecs.IncrementalDecoder | None = None

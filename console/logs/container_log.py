@@ -131,7 +131,7 @@ GIVE_UP = 600.0  # seconds without an answer after which following ends in an er
 
 
 class RetryPolicy:
-    """What to do when a log cannot be read: wait and go on, take it for ended, or give up."""
+    """Decides after an error whether to wait and retry, to treat the log as ended, or to raise the error."""
 
     def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
         """`rest` waits so many seconds, or less if that is no use; `seen`: whether lines of it were given before."""
@@ -187,7 +187,7 @@ TAIL_MORE = 1000
 
 
 class LogRequest(Struct, frozen=True):
-    """Which lines of which container."""
+    """Which lines of which container to fetch."""
 
     namespace: str
     pod: str
@@ -201,7 +201,7 @@ class LogRequest(Struct, frozen=True):
 
 
 class SizeLimit:
-    """How much of a log that is not followed may come: it has an end."""
+    """Limits the size of a log that is read once and not followed."""
 
     def __init__(self, wanted: LogRequest) -> None:
         self._pod, self._tail = wanted.pod, wanted.tail
@@ -212,7 +212,7 @@ class SizeLimit:
         self._bytes = self._lines = self._line = 0
 
     def count(self, piece: bytes) -> None:
-        """More has come; Unreadable once it is too much."""
+        """Count a chunk; Unreadable once the limit is exceeded."""
         self._bytes += len(piece)
         if self._tail is not None:
             self._lines += piece.count(b"\n")

@@ -44,7 +44,7 @@ class StreamState(StrEnum):
 
 
 class Gap(Struct, frozen=True):
-    """Lines of a rank between two moments that nobody can tell any more: their number is not known."""
+    """A period in which lines of a rank are missing; how many is not known."""
 
     rank: int
     since: float
@@ -178,10 +178,10 @@ def _is_value(before: bytes) -> bool:
 
 
 def is_warning(text: bytes) -> bool:
-    """Whether a line says that it is a warning."""
+    """Whether the line says that it is a warning."""
     return _WARN.search(text[:HEAD].lower()) is not None
 
 
 def has_severity(text: bytes, least: str) -> bool:
-    """Whether a line is that serious or more."""
+    """Whether the line has at least that severity."""
     return level(text) in _AT_LEAST[least]

@@ -23,7 +23,7 @@ LONGEST = 1 << 14  # bytes of a line that are kept
 
 
 class TextLines:
-    """Turns bytes into lines; what is left at the end counts as a line too."""
+    """Splits bytes into text lines; an unterminated last line counts too."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         """`longest`: bytes of a line that are kept."""

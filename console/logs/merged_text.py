@@ -27,7 +27,7 @@ class TimedLines(Protocol):
 
 
 class FilteredLines:
-    """Some of the lines of a part: those that a filter lets through."""
+    """The lines of a segment that a filter lets through."""
 
     def __init__(self, part: LogSegment) -> None:
         from array import array

@@ -33,7 +33,7 @@ AT_ONCE = 16  # logs that are read at the same time
 
 @dataclass(frozen=True)
 class PreviousLog:
-    """What one rank printed in one run."""
+    """What a rank printed in one earlier run of its container."""
 
     rank: int
     attempt: int
@@ -96,7 +96,7 @@ class _Rank:
 
 
 class PreviousLogReader:
-    """Finds them, of one job."""
+    """Finds the previous logs of one job's ranks."""
 
     def __init__(self, cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str]) -> None:
         self._cluster = cluster

@@ -50,7 +50,7 @@ _PRIVATE = "private-"
 
 
 class JobMetadata(msgspec.Struct, frozen=True):
-    """Which job a folder is about."""
+    """The job that a log folder belongs to."""
 
     uid: str
     namespace: str
@@ -109,7 +109,7 @@ class JobLogStore:
         return file
 
     def segments(self) -> Iterator[LogSegment]:
-        """All that is kept, one container after the other, the oldest attempt first."""
+        """All stored segments, one container after the other, the oldest attempt first."""
         for attempt, file in sorted(_files(self.folder)):
             match = _FILE.fullmatch(file.name)
             if match is not None:
@@ -178,7 +178,7 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def stored_jobs(root: Path) -> list[JobLogStore]:
-    """All jobs of which logs are kept, the newest first."""
+    """All jobs with stored logs, the newest first."""
     found: list[tuple[float, JobLogStore]] = []
     for file in root.glob("*/job.json"):
         with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
@@ -206,7 +206,7 @@ def find_stored_job(
 
 
 def retention_limits() -> tuple[float, float]:
-    """How long logs are kept (seconds), and how much they may take (bytes), as the environment says it."""
+    """How long logs are kept (seconds) and how much space they may take (bytes), from the environment."""
     return _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
 
 
@@ -256,7 +256,7 @@ def _size(folder: Path) -> int:
 
 
 class JobFolder:
-    """The folder of one job, once it is known which job it is; of a disk that takes nothing it is said why."""
+    """The log folder of one job; a disk that cannot be written is reported."""
 
     def __init__(self) -> None:
         self._shelf: JobLogStore | None = None

@@ -72,7 +72,7 @@ class FollowedContainer:
     opened: float = field(default_factory=time)
 
     def append(self, batch: list[Stamped]) -> None:
-        """New lines, or another picture of one that has no end yet."""
+        """Add new lines, or a new state of a progress bar."""
         self.part.append(batch)
         self.part.open = self.stream.open
         self.refusals = 0
@@ -89,7 +89,7 @@ class FollowedContainer:
         return 0 < self.tail <= len(self.part)
 
     def on_refused(self, error: ConsoleError) -> None:
-        """The server refuses the log, or has not answered for minutes."""
+        """Note that the log is refused, or that the server has not answered for minutes."""
         self.error, self.stream.state = error, StreamState.REFUSED
         soon = 0.5 * 2.0 ** min(self.refusals, 9)
         wait = REFUSED_AGAIN if isinstance(error, NotAllowed) else min(REFUSED_AGAIN, soon)
@@ -98,7 +98,7 @@ class FollowedContainer:
 
     @property
     def is_retry_due(self) -> bool:
-        """Whether it was refused, and is to be asked for again by now."""
+        """Whether the log was refused and is to be requested again now."""
         ended = self.task is None or self.task.done()
         return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
 

@@ -56,10 +56,10 @@ class LineFilter:
 
 
 class Text(Protocol):
-    """Lines by number, of which there may be many millions, and more at any time.
+    """Lines by number; there may be millions, and more at any time.
 
-    After `apply_filter` or `seek`, `advance` has to be called until it says that nothing is left to look at. It may run
-    in another thread, and lines that came later need it again.
+    After `apply_filter` or `seek`, `advance` has to be called until it returns False. It may run in another thread, and
+    has to be called again for lines that came later.
     """
 
     note: str  # what is to be said of the text itself, such as how far it has been read; empty: nothing

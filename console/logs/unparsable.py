@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 
 class UnparsedLines(Struct, frozen=True):
-    """Such lines; the first one is kept, so that a person can see what it says."""
+    """Lines that look like a known report but could not be parsed; the first one is kept as an example."""
 
     first: int  # number of the first line, from 1
     last: int
@@ -29,7 +29,7 @@ KEPT = 300  # letters of a line that are kept
 
 
 class UnparsedCounter:
-    """What could not be read of one log."""
+    """Counts the lines of one log that could not be parsed."""
 
     def __init__(self) -> None:
         self.told: UnparsedLines | None = None  # None: all could be read

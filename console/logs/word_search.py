@@ -21,7 +21,7 @@ _WINDOW = 1 << 16
 
 
 class WordSearch:
-    """Some words to look for, none of which holds a line end."""
+    """Finds lines that contain one of many words; no word contains a line end."""
 
     def __init__(self, *words: bytes, fold: bool = False) -> None:
         """`fold`: capital letters count as small ones, which all words are written in."""

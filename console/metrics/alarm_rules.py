@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AlarmKind(StrEnum):
-    """What is wrong."""
+    """The kind of an alarm."""
 
     STALL = "stall"  # no new iteration, or no line of any rank while there has been none
     NAN = "nan"
@@ -40,7 +40,7 @@ class AlarmKind(StrEnum):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is over once its cause is; the others are things that happened."""
+        """Whether the alarm ends with its cause; other kinds are single events."""
         return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
 
 
@@ -110,7 +110,7 @@ class Alarm:
 
     @property
     def full_text(self) -> str:
-        """All of it in sentences."""
+        """The alarm in full sentences."""
         return f"{self.text}. {self.next_step}." if self.next_step else f"{self.text}."
 
 
@@ -148,7 +148,7 @@ SWITCHES = ("running", "notify")  # those of `Thresholds` that are on or off
 
 
 class Coverage(Struct, frozen=True):
-    """Of which running jobs what is heard."""
+    """How many running jobs are watched for alarms."""
 
     running: int = 0  # running jobs of the chosen namespaces
     heard: int = 0  # those whose log is followed
@@ -178,7 +178,7 @@ _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 
 
 class StepCadence(Struct, frozen=True):
-    """How regularly a run makes steps; seconds."""
+    """How regularly a run makes steps, in seconds."""
 
     pace: float  # of one step
     between: float = 0.0  # usually from one line that tells of a step to the next

@@ -35,7 +35,7 @@ _WORDS = ("val", "VAL", "heck", "HECK")
 
 @dataclass(frozen=True, slots=True)
 class JobSample:
-    """How a job is at one moment."""
+    """The state of a job at one moment, by which its alarms are evaluated."""
 
     running: bool  # it runs, its pods too; what does not run is silent for a good reason
     finished: bool = False
@@ -88,7 +88,7 @@ class AlarmWatch:
 
     @property
     def active(self) -> tuple[Alarm, ...]:
-        """Alarms whose cause is still there, and what happened."""
+        """Alarms whose cause still lasts, and events that happened."""
         return tuple(each for each in self.alarms if each.is_active)
 
     @property
@@ -113,7 +113,7 @@ class AlarmWatch:
             self._last = replace(self._last, step=None, steps=0)
 
     def evaluate(self, now: float, look: JobSample) -> list[Alarm]:
-        """How it is at that moment; the alarms that are new."""
+        """Evaluate the rules for the job's present state; gives the new alarms."""
         if look.stopped:
             if look.finished:
                 self._end_all(now, "the job failed" if look.failed else STOPPED)

@@ -58,7 +58,7 @@ class AlarmMonitor:
         return job.watch
 
     def poll(self, kept: Collection[Key]) -> None:
-        """Look at every running job but those, which are watched already."""
+        """Check every running job except those, which are watched already."""
         running = self._running()
         new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
         for jobset in new[:AT_ONCE]:
@@ -129,7 +129,7 @@ MOST = 16  # jobs that are watched at the same time; the one watched longest mak
 
 
 class AlarmReport(NamedTuple):
-    """What was heard of a job in a moment."""
+    """The alarms found in a job within a few seconds."""
 
     alarms: tuple[Alarm, ...] = ()
     late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
@@ -187,7 +187,7 @@ class Alarms:
         return watch.late if watch else ""
 
     def follows_steps(self, namespace: str, name: str) -> bool:
-        """Whether steps of a job are heard as they come, so that nobody has to guess from the times in its log."""
+        """Whether the job's steps are read as they are printed, so that lateness need not be estimated from its log."""
         watch = self._watch_of((namespace, name))
         return watch is not None and watch.has_step_cadence
 
@@ -211,7 +211,7 @@ class Alarms:
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def take_new(self) -> list[Alarm]:
-        """Alarms that began since this was last asked."""
+        """Alarms that began since the last call."""
         fresh = [alarm for alarm in self.latest if alarm.time > self._told]
         if fresh:
             self._told = fresh[0].time

@@ -50,7 +50,7 @@ class Gpu:
 
     @property
     def bad_throttle_reasons(self) -> tuple[str, ...]:
-        """What holds its clock down though it should not: heat, a power brake."""
+        """Reasons that hold its clock down and need attention, such as heat or a power brake."""
         return tuple(words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit)
 
     @property
@@ -94,7 +94,7 @@ _COLD, _HOT = 30.0, 85.0
 
 @dataclass(frozen=True, slots=True)
 class GpuMetric:
-    """One thing that is measured of a GPU."""
+    """A quantity that is measured on GPUs, with its unit and scale."""
 
     name: str
     title: str
@@ -170,11 +170,11 @@ class GpuBoard:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
     def outlier_distance(self, what: GpuMetric) -> float:
-        """How far from the others a value may be before it stands out."""
+        """Distance from the median from which a value is an outlier."""
         return 0.2 * (what.most - what.least)
 
     def median(self, what: GpuMetric) -> float | None:
-        """The middle of all GPUs."""
+        """The median over all GPUs."""
         values = [value for _, gpu in self.all_gpus if (value := what.value(gpu)) is not None]
         return median(values) if values else None
 
@@ -232,7 +232,7 @@ class GpuBoard:
 
 
 class OutlierOrder:
-    """The ranks to be looked at first, over many boards: who stands out comes and goes only when that is clear."""
+    """Orders ranks with outliers first, and changes the order only when an outlier is clear."""
 
     def __init__(self) -> None:
         self._what = ""

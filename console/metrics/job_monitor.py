@@ -125,7 +125,7 @@ MAX_STEPS = 20_000
 
 @dataclass(frozen=True)
 class MonitorSources:
-    """What monitors ask."""
+    """What job monitors read from: cluster, logs, GPUs, X-ray."""
 
     cluster: WatchedCluster
     measures: Callable[[], Measures]

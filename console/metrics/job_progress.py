@@ -316,7 +316,7 @@ BACK = 20_000  # lines at the end of the log of a run that has diverged, read on
 
 
 class NanOnsetFinder:
-    """Since when losses are no numbers: the log of a run that has diverged is read back, once for all who look."""
+    """Finds the step at which a diverged run's loss became NaN by reading its log back, once for all readers."""
 
     def __init__(self, read_tail: ReadTail) -> None:
         self._read_tail = read_tail

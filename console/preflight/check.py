@@ -58,7 +58,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One thing that was looked at on the way."""
+    """One request that a check made, and its outcome."""
 
     at: str  # Kubernetes, Google or registry
     what: str  # what was asked: "GET /version", "container: cluster practice"
@@ -235,7 +235,7 @@ _UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not see
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a check, or of one half of it."""
+    """The outcome of a check, or of a part of it."""
 
     result: Result
     evidence: str

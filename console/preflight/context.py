@@ -36,7 +36,7 @@ LISTING = 20.0  # seconds for which a kind that is still being listed is waited 
 
 
 class Questions:
-    """What was asked in one round of checks, and the answers: nothing is asked twice."""
+    """Requests of one preflight run and their answers; nothing is requested twice."""
 
     def __init__(self, cluster: Session) -> None:
         self.cluster = cluster
@@ -66,7 +66,7 @@ def _seen(task: asyncio.Task[object]) -> None:
 
 
 class CheckContext:
-    """The eyes of one check."""
+    """What one check can ask, and the log of what it asked."""
 
     def __init__(self, questions: Questions, wish: LaunchNeeds) -> None:
         self.questions, self.wish = questions, wish

@@ -44,7 +44,7 @@ _answers: WeakKeyDictionary[Fleet, dict[str, list[str]]] = WeakKeyDictionary()
 
 
 class Deletion(Struct, frozen=True):
-    """A pod that was deleted while its container worked."""
+    """A pod that was deleted while its container was running."""
 
     pod: str
     rank: int
@@ -170,7 +170,7 @@ DELETED = "A user or a controller deleted its pod: its containers ran until they
 
 
 class RankFailure(Struct, frozen=True):
-    """How a rank's pod ended badly. Kept on the disk, because pods go."""
+    """How a rank's pod failed. Stored on disk, because pods are deleted."""
 
     attempt: int
     rank: int  # -1: all ranks at once, as when Kueue takes a job's place away
@@ -217,7 +217,7 @@ class RankFailure(Struct, frozen=True):
 
 
 class FailureCard(Struct, frozen=True):
-    """The first ending of an attempt, with what is known beside it."""
+    """The first failure of an attempt, and what is known about it."""
 
     first: RankFailure
     others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
@@ -226,7 +226,7 @@ class FailureCard(Struct, frozen=True):
     """Failures that its log names; their lines are counted within what was looked at."""
 
     def text_lines(self) -> list[str]:
-        """The card in lines, the first one the sentence that matters."""
+        """The card as lines of text; the first line is the main sentence."""
         first = self.first
         said = [first.sentence]
         said += [first.message] if first.message else []
@@ -244,7 +244,7 @@ class FailureCard(Struct, frozen=True):
 
 
 def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
-    """Every bad ending that can be seen in that picture, the earliest first."""
+    """All failures of ranks that the snapshot shows, the earliest first."""
     numbers = rank_numbers(jobset)
     found = []
     for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
@@ -302,7 +302,7 @@ def _message(pod: Pod, bad: Container | None) -> str:
 
 
 def node_notes(node: Node | None, now: float) -> tuple[str, ...]:
-    """What a node says of itself that may end a pod."""
+    """Conditions and faults of a node that may end a pod."""
     if node is None:
         return ()
     due = (
@@ -327,7 +327,7 @@ def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
 
 
 def first_of_latest_attempt(found: list[RankFailure]) -> tuple[RankFailure, tuple[int, ...]] | None:
-    """The first ending of the latest attempt that has one, and the ranks that followed."""
+    """The first failure of the latest attempt that has one, and the other ranks that failed after it."""
     if not found:
         return None
     attempt = max(each.attempt for each in found)

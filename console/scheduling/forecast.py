@@ -51,7 +51,7 @@ BLOCK = "cloud.google.com/gce-topology-block"
 
 
 class Verdict(StrEnum):
-    """What would become of it; the best first."""
+    """What would happen to the launch, the best outcome first."""
 
     NOW = "fits now"
     SPLIT = "fits split over blocks"
@@ -64,7 +64,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchDemand:
-    """What a launch asks of the cluster."""
+    """What a launch requests from the cluster."""
 
     namespace: str
     queue: str = ""  # LocalQueue; empty: none
@@ -89,7 +89,7 @@ class LaunchDemand:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The answer, in one sentence and in numbers; amounts are GPUs."""
+    """What would happen to a launch, in a sentence and in numbers of GPUs."""
 
     verdict: Verdict
     sentence: str  # without a full stop
@@ -141,7 +141,7 @@ def _words(value: Value) -> tuple[str, ...]:
 
 
 def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
-    """Why nothing is known of a kind; empty while it is known."""
+    """Why the objects of a kind are not known; empty if they are."""
     link = fleet.links.get(kind)
     if link is None or link.state is WatchState.LISTING:
         return f"the {noun} are still being listed"
@@ -186,7 +186,7 @@ def _stopped(ask: LaunchDemand, name: str, policy: str, reason: str) -> Forecast
 
 
 def bare_forecast(ask: LaunchDemand, verdict: Verdict, sentence: str) -> Forecast:
-    """A forecast without numbers but what is needed."""
+    """A forecast with no numbers but the GPUs requested."""
     return Forecast(verdict, sentence, need=ask.gpus)
 
 
@@ -197,7 +197,7 @@ _NAMED = 3  # jobs and places named in a sentence; the rest is counted
 
 
 def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
-    """What would become of it, from one picture of the cluster; cheap enough for every key."""
+    """What would happen to the launch, from one snapshot; fast enough to run on every key press."""
     if ask.gpus <= 0:
         return Forecast(Verdict.NOW, "needs no GPU")
     if not ask.queue:

@@ -26,7 +26,7 @@ _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
 class QueuePosition(Struct, frozen=True):
-    """Where one pending workload stands."""
+    """The position of a pending workload in its queue."""
 
     workload: Workload
     position: int  # in its ClusterQueue; 1 is tried first
@@ -111,5 +111,5 @@ def queue_order(fleet: Fleet, cluster_queue: str) -> QueueOrder:
 
 
 def queue_position(workload: Workload, fleet: Fleet) -> QueuePosition | None:
-    """Where that workload stands; None if it does not wait."""
+    """The position of that workload; None if it does not wait."""
     return _orders(fleet).standings.get(workload.key)

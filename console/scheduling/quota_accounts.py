@@ -46,7 +46,7 @@ class QuotaAccount(Struct, frozen=True):
 
     @property
     def borrows(self) -> int:
-        """What it may borrow: what it has borrowed already and what it could get in addition."""
+        """GPUs that it has borrowed and those that it could still borrow."""
         return self.borrowed + self.can_borrow
 
     @property
@@ -67,7 +67,7 @@ class QuotaAccount(Struct, frozen=True):
 
 
 class QuotaHolder(Struct, frozen=True):
-    """A job that holds quota."""
+    """A job that holds quota, and how many GPUs of it."""
 
     namespace: str
     name: str
@@ -199,7 +199,7 @@ _PAIRED = 10
 
 
 def job_name(workload: Workload) -> str:
-    """What a person calls it: the JobSet or Job it stands for."""
+    """Name of the JobSet or Job that a workload stands for."""
     return workload.owner_name or workload.name
 
 

@@ -50,7 +50,7 @@ class Rank(Struct, frozen=True):
 
     @property
     def status(self) -> str:
-        """One word for where it is, as `kubectl get pods` would say it."""
+        """The status of its pod in one word, as `kubectl get pods` shows it."""
         return self.pod.status if self.pod else MISSING
 
     @property
@@ -128,7 +128,7 @@ def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order: "0-6, 9"."""
+    """Sorted numbers as ranges: "0-6, 9"."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
         if spans and number == spans[-1][1] + 1:
@@ -139,7 +139,7 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def format_pods(*pods: int) -> str:
-    """Pods by their index: "pod 7", "pods 0-3, 7"."""
+    """Pods by index: "pod 7", "pods 0-3, 7"."""
     return f"pod{'s' if len(set(pods)) > 1 else ''} {format_ranges(pods)}"
 
 
@@ -153,7 +153,7 @@ def format_processes(*places: tuple[int, int, int]) -> str:
 
 
 class PodFate(StrEnum):
-    """What became of it."""
+    """What became of a pod."""
 
     HERE = "here"  # it runs as before
     REPLACED = "replaced"  # it is gone or going, and something will make another
@@ -161,7 +161,7 @@ class PodFate(StrEnum):
 
 
 def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
-    """What the picture says of a pod."""
+    """What became of a pod, by that snapshot."""
     now = fleet.pods.get(pod.key)
     if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deleting_since:
         return PodFate.HERE

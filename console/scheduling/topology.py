@@ -26,7 +26,7 @@ MACHINE_GPUS = 8  # GPUs of one A4 machine, and what a pod of a training job ask
 
 
 class GpuState(StrEnum):
-    """What can be done with one GPU."""
+    """Whether a GPU is held by a pod, free, or out of use."""
 
     HELD = "held"
     FREE = "free"
@@ -34,7 +34,7 @@ class GpuState(StrEnum):
 
 
 class Holder(Struct, frozen=True):
-    """What a GPU is held by: a JobSet, or whatever made a pod that belongs to none."""
+    """The JobSet that holds a GPU, or the owner of a pod that belongs to none."""
 
     namespace: str
     name: str
@@ -49,7 +49,7 @@ class Holder(Struct, frozen=True):
 
 
 class HostGpu(Struct, frozen=True):
-    """One GPU of a host."""
+    """One GPU of a host, its state and its holder."""
 
     state: GpuState
     holder: Holder | None = None

@@ -101,7 +101,7 @@ _NEXT = (
 
 
 def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
-    """Why pods of a JobSet are refused; None if none is, as far as events tell."""
+    """Why the API server refuses pods of a JobSet, by its events; None if it refuses none."""
     uids = [jobset.uid, *(job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ()))]
     event = latest_refusal(event for uid in uids if uid for event in fleet.events_by_object.get(uid, ()))
     return why_refused(event, jobset.gpus) if event is not None else None

@@ -30,7 +30,7 @@ AGAIN = "Run the same command again: it continues where this one stopped."
 
 
 class CopyMeter:
-    """How far one copy is."""
+    """Progress of one copy."""
 
     def __init__(self, listener: Listener, *, pause: float = _PAUSE) -> None:
         self._listener = listener
@@ -101,7 +101,7 @@ def _ignore(_: CopyProgress) -> None:
 
 
 class Copies:
-    """What a session can copy."""
+    """Copies between this machine and the pods of a session."""
 
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched

@@ -46,7 +46,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One thing in a tree that is copied."""
+    """A file, folder or link in a tree that is copied."""
 
     path: str  # relative to the top of the tree, with slashes; empty for the top itself
     kind: EntryKind
@@ -74,7 +74,7 @@ class CopyMethod(StrEnum):
 
 
 class Verification(StrEnum):
-    """How the copy was compared with the original."""
+    """How a copy was compared with the original."""
 
     SHA256 = "sha256"
     SIZE = "size and time"  # the container has no `sha256sum`
@@ -92,7 +92,7 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyProblem:
-    """One thing that was left out."""
+    """A file that was left out of a copy, and why."""
 
     path: str
     why: str  # a sentence

@@ -52,7 +52,7 @@ Start = Callable[..., AbstractAsyncContextManager[Running]]
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """What is at a path of a container."""
+    """What is at a path of a container: kind, size, mode, time."""
 
     path: str  # absolute, links resolved
     kind: EntryKind | None  # None: nothing yet, but its folder is there

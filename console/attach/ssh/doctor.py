@@ -270,7 +270,7 @@ async def _take(name: str, patient: DoctorRun) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class StepWarning:
-    """A step that worked, with something to say against it."""
+    """A step of the doctor that passed with a warning, and how to fix it."""
 
     found: str
     fix: str

@@ -219,7 +219,7 @@ def public_half(encoded: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApiHostKeys:
-    """What the API says now: keys of the whole release, or of this pod alone."""
+    """The host keys that the API names: of the whole release, or of this pod."""
 
     facts: PodFacts
     release: tuple[str, ...] = ()

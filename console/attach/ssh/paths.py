@@ -27,7 +27,7 @@ ELSEWHERE = "A4_SSH_FOLDER"  # environment variable that names a folder to use i
 
 @dataclass(frozen=True, slots=True)
 class SshPaths:
-    """The person's folder and ours."""
+    """Paths of the person's SSH folder and of a4's folder in it."""
 
     user: Path
     own: Path

@@ -35,7 +35,7 @@ START = 30.0  # seconds a process has to open its ports
 
 @dataclass(frozen=True, slots=True)
 class TunnelRequest:
-    """What a tunnel's process is told."""
+    """What the process of a background tunnel is asked to open."""
 
     namespace: str
     job: str
@@ -50,7 +50,7 @@ class TunnelRequest:
 
 
 class BackgroundTunnel:
-    """A tunnel of this process that others can see and stop."""
+    """A tunnel of this process that other processes can list and stop."""
 
     def __init__(self, forwarding: LocalForward, *, kept: bool) -> None:
         self.forwarding = forwarding

@@ -77,7 +77,7 @@ def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[Measu
 
 
 class UsualBandwidth(Struct, frozen=True):
-    """What tests of a kind reached at each size: lowest, median and highest of the better halves, GB/s."""
+    """Bandwidth that earlier tests of the same kind reached at each size: lowest, median and highest, GB/s."""
 
     tests: int
     sizes: dict[int, tuple[float, float, float]] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def default_path() -> Path:
 
 
 class NcclHistory:
-    """The tests of one file. It never stops a measurement: what is wrong with the file is a sentence in `note`."""
+    """The NCCL tests stored in one file. A file that cannot be used is reported in `note` and stops no measurement."""
 
     def __init__(self, place: Path) -> None:
         self.place = place

@@ -36,7 +36,7 @@ GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fa
 
 
 class RowRating(StrEnum):
-    """How a row compares."""
+    """How a row compares with the reference curve."""
 
     GOOD = "good"
     FAIR = "fair"
@@ -115,7 +115,7 @@ def is_a4(accelerator: str) -> bool:
 
 
 class NcclResult(StrEnum):
-    """What a whole test came to."""
+    """Whether a test passed."""
 
     RUNNING = "running"
     PASSED = "passed"
@@ -124,7 +124,7 @@ class NcclResult(StrEnum):
 
 
 class NcclVerdict(Struct, frozen=True):
-    """The verdict on a test, and why."""
+    """Whether a test passed, and why."""
 
     passing: NcclResult
     why: str

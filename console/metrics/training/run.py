@@ -41,7 +41,7 @@ SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0
 
 
 class RunEventKind(StrEnum):
-    """What happened."""
+    """The kind of an event in a run."""
 
     SPIKE = "spike"
     NAN = "nan"
@@ -64,7 +64,7 @@ class RunEvent(NamedTuple):
 
 
 class RunEventFinder:
-    """Finds in the losses of a run what should be looked at, a step at a time."""
+    """Finds spikes, plateaus and NaN in the losses of a run, step by step."""
 
     def __init__(self) -> None:
         self.marks: list[RunEvent] = []

@@ -18,7 +18,7 @@ NAN = math.nan
 
 
 class StepMetric(NamedTuple):
-    """One figure of a step."""
+    """A metric that steps have, with its unit."""
 
     name: str  # name of the field of `Step`
     title: str
@@ -38,7 +38,7 @@ METRICS = (
 
 
 class ColumnRange(NamedTuple):
-    """What one column of a picture shows of a metric: all values from one step to before another."""
+    """Lowest, highest, first and last value in one column of a chart."""
 
     at: int  # number of the column
     low: float

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class RunPosition(NamedTuple):
-    """Where a run is: its last step, and the last loss that is a number with the step that it is of."""
+    """The last step of a run, and the last valid loss with its step."""
 
     step: int | None = None
     loss: float | None = None
@@ -63,7 +63,7 @@ class RunPosition(NamedTuple):
 
 
 class NanOnset(Protocol):
-    """What knows since when a run's loss is no number."""
+    """Where the loss of a run became NaN."""
 
     @property
     def step(self) -> int | None: ...
@@ -130,7 +130,7 @@ def _has_loss(step: Step) -> bool:
 
 
 class Rollback(Struct, frozen=True):
-    """The run went back to an earlier checkpoint: what came after it is done again."""
+    """A return to an earlier checkpoint: the steps after it are done again."""
 
     last: int  # last step before
     first: int  # first step after

@@ -30,7 +30,7 @@ ENDLESS = 10_000_000  # a total above this is a stand-in for "no end"
 
 @dataclass(slots=True)
 class StepReport:
-    """One report of a step, and which program's it is."""
+    """A report of one step, and the format it was printed in."""
 
     format: str
     step: Step
