@@ -207,7 +207,7 @@ class Session:
 
     @property
     def fleet(self) -> Fleet:
-        """The latest picture."""
+        """The latest snapshot."""
         return self.watch.fleet
 
     @property

@@ -112,7 +112,7 @@ class ConsoleApp(KeyOrderedApp):
     ]  # fmt: skip
 
     fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
-    """The latest picture; only `follow_store` assigns it."""
+    """The latest snapshot; only `follow_store` assigns it."""
     trouble: reactive[ConsoleError | None] = reactive(None, init=False)
     """Why there is no session; None while there is one or one is being opened."""
 
@@ -267,7 +267,7 @@ class ConsoleApp(KeyOrderedApp):
         self.push_screen(PAGES["preflight"](plan))
 
     async def action_reconnect(self) -> None:
-        """Close the session and open a new one; what is shown stays until the first new picture."""
+        """Close the session and open a new one; what is shown stays until the first new snapshot."""
         self.follow_store()
 
     async def action_quit(self) -> None:

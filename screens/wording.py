@@ -94,7 +94,7 @@ def duration(seconds: float) -> str:
 
 
 def freshness(seconds: float) -> str:
-    """How old a picture is: "0.4 s", "14 s", "3 min"."""
+    """How old a snapshot is: "0.4 s", "14 s", "3 min"."""
     return f"{max(0.0, seconds):.1f} s" if seconds < 10 else duration(seconds)
 
 

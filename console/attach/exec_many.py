@@ -221,7 +221,7 @@ class ContainerExec:
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
         doing: str = "",
     ) -> tuple[int, str, float]:  # fmt: skip
-        """Exit code, why it could not be had, and when it began; raises Refused and its kin."""
+        """Exit code, why it could not be had, and when it began; raises Refused and its subclasses."""
         from console.kube import exec as executing
 
         began = time.monotonic()
@@ -250,7 +250,7 @@ class ContainerExec:
     ) -> ContainerFacts:
         """What a container says of itself; all is asked at once, and `answered` hears of each answer.
 
-        Raises Refused and its kin where no question may be asked; what else fails is in the facts.
+        Raises Refused and its subclasses where no question may be asked; what else fails is in the facts.
         """
         refusals: list[Refused] = []
 

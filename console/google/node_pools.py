@@ -158,7 +158,7 @@ def join_pools(
     fleet: Fleet,
     now: float,
 ) -> tuple[PoolStatus, ...]:
-    """The pools with the nodes of the picture; `groups` by pool, None: could not be counted."""
+    """The pools with the nodes of the snapshot; `groups` by pool, None: could not be counted."""
     nodes: dict[str, list[Node]] = {}
     for node in fleet.nodes.values():
         nodes.setdefault(node.pool, []).append(node)

@@ -116,7 +116,7 @@ class NodePools:
             await asyncio.sleep(pause)
 
     def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
-        """The same picture with the nodes of now."""
+        """The same snapshot with the nodes of now."""
         groups: dict[str, Group | None] = {
             each.pool.name: Group(each.target, each.creating, each.repairing) if each.target is not None else None
             for each in picture.pools

@@ -230,7 +230,7 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> int:
-    """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable.
+    """Run a command to its end; its exit code. Raises Refused and its subclasses, ProgramFailed, Unreachable.
 
     `doing` says it in errors, as `start_process` has it.
 

@@ -57,7 +57,7 @@ class RawConnection:
         """The credentials of the last request, by which `login.renew` knows what is out of date."""
 
     async def get(self, path: str, *more: str) -> list[RawResponse]:
-        """Answers to requests that are sent at once and answered in order; raises OSError and its kin."""
+        """Answers to requests that are sent at once and answered in order; raises OSError and its subclasses."""
         async with asyncio.timeout(ANSWER):
             for each in (path, *more):
                 await self._ask(each, ("Accept: application/json",))

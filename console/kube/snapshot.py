@@ -33,7 +33,7 @@ class Fleet:
     """All objects known at `at`, by key.
 
     Not slotted, because the cached properties below live in its `__dict__`; never compared, because a screen asks
-    whether the picture is another one, not whether it is equal.
+    whether the snapshot is another one, not whether it is equal.
     """
 
     at: float = 0.0
@@ -130,7 +130,7 @@ class WatchState(StrEnum):
 
     LISTING = "listing"  # the first list is under way; nothing is known yet
     LIVE = "live"
-    STALE = "stale"  # the connection is lost; the last picture is kept and a new try is under way
+    STALE = "stale"  # the connection is lost; the last snapshot is kept and a new try is under way
     FORBIDDEN = "forbidden"  # the account may not list this kind
     ABSENT = "absent"  # the cluster does not serve this kind (Kueue or JobSet is not installed)
 

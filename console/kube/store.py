@@ -1,4 +1,4 @@
-"""Single objects in, whole pictures out: the only place where what is known of the cluster changes."""
+"""Single objects in, whole snapshots out: the only place where what is known of the cluster changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that is watched: log in, follow every kind, keep the picture, switch, log out.
+"""A cluster that is watched: log in, follow every kind, keep the snapshot, switch, log out.
 
 Importing this is cheap. What speaks to the network is imported by `connect`, in a thread, so that the first screen does
 not wait for it.
@@ -89,7 +89,7 @@ class WatchedCluster:
 
     @property
     def fleet(self) -> Fleet:
-        """The latest picture."""
+        """The latest snapshot."""
         return self._store.fleet
 
     def namespace_option(self, namespace: str) -> str:
@@ -285,10 +285,10 @@ class WatchedCluster:
         self._store.end()
         await self._disconnect()
 
-    # the picture
+    # the snapshot
 
     def snapshots(self) -> AsyncGenerator[Fleet, None]:
-        """The latest picture, then a new one at most four times a second, until `close`."""
+        """The latest snapshot, then a new one at most four times a second, until `close`."""
         return self._store.snapshots()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109

@@ -209,11 +209,11 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
     return numbered or next((each for each in known if each.name == word), None)
 
 
-# what a picture says of a run
+# what a snapshot says of a run
 
 
 def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
-    """The record with what its JobSet, as it is in that picture, adds to it."""
+    """The record with what its JobSet, as it is in that snapshot, adds to it."""
     suspended = condition(jobset.conditions, "Suspended")
     resumed = suspended.since if suspended and not suspended.is_true else 0.0 if jobset.queue else jobset.created
     state = jobset.state

@@ -109,7 +109,7 @@ def training_figures(where: RunPosition) -> dict[str, Any]:
 
 
 AGAIN = 5.0  # seconds after which the file is asked again what other consoles launched
-PAUSE = 1.0  # seconds between two looks at the picture
+PAUSE = 1.0  # seconds between two looks at the snapshot
 GRACE = 3.0  # seconds in which whoever stopped a job that is gone will have said so
 BEFORE_STOP = 4.0  # seconds for which the stop of a job waits for the last figures of its log
 SETTLING = 30.0  # seconds in which the watch will have told of a job that was just launched
@@ -282,7 +282,7 @@ class Runs:
             await asyncio.sleep(PAUSE)
 
     async def settle(self) -> None:
-        """Complete what is open with the picture of now, as far as jobs can be seen."""
+        """Complete what is open with the snapshot of now, as far as jobs can be seen."""
         link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
         if not link or link.state is not WatchState.LIVE or not pods or pods.state is WatchState.LISTING:
             return  # why a job failed stands in its pods
@@ -316,7 +316,7 @@ class Runs:
         await self._write(run, now)
 
     def _is_gone(self, run: RunRecord, listed: float) -> bool:
-        """Whether a job that is not in the picture is no longer there, and not only not seen yet."""
+        """Whether a job that is not in the snapshot is no longer there, and not only not seen yet."""
         if run.number not in self._alive:
             return run.launched < listed and time.time() > run.launched + SETTLING
         missed = self._missed.setdefault(run.number, time.monotonic())

@@ -217,7 +217,7 @@ class JobLog:
                 await self._keep(self._cluster.fleet)
 
     async def _keep(self, fleet: Fleet) -> None:
-        """Follow every container of that picture which has started."""
+        """Follow every container of that snapshot which has started."""
         async with self._keeping:
             await self._keep_jobset(fleet)
 

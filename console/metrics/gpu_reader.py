@@ -116,7 +116,7 @@ class GpuReader:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
-        """One reading of all ranks; Refused and its kin where no pod may be asked."""
+        """One reading of all ranks; Refused and its subclasses where no pod may be asked."""
         readings: list[RankGpus] = []
         refusals: list[Refused] = []
         running = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]

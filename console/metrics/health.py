@@ -58,7 +58,7 @@ def job_health(
     glance: JobProgress | None = None,
     faults: Sequence[str] = (),
 ) -> Health:
-    """How a job is: by the picture, by its alarms, and by the end of its log.
+    """How a job is: by the snapshot, by its alarms, and by the end of its log.
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
     are not needed; `faults`: what else was found wrong with it, as by an X-ray.

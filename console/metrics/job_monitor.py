@@ -60,7 +60,7 @@ def sample_job(
     pass_line: float,
     report: HangReport | None = None,
 ) -> JobSample:
-    """How a job is in that picture, by what was measured in it; `report`: the last X-ray of it."""
+    """How a job is in that snapshot, by what was measured in it; `report`: the last X-ray of it."""
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
@@ -254,7 +254,7 @@ class JobMonitor:
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):
-            return True  # of a job that is not heard only the picture tells
+            return True  # of a job that is not heard only the snapshot tells
         self._seen = jobset
         if jobset is not None:
             self.measures.place(jobset, fleet, "")

@@ -66,7 +66,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
 
 
 def _killed(fleet: Fleet) -> dict[str, list[str]]:
-    """Namespace -> names of the pods whose containers were told to stop: a picture has few, and is asked often."""
+    """Namespace -> names of the pods whose containers were told to stop: a snapshot has few, and is asked often."""
     if fleet not in _answers:
         found = _answers[fleet] = {}
         for event in fleet.events.values():

@@ -313,7 +313,7 @@ def _gpus(node: Node) -> int:
 
 
 _kept: WeakKeyDictionary[Fleet, dict[object, EligibleNodes]] = WeakKeyDictionary()
-"""A form asks on every key, and the picture changes four times a second at most."""
+"""A form asks on every key, and the snapshot changes four times a second at most."""
 
 
 def eligible_nodes(

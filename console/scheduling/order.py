@@ -72,7 +72,7 @@ def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
 
 
 class _Orders:
-    """All queues of one picture, sorted once."""
+    """All queues of one snapshot, sorted once."""
 
     def __init__(self, fleet: Fleet) -> None:
         waiting: dict[str, list[Workload]] = defaultdict(list)
@@ -96,7 +96,7 @@ def _order(name: str, waiting: list[Workload], holding: list[Workload]) -> Queue
 
 
 _sorted: WeakKeyDictionary[Fleet, _Orders] = WeakKeyDictionary()
-"""A screen asks for every row; a picture never changes, so its queues are sorted once and forgotten with it."""
+"""A screen asks for every row; a snapshot never changes, so its queues are sorted once and forgotten with it."""
 
 
 def _orders(fleet: Fleet) -> _Orders:

@@ -79,7 +79,7 @@ class QuotaHolder(Struct, frozen=True):
 
 
 class QuotaLedger:
-    """One resource of one flavor over all queues and cohorts of a picture, as Kueue's rules take it."""
+    """One resource of one flavor over all queues and cohorts of a snapshot, as Kueue's rules take it."""
 
     def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
         self.at = flavor, resource
@@ -173,7 +173,7 @@ class QuotaLedger:
 
 
 _ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], QuotaLedger]] = WeakKeyDictionary()
-"""Kept for as long as the picture lives: every pending row asks for the same few."""
+"""Kept for as long as the snapshot lives: every pending row asks for the same few."""
 
 
 def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> QuotaLedger:

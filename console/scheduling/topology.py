@@ -212,7 +212,7 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
 
 
 _hosts: WeakKeyDictionary[Fleet, dict[str, Host]] = WeakKeyDictionary()
-"""Worked out once for a picture: pools, floor and reasons all ask for the same machines."""
+"""Worked out once for a snapshot: pools, floor and reasons all ask for the same machines."""
 
 
 def host(node: Node, fleet: Fleet) -> Host:

@@ -44,7 +44,7 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 
 
 _answers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Why]] = WeakKeyDictionary()
-"""A table draws its lines more often than the picture changes."""
+"""A table draws its lines more often than the snapshot changes."""
 
 
 def why(workload: Workload, fleet: Fleet) -> Why:

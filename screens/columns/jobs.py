@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobLine:
-    """A JobSet in one picture; what follows from the picture is worked out when the line is drawn."""
+    """A JobSet in one snapshot; what follows from the snapshot is worked out when the line is drawn."""
 
     jobset: JobSet
     fleet: Fleet

@@ -68,7 +68,7 @@ def share_of(used: int, nominal: int) -> str:
 
 
 class QueueLine(Struct, frozen=True):
-    """A ClusterQueue and its account in one picture."""
+    """A ClusterQueue and its account in one snapshot."""
 
     queue: ClusterQueue
     account: QuotaAccount
@@ -77,7 +77,7 @@ class QueueLine(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class WorkloadLine:
-    """A workload, where it stands, and the picture its reason is worked out from when it is drawn."""
+    """A workload, where it stands, and the snapshot its reason is worked out from when it is drawn."""
 
     workload: Workload
     position: int  # 1 is tried first; 0: it holds quota

@@ -44,7 +44,7 @@ _MEANINGS = {
 
 
 class AskBuild(Question["BuildPlan | None"]):
-    """A line for each substitution; the answer is a plan without faults, None if the person turned away."""
+    """A line for each substitution; the answer is a plan without faults, None if it is cancelled."""
 
     DEFAULT_CSS = """
     AskBuild > VerticalScroll {

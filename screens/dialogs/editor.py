@@ -51,7 +51,7 @@ def how(editor: Editor) -> str:
 
 
 class EditorDialog(Question[Editor | None]):
-    """Enter takes the editor under the cursor; None if the person turned away."""
+    """Enter takes the editor under the cursor; None if it is cancelled."""
 
     DEFAULT_CSS = """
     EditorDialog > Vertical { width: 100; max-width: 95%; height: auto; max-height: 95%; background: $surface;

@@ -30,7 +30,7 @@ USUAL = "   ".join(f"{port} {name}" for port, name in USUAL_PORTS.items())
 
 
 class AskPorts(Question["Answer | None"]):
-    """Asks; the answer is the ports as written and whether to keep them open, None if the person turned away."""
+    """Asks; the answer is the ports as written and whether to keep them open, None if it is cancelled."""
 
     DEFAULT_CSS = """
     AskPorts > Vertical {

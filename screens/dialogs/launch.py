@@ -97,7 +97,7 @@ class LaunchLook(Question[bool]):
 
 
 class PasteDialog(Question[str | None]):
-    """Asks for the text; None if the person turned away."""
+    """Asks for the text; None if it is cancelled."""
 
     DEFAULT_CSS: ClassVar[str] = """
     PasteDialog > Vertical { width: 92%; max-width: 120; height: 70%; background: $surface; border: round $accent;

@@ -331,7 +331,7 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
 
 
 async def _choose(screen: LiveScreen, pod: Pod | None) -> str | None:
-    """The container: the only one that runs, else the one the person picks; None if the person turned away."""
+    """The container: the only one that runs, else the one the person picks; None if it is cancelled."""
     running = [each for each in pod.containers if each.state == "running"] if pod else []
     if len(running) < 2 or pod is None:
         return pod.main.name if pod and pod.main else ""

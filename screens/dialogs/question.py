@@ -83,7 +83,7 @@ class Confirm(Question[bool]):
 
 
 class Prompt(Question[str | None]):
-    """Asks for a line; None if the person turned away."""
+    """Asks for a line; None if it is cancelled."""
 
     DEFAULT_CSS = """
     Prompt > Vertical {
@@ -135,7 +135,7 @@ class ChoiceTable(ResourceTable[Choice]):
 
 
 class Pick(Question[str | None]):
-    """Type to narrow, Enter takes the row under the cursor; None if the person turned away."""
+    """Type to narrow, Enter takes the row under the cursor; None if it is cancelled."""
 
     DEFAULT_CSS = """
     Pick > Vertical { width: 90; max-width: 95%; height: 20; max-height: 90%; background: $surface;

@@ -24,7 +24,7 @@ MOST = 4  # jobs of which all is said; of more, what goes with each, in a line
 
 
 def describe(jobset: JobSet, fleet: Fleet) -> list[str]:
-    """What goes with that job, as far as the picture shows it, a line each."""
+    """What goes with that job, as far as the snapshot shows it, a line each."""
     if jobset.release:
         first = f"Helm release {jobset.release} in {jobset.namespace}: uninstalled, with JobSet {jobset.name}"
         first += ", its Service, its ConfigMap and its Secret"
@@ -63,7 +63,7 @@ async def read_plans(screen: LiveScreen, found: Sequence[JobSet]) -> dict[Key, S
 
 
 def question_lines(found: Sequence[JobSet], plans: Mapping[Key, StopPlan | ConsoleError], fleet: Fleet) -> list[str]:
-    """What goes and what stays with all of them; from the picture alone where Helm's record cannot be read."""
+    """What goes and what stays with all of them; from the snapshot alone where Helm's record cannot be read."""
     lines, short = [], len(found) > MOST
     for jobset in found:
         plan = plans[jobset.namespace, jobset.name]

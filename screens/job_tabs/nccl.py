@@ -49,7 +49,7 @@ class NcclTab(JobTab):
         return self.panel.table
 
     def connected_anew(self) -> None:
-        """The next picture, which comes at once, begins to read again."""
+        """The next snapshot, which comes at once, begins to read again."""
         self._measured = ""
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:

@@ -30,7 +30,7 @@ LEAST = 2_000
 
 
 class JobTab(Vertical, metaclass=Abstract):
-    """One tab. The page calls `show` with every picture, `opened` when the tab comes to the front, and sets `rank`."""
+    """One tab. The page calls `show` with every snapshot, `opened` when the tab comes to the front, and sets `rank`."""
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
 
@@ -53,7 +53,7 @@ class JobTab(Vertical, metaclass=Abstract):
         super().__init__(id=self.NAME)
         self.key = key  # namespace and name of the JobSet
         self.line: JobLine | None = None
-        """The job as last seen, in the picture in which it was; None until it appears."""
+        """The job as last seen, in the snapshot in which it was; None until it appears."""
         self.fleet: Fleet | None = None
         self.ended = ""  # how a job ended that is not in the cluster any more; the page sets it
         self.is_open = False
@@ -62,7 +62,7 @@ class JobTab(Vertical, metaclass=Abstract):
     # what the page calls
 
     def show(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Another picture: `line` is the job in it, or as it was before it went; None if it was never there."""
+        """Another snapshot: `line` is the job in it, or as it was before it went; None if it was never there."""
         self.line, self.fleet = line, fleet
         before, now = self._connection, self.live.app.connection
         if now is not None and now is not before:
@@ -88,10 +88,10 @@ class JobTab(Vertical, metaclass=Abstract):
     # what a tab fills in
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """With every picture, in front or not: keep streams alive and the note true; has to be cheap."""
+        """With every snapshot, in front or not: keep streams alive and the note true; has to be cheap."""
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """With every picture while it is in front, and when it comes there."""
+        """With every snapshot while it is in front, and when it comes there."""
 
     def opened(self) -> None:
         """It came to the front."""
@@ -132,7 +132,7 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @property
     def gone(self) -> bool:
-        """Whether the JobSet is not in the picture, though it was seen before."""
+        """Whether the JobSet is not in the snapshot, though it was seen before."""
         return self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
 
     def waits_to_appear(self) -> str:

@@ -91,7 +91,7 @@ class DoctorScreen(LiveScreen):
         self.action_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """The steps do not come from the picture."""
+        """The steps do not come from the snapshot."""
         self._draw()
 
     def action_again(self) -> None:

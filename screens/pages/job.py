@@ -122,10 +122,10 @@ class JobScreen(LiveScreen):
         """Rank whose log is shown and whose pod a shell opens in; at first the one that failed first, if any did."""
         return self._rank or 0
 
-    # the picture
+    # the snapshot
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Draw the job as it is in that picture; a job that is gone is shown as it last was."""
+        """Draw the job as it is in that snapshot; a job that is gone is shown as it last was."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
             connection = self.app.connection

@@ -97,7 +97,7 @@ class LaunchScreen(LiveScreen):
         self._listed: Mapping[str, FieldChoices] = {}
         self._listed_in = ""
         self._google = GoogleOffers()
-        self.launched: set[str] = set()  # names used from here, which the picture may not show yet
+        self.launched: set[str] = set()  # names used from here, which the snapshot may not show yet
 
     def body(self) -> ComposeResult:
         with Horizontal():

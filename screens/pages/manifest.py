@@ -48,7 +48,7 @@ class ManifestScreen(LiveScreen):
             yield Static("Reading …", id="yaml", markup=False)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Does not follow the picture: text under one's eyes must not move."""
+        """Does not follow the snapshot: text under one's eyes must not move."""
 
     def on_mount(self) -> None:
         self.query_one(Manifest).focus()

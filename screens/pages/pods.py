@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 class Tally:
     """How many pods are in which status, kept by what changes: counting all of them four times a second costs more
-    than everything else a picture costs.
+    than everything else a snapshot costs.
     """
 
     def __init__(self) -> None:

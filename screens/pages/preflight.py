@@ -130,7 +130,7 @@ class PreflightScreen(LiveScreen):
         self.action_all_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Checks look when they are told to, not with every picture; at once where they could not yet."""
+        """Checks look when they are told to, not with every snapshot; at once where they could not yet."""
         if self.app.connected and not self._begun:
             self.action_all_again()
         self._draw()

@@ -266,7 +266,7 @@ class ReleaseScreen(LiveScreen):
         yield ChangeText()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Does not follow the picture: revisions change by what is done here, and by `u`."""
+        """Does not follow the snapshot: revisions change by what is done here, and by `u`."""
         if self.app.connected and not self.table.listing.rows:
             self.action_read()
 

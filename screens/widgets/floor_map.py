@@ -314,7 +314,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         return strip
 
     def _repaint_changed(self) -> None:
-        """Only what would now look different: on a large floor a picture changes a few pips."""
+        """Only what would now look different: on a large floor a snapshot changes a few pips."""
         for y in range(self.size.height):
             old, new = self._painted.get(y), self._line(y)
             left, end = changed_columns(old, new) if old is not None else (0, self.size.width)

@@ -49,7 +49,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
 
 
 def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
-    """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
+    """What the snapshot has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
 
     Queues say what would become of that `ask` in them.
     """
