@@ -88,7 +88,7 @@ def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ..
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:
-    """Whether alarms say something else of a job than when its line was made."""
+    """Whether the job's alarms have changed since its line was made."""
     return alarms_of(app, line.jobset.key) != line.alarms or late_of(app, line.jobset.key) != line.late
 
 

@@ -138,7 +138,7 @@ def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
 
 
 def write_new(place: Path, data: bytes) -> None:
-    """Write a file that has its name only once it is whole, and that is put over no other; BadInput if it cannot be."""
+    """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
     try:
         place = place.expanduser()
         fd, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)

@@ -272,7 +272,7 @@ class Runs:
     # the keeper
 
     async def keep(self) -> None:
-        """Complete what is open, for ever."""
+        """Complete the records of open runs again and again, until it is cancelled."""
         while True:
             try:
                 await self.settle()

@@ -182,7 +182,7 @@ class JobMonitor:
 
     @property
     def late_by_log(self) -> str:
-        """That its next step is late by the times in its log, in words; empty: it is not, or that cannot be said."""
+        """In words, that the next step is late by the times in the log; empty if it is not or that is unknown."""
         track = self.measures.track
         return track.late_text(time.time(), self._thresholds) if track is not None and self.heard else ""
 

@@ -328,7 +328,7 @@ class NanOnsetFinder:
         self._known, self._searched = {}, set()
 
     async def find(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
-        """The same, with since when its loss is no number, where the log of one of these pods still says so."""
+        """The position with the step where its loss became NaN, if the log of one of these pods still has it."""
         async with self._locks[uid]:
             if uid in self._known:
                 where = where.with_nan_onset(self._known[uid])

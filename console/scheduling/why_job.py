@@ -108,7 +108,7 @@ def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
 
 
 def latest_refusal(events: Iterable[Event]) -> Event | None:
-    """The last of these that tells of a refusal, if that object got no pod since."""
+    """The latest of these events that reports a refused pod, unless a pod was created since."""
     refused: dict[str, Event] = {}
     made: dict[str, float] = {}
     for event in events:

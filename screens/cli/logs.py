@@ -410,7 +410,7 @@ def moment(text: str) -> float:
 
 
 async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> None:
-    """Every line that is wanted, and at the end how much of the job that was."""
+    """Print every selected line, and at the end how much of the job's logs that was."""
     wanted = None if options.all else {options.rank or 0}
     printer = printer_of(log, options)
     async with aclosing(log.lines(wanted)) as lines:

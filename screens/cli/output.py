@@ -45,7 +45,7 @@ class MessageStyle:
 
 @contextmanager
 def message_style(*, as_json: bool) -> Iterator[None]:
-    """Speak so, for as long as one command lasts."""
+    """Print messages in this style, as lines or as JSON, for as long as the block runs."""
     MessageStyle.as_json = as_json
     try:
         yield

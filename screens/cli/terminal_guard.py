@@ -59,5 +59,5 @@ def unguarded(stream: TextIO) -> TextIO:
 
 
 def write_to_terminal(stream: TextIO, text: str) -> None:
-    """Sequences of our own, around a text that was cleaned."""
+    """Write escape sequences of our own, around a text that was cleaned, to the terminal."""
     unguarded(stream).write(text)

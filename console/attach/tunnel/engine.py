@@ -350,7 +350,7 @@ class PortForwarder:
         limit: float | None = None,
         say: Callable[[str], None] = _quiet,
     ) -> AsyncIterator[AsyncStream]:
-        """The same for code that awaits: `send`, `receive`, `finish`."""
+        """As `open`, but gives a stream with awaitable `send`, `receive` and `finish`."""
         pipe, _ = await self.open(address, port, limit=limit, say=say)
         try:
             yield AsyncStream(pipe)

@@ -57,7 +57,7 @@ class Buckets:
         return self._made
 
     async def asked(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
-        """What `call` answers, in a thread; it gets the client."""
+        """The result of `call`, which gets the client and runs in a thread."""
         with answered(doing):
             return await asyncio.to_thread(lambda: call(self.client()))
 
