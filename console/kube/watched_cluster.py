@@ -76,8 +76,8 @@ class WatchedCluster:
 
     @property
     def unverified(self) -> bool:
-        """Whether the API server's certificate is not verified (insecure-skip-tls-verify)."""
-        return self.current_connection.client.login.unverified
+        """Whether the API server's certificate is not verified (insecure-skip-tls-verify); no, while not connected."""
+        return self._connection is not None and self._connection.client.login.unverified
 
     @property
     def server(self) -> str:

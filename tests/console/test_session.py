@@ -428,3 +428,10 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(
         with pytest.raises(Unreachable, match="closed"):
             _ = session.watch.current_connection
         monkeypatch.undo()
+
+
+async def test_a_page_may_draw_its_title_once_more_after_the_session_is_closed(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        async with opened(server, tmp_path, kinds=["pods"]) as session:
+            assert not session.watch.unverified
+        assert not session.watch.unverified

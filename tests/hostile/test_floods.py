@@ -86,7 +86,7 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
-    for name in ("hang.xray", "metrics.gpus"):
+    for name in ("hang.xray", "metrics.gpu_reader"):
         monkeypatch.setattr(f"console.{name}.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.LISTING", 0.5)
