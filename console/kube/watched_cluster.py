@@ -316,7 +316,9 @@ class WatchedCluster:
         except TimeoutError as error:
             from console.kube.failures import CHECK, unreachable_error
 
-            late = ", ".join(kind for kind in wanted if self._store.link(kind).state is WatchState.LISTING)
+            late = ", ".join(
+                kind for kind in dict.fromkeys(wanted) if self._store.link(kind).state is WatchState.LISTING
+            )
             reason = (
                 f"after {timeout:g} s it still lists" if loop.time() >= ends else f"it listed nothing for {silent:g} s"
             )

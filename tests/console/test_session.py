@@ -154,7 +154,7 @@ async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
         server.handlers[PODS] = waits
         async with opened(server, tmp_path, kinds=["pods"]) as session:
             with pytest.raises(Unreachable, match=rf"list pods: the API server {server.url}.* still lists"):
-                await session.watch.wait_until_listed(timeout=0.2)
+                await session.watch.wait_until_listed("pods", "pods", timeout=0.2)
             with pytest.raises(Unreachable, match=r"it listed nothing for 0\.2 s"):
                 await session.watch.wait_until_listed(silent=0.2)
 
