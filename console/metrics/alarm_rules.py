@@ -50,8 +50,8 @@ STOPPED = "the job was stopped"
 _NEXT = {
     AlarmKind.STALL: ("H", "hang", "shows which rank the others wait for"),
     AlarmKind.BEHIND: ("H", "hang", "shows where each rank is"),
-    AlarmKind.NAN: ("t", "training", "shows the curve"),
-    AlarmKind.SPIKE: ("t", "training", "shows the curve"),
+    AlarmKind.NAN: ("t", "training", "shows its steps"),
+    AlarmKind.SPIKE: ("t", "training", "shows its steps"),
     AlarmKind.BUSBW: ("b", "nccl", "shows the table"),
     AlarmKind.RESTART: ("l", "logs", "shows the log"),
     AlarmKind.FAILED: ("l", "why", "shows what failed first"),

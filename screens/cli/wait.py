@@ -46,6 +46,8 @@ KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
 APPEARS = 30.0
 """Seconds for which a job that is not there may still appear."""
 LOOK_EVERY = 0.25
+REPLAYED = 10.0
+"""Seconds after which a step is old: while such steps come, the log of before is read, and they say nothing of now."""
 _CONDITION = re.compile(r"\s*(busbw|step|loss)\s*(>=|<=|>|<|=)\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq,
@@ -131,6 +133,7 @@ async def _until(
 ) -> tuple[int, str]:
     """The exit code and why."""
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
+    last_step = 0.0
     while True:
         if watched.trouble is not None:
             raise watched.trouble
@@ -142,7 +145,8 @@ async def _until(
         succeeded = jobset is not None and jobset.state is JobState.SUCCEEDED
         # Whether a run that ended well has diverged is known once its log was read.
         done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
-        reached = _reached(session, wanted, jobset, watched.measures, done=done)
+        replaying, last_step = _is_replaying(watched, last_step)
+        reached = "" if replaying else _reached(session, wanted, jobset, watched.measures, done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
@@ -152,8 +156,16 @@ async def _until(
             return over
         if last is None and time.monotonic() > gone_at:
             find_job(session.fleet, session.namespace, options.job)
-        told = _progress(options, watched.measures, told)
+        told = told if replaying else _progress(options, watched.measures, told)
         await asyncio.sleep(LOOK_EVERY)
+
+
+def _is_replaying(watched: JobMonitor, before: float) -> tuple[bool, float]:
+    """Whether old steps still come, and when the last step was printed (seconds since the epoch, 0.0: none was)."""
+    track = watched.measures.track if watched.measures is not None else None
+    last_step = track.times[-1] if track is not None and track.times else 0.0
+    is_old = last_step < time.time() - REPLAYED
+    return last_step != before and is_old and not watched.complete, last_step
 
 
 def _reached(

@@ -90,6 +90,11 @@ def test_a_run_that_diverged_is_an_alarm_after_its_end_too(a4: Commands) -> None
         assert a4.run("wait", "diverges", *more)[0] == 0
 
 
+def test_a_step_of_the_log_of_before_is_not_the_step_of_now(a4: Commands) -> None:
+    reached = a4.json("wait", "llama-70b", "--until", "step=100")
+    assert reached["step"] > 4000
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
