@@ -48,6 +48,8 @@ APPEARS = 30.0
 LOOK_EVERY = 0.25
 REPLAYED = 10.0
 """Seconds after which a step is old: while such steps come, the log of before is read, and they say nothing of now."""
+STEADY = 2.0
+"""Seconds without another old step after which the last one is the job's present one: it stands still."""
 _CONDITION = re.compile(r"\s*(busbw|step|loss)\s*(>=|<=|>|<|=)\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq,
@@ -133,7 +135,7 @@ async def _until(
 ) -> tuple[int, str]:
     """The exit code and why."""
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
-    last_step = 0.0
+    replay = _Replay()
     while True:
         if watched.trouble is not None:
             raise watched.trouble
@@ -145,7 +147,7 @@ async def _until(
         succeeded = jobset is not None and jobset.state is JobState.SUCCEEDED
         # Whether a run that ended well has diverged is known once its log was read.
         done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
-        replaying, last_step = _is_replaying(watched, last_step)
+        replaying = replay.goes_on(watched)
         reached = "" if replaying else _reached(session, wanted, jobset, watched.measures, done=done)
         if reached:
             return REACHED, f"{options.job}: {reached}"
@@ -160,12 +162,21 @@ async def _until(
         await asyncio.sleep(LOOK_EVERY)
 
 
-def _is_replaying(watched: JobMonitor, before: float) -> tuple[bool, float]:
-    """Whether old steps still come, and when the last step was printed (seconds since the epoch, 0.0: none was)."""
-    track = watched.measures.track if watched.measures is not None else None
-    last_step = track.times[-1] if track is not None and track.times else 0.0
-    is_old = last_step < time.time() - REPLAYED
-    return last_step != before and is_old and not watched.complete, last_step
+@dataclass(slots=True)
+class _Replay:
+    """Whether the log of before is still read, of which the steps say nothing of now."""
+
+    last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
+    changed: float = 0.0  # when it was read, by the monotonic clock
+
+    def goes_on(self, watched: JobMonitor) -> bool:
+        """Whether old steps came within the last seconds."""
+        track = watched.measures.track if watched.measures is not None else None
+        last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
+        if last_step != self.last_step:
+            self.last_step, self.changed = last_step, now
+        is_old = last_step < time.time() - REPLAYED
+        return is_old and now < self.changed + STEADY and not watched.complete
 
 
 def _reached(
