@@ -15,7 +15,7 @@ from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, wrap
 from screens.wording import Cell, Span, runs_of, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from rich.style import Style
 
@@ -76,6 +76,8 @@ def _wanted(column: Column[RowT], want: int) -> int:
 
 MARGIN = 2  # columns left of the first cell, for the cursor's and the marks' glyphs
 DRAWN = 400  # lines kept as they were drawn last: what one pages back to is not formatted again
+SAMPLE = 1000
+"""New rows of one picture by which columns are measured; of more, those evenly between, and the rest when in view."""
 
 
 class RowPainter(Generic[RowT]):
@@ -87,6 +89,7 @@ class RowPainter(Generic[RowT]):
         self.stale = False  # whether what is drawn may be out of date: it is drawn dim
         self._aging: tuple[Column[Any], ...] = ()
         self._wants: list[int] = []
+        self._sampled = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
         self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
         self._mixes: dict[tuple[str, str], Style] = {}
@@ -110,8 +113,11 @@ class RowPainter(Generic[RowT]):
             self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1)
         return self._layout
 
-    def measure(self, new: Collection[RowT]) -> bool:
+    def measure(self, new: Sequence[RowT]) -> bool:
         """Columns only ever grow, so nothing jumps while values change."""
+        if len(new) > SAMPLE:
+            self._sampled = True
+            new = new[:: -(-len(new) // SAMPLE)]
         grew = False
         for number, column in enumerate(self.columns):
             if column.width or not new or self._wants[number] >= column.most:
@@ -132,6 +138,10 @@ class RowPainter(Generic[RowT]):
         drawn = self._drawn.get(key)
         if drawn is not None and drawn[0] is row and drawn[1] == look:
             return drawn[2]
+        if self._sampled and self.measure([row]):
+            self.lay_out()
+            self._widget.refresh()
+            layout = self.columns_now()
         ink_of = self._inks_on(ground)
         glyph = Span("▸" if here else " ", "accent"), Span("▌" if marked else " ", "found")
         segments = fit_runs(glyph, MARGIN, ink_of)

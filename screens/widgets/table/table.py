@@ -249,7 +249,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         self._painter.set_columns([column for column in columns if column.only in {"", PAGE}])
-        self._painter.measure(self.listing.rows.values())
+        self._painter.measure(list(self.listing.rows.values()))
         self.refresh()
 
     # rows

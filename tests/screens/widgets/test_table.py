@@ -11,7 +11,7 @@ from textual.app import App
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
-from screens.widgets.table.row_painter import Notice, share
+from screens.widgets.table.row_painter import SAMPLE, Notice, share
 from screens.widgets.table.table import Listing, ResourceTable
 from screens.wording import Span
 from tests.screens.press import focus, text_of, until
@@ -210,6 +210,15 @@ async def test_ten_thousand_rows_are_paged_through() -> None:
         assert it.row.name == it.cursor[1]
         it.action_page(-1)
         assert it.cursor == first
+
+
+async def test_the_longest_name_among_many_has_its_whole_width_once_it_is_in_view() -> None:
+    async with table((60, 12)) as (it, pilot, _):
+        names = [f"n{number:05d}" for number in range(5 * SAMPLE)]
+        names[2501] = longest = "n02501-with-a-name-that-is-longer-than-all"
+        it.show_rows(things(*names), LIVE)
+        assert it.move_to(("ns", longest))
+        await until(pilot, lambda: f"{longest}  " in text_of(it))
 
 
 async def test_nothing_is_painted_when_nothing_in_view_changed(monkeypatch: pytest.MonkeyPatch) -> None:
