@@ -24,7 +24,7 @@ from practice.controllers.kueue.jobs import ManagedJobs
 from practice.controllers.kueue.status import QueueStatus
 from practice.controllers.kueue.ungate import TopologyUngater
 from practice.controllers.kueue.workloads import Workloads
-from practice.controllers.machines import FlexStart, Replacements
+from practice.controllers.machines import Agents, FlexStart, Replacements
 from practice.controllers.nodes import Nodes
 from practice.controllers.quotas import Quotas
 from practice.controllers.scheduler import Scheduler
@@ -106,6 +106,7 @@ class PracticeCluster:
             Volumes(self.plane),
             Replacements(self.plane),
             FlexStart(self.plane),
+            Agents(self.plane, scene=self._full),
             self.kubelets,
             self._nodes,
             GarbageCollector(self.plane),

@@ -12,7 +12,7 @@ from console.preflight.context import reservation
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from console.google.clusters import GkePool
     from console.kube.objects.node import Node
@@ -221,10 +221,20 @@ async def _metadata_server(look: CheckContext) -> Verdict:
     )
     if agent is None:
         return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
-    told = f"gke-metadata-server is ready on {agent.ready} of {agent.wanted} nodes."
-    return (
-        ok(told) if agent.ready >= agent.wanted else warn(told, "Pods on the others have no account of their own yet.")
-    )
+    return await _running(look, agent, lambda _: True, "Pods on the others have no account of their own yet.")
+
+
+async def _running(
+    look: CheckContext, agent: WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
+) -> Verdict:
+    """Whether an agent runs on all nodes that want it and are ready; P06 tells of those that are not."""
+    told = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
+    if agent.ready >= agent.wanted:
+        return ok(f"{told}.")
+    nodes = (await look.watched("nodes")).nodes.values()
+    if agent.ready + sum(wanted(node) and not node.ready for node in nodes) >= agent.wanted:
+        return ok(f"{told}; the others are not ready themselves.")
+    return warn(f"{told}.", lack)
 
 
 async def _labelled(look: CheckContext) -> Verdict:
@@ -255,8 +265,7 @@ async def _dcgm_here(look: CheckContext) -> Verdict:
     found = next((each for each in agents if "dcgm" in each.name), None)
     if found is None:
         return warn(f"No DCGM runs in {where}.", "GPU metrics are missing from Google's monitoring; training works.")
-    told = f"{found.name} is ready on {found.ready} of {found.wanted} nodes."
-    return ok(told) if found.ready >= found.wanted else warn(told, "Metrics of the others are missing.")
+    return await _running(look, found, _is_a4, "Metrics of the others are missing.")
 
 
 async def _dcgm_there(look: CheckContext) -> Verdict:

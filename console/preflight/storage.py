@@ -47,15 +47,19 @@ class _Server(NamedTuple):
 
 async def _filestores(look: CheckContext, project: str) -> list[_Server]:
     return [
-        _Server(each.name, each.address, f"{each.name}: {each.address}:/{each.share}", each.state,
+        _Server(each.name, each.address, f"{each.name}: {_endpoint(each.address, f':/{each.share}')}", each.state,
                 each.state == "READY", each.why, each.network, each.share)
         for each in await filestore_instances(look, project)
     ]  # fmt: skip
 
 
+def _endpoint(address: str, rest: str = "") -> str:
+    return f"{address}{rest}" if address else "no address,"
+
+
 async def _lustres(look: CheckContext, project: str) -> list[_Server]:
     return [
-        _Server(each.name, each.server, f"{each.name} in {each.location}: {each.mount_point}", each.state,
+        _Server(each.name, each.server, f"{each.name} in {each.location}: {_endpoint(each.mount_point)}", each.state,
                 each.state == "ACTIVE", each.why, each.network)
         for each in await lustre_instances(look, project)
     ]  # fmt: skip

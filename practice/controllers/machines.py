@@ -1,4 +1,4 @@
-"""What GKE does to machines of the practice cluster: it replaces hosts that were reported, and brings those of DWS."""
+"""What GKE does to machines of the practice cluster: it replaces reported ones, brings those of DWS, runs agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from practice.controllers.base import Controller
 from practice.controllers.objects import deleting, key_of
 from practice.objects.refusal import ApiError
 from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
-from practice.scene.gke import start_exporters
+from practice.scene.gke import count_agents, start_exporters
 from practice.scene.machines import FLEX_POOL, another_node, make_ready
 
 if TYPE_CHECKING:
@@ -138,6 +138,22 @@ class FlexStart(Controller):
             self.storage.modify(PROVISIONINGREQUESTS, *key, put, subresource="status")
 
 
+class Agents(Controller):
+    """GKE's DaemonSets: on each machine that is ready; in the scene the exporter's pods run too."""
+
+    def __init__(self, plane: ControlPlane, *, scene: bool) -> None:
+        super().__init__(plane)
+        self._scene = scene
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        return {NODES: lambda _: [("", "agents")]}
+
+    def reconcile(self, key: Key) -> None:
+        if self._scene:
+            start_exporters(self.storage)
+        count_agents(self.storage)
+
+
 def evict(controller: Controller, node: str) -> None:
     """Ask the pods of a node to go."""
     for pod in controller.storage.list(PODS):
@@ -158,6 +174,5 @@ def add_machine(controller: Controller, pool: str) -> None:
     def get_ready() -> None:
         with suppress(ApiError):  # it may be gone again
             storage.modify(NODES, *key, lambda draft: make_ready(draft, clock.now()), subresource="status")
-            start_exporters(storage)
 
     clock.after(_READY, get_ready)

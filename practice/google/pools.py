@@ -12,12 +12,13 @@ from practice.clock import stamp
 from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE
 from practice.objects.resources import NODES
 from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
+from practice.scene.machines import VERSION as NODE_VERSION
 
 if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
     from practice.objects.storage import Storage
 
-VERSION = "1.35.1-gke.1396002"
+VERSION = NODE_VERSION.removeprefix("v")
 MASTER = SERVER_VERSION["gitVersion"].removeprefix("v")
 POOL_LABEL = "cloud.google.com/gke-nodepool"
 _DAY = 86400.0
@@ -104,7 +105,7 @@ def _maintenance(opening: float) -> api.MaintenancePolicy:
     )
 
 
-def pool(name: str, machine: str, size: int, *, version: str = VERSION, **more: object) -> api.NodePool:
+def pool(name: str, machine: str, size: int, **more: object) -> api.NodePool:
     """A pool in one zone; `more` are fields of the message."""
     config = more.pop("config", None) or api.NodeConfig()
     assert isinstance(config, api.NodeConfig)
@@ -116,7 +117,7 @@ def pool(name: str, machine: str, size: int, *, version: str = VERSION, **more: 
         config=config,
         initial_node_count=size,
         locations=[ZONE],
-        version=version,
+        version=VERSION,
         status=api.NodePool.Status.RUNNING,
         instance_group_urls=[f"{group}/gke-{CLUSTER}-{name}-grp"],
         upgrade_settings=api.NodePool.UpgradeSettings(max_surge=0, max_unavailable=1),
@@ -191,7 +192,6 @@ def _system(world: PracticeGoogle) -> api.NodePool:
         SYSTEM_POOL,
         "e2-standard-8",
         len(nodes_of(world.storage, SYSTEM_POOL)),
-        version="1.34.6-gke.1112000",
         management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
         status_message="",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from practice.controllers.objects import is_true
@@ -27,19 +28,20 @@ if TYPE_CHECKING:
 
 FILESTORE = "filestore.csi.storage.gke.io"  # a driver that is not there at first
 MANAGED, EXPORTER = "gke-managed-system", "dcgm-exporter"
-_NODES, _GPU_NODES = 23, 20
 _DRIVERS = {
     "pd.csi.storage.gke.io": ("Persistent",),
     "gcsfuse.csi.storage.gke.io": ("Persistent", "Ephemeral"),
     "lustre.csi.storage.gke.io": ("Persistent",),
 }
+_GPU = "nvidia.com/gpu"
 _AGENTS = (
-    ("kube-system", "gke-metadata-server", "gke.gcr.io/gke-metadata-server:gke_metadata_server_20251104.00", _NODES),
-    ("kube-system", "gcsfusecsi-node", "gke.gcr.io/gcs-fuse-csi-driver:v1.21.6-gke.2", _NODES),
-    ("kube-system", "lustre-csi-node", "gke.gcr.io/lustre-csi-driver:v0.9.2-gke.1", _NODES),
-    ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU_NODES),
-    (MANAGED, EXPORTER, "gke.gcr.io/dcgm-exporter:4.4.1-4.6.0-gke.17", _GPU_NODES),
+    ("kube-system", "gke-metadata-server", "gke.gcr.io/gke-metadata-server:gke_metadata_server_20251104.00", ""),
+    ("kube-system", "gcsfusecsi-node", "gke.gcr.io/gcs-fuse-csi-driver:v1.21.6-gke.2", ""),
+    ("kube-system", "lustre-csi-node", "gke.gcr.io/lustre-csi-driver:v0.9.2-gke.1", ""),
+    ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU),
+    (MANAGED, EXPORTER, "gke.gcr.io/dcgm-exporter:4.4.1-4.6.0-gke.17", _GPU),
 )
+"""Namespace, name and image of each DaemonSet, and the resource that its nodes have (empty: all nodes)."""
 
 
 def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
@@ -48,8 +50,8 @@ def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Ob
     yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": MANAGED}}
     for name, modes in _DRIVERS.items():
         yield CSIDRIVERS, _driver(name, *modes)
-    for namespace, name, image, nodes in _AGENTS:
-        yield DAEMONSETS, _daemonset(namespace, name, image, nodes)
+    for namespace, name, image, _ in _AGENTS:
+        yield DAEMONSETS, _workload(namespace, name, image)
     for namespace, name, image in system:
         yield DEPLOYMENTS, _deployment(namespace, name, image)
     yield from _networks()
@@ -88,6 +90,21 @@ def start_exporters(storage: Storage) -> None:
         storage.create(PODS, pod)
 
 
+def count_agents(storage: Storage) -> None:
+    """Have each DaemonSet say how many machines it is to run on, and on how many it does: those that are ready."""
+    nodes = storage.list(NODES)
+    for namespace, name, _, resource in _AGENTS:
+        agent = storage.find(DAEMONSETS, namespace, name)
+        theirs = [node for node in nodes if not resource or node["status"]["capacity"].get(resource)]
+        counts = _counts(len(theirs), sum(is_true(node, "Ready") for node in theirs))
+        if agent is not None and agent.get("status") != counts:
+            storage.modify(DAEMONSETS, namespace, name, partial(_put, counts), subresource="status")
+
+
+def _put(counts: Object, agent: Object) -> None:
+    agent["status"] = counts
+
+
 def install(storage: Storage, driver: str) -> None:
     """Put a driver into the cluster, as GKE does when its add-on is switched on."""
     if storage.find(CSIDRIVERS, "", driver) is None:
@@ -106,17 +123,17 @@ def _workload(namespace: str, name: str, image: str) -> Object:
     return {"metadata": meta, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
-def _daemonset(namespace: str, name: str, image: str, nodes: int) -> Object:
-    status = {
+def _counts(nodes: int, ready: int) -> Object:
+    """What a DaemonSet's status says of its nodes."""
+    return {
         "observedGeneration": 1,
         "desiredNumberScheduled": nodes,
         "currentNumberScheduled": nodes,
         "updatedNumberScheduled": nodes,
-        "numberReady": nodes,
-        "numberAvailable": nodes,
+        "numberReady": ready,
+        "numberAvailable": ready,
         "numberMisscheduled": 0,
     }
-    return {**_workload(namespace, name, image), "status": status}
 
 
 def _deployment(namespace: str, name: str, image: str) -> Object:

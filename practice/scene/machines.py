@@ -19,7 +19,7 @@ RDMA = tuple(f"rdma-{index}" for index in range(8))
 FABRIC = ("gvnic-1", *RDMA)  # all networks of an A4 beside that of its pods
 _GKE = "cloud.google.com/"
 _ZONE, _REGION = "us-central1-b", "us-central1"
-_VERSION = "v1.35.1-gke.1396002"
+VERSION = "v1.35.1-gke.1396002"
 _DAY = 86400.0
 _MAINTENANCE_AFTER = 6 * 3600.0
 MAINTENANCE, FAULTY, STARTING = 13, 15, 3
@@ -183,7 +183,7 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
             "operatingSystem": "linux",
             "osImage": "Container-Optimized OS from Google",
             "kernelVersion": "6.6.93+",
-            "kubeletVersion": _VERSION,
+            "kubeletVersion": VERSION,
             "kubeProxyVersion": "",
             "containerRuntimeVersion": "containerd://2.0.5",
             "bootID": "",

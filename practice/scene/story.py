@@ -9,7 +9,7 @@ from practice.clock import stamp
 from practice.objects.refusal import ApiError
 from practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
 from practice.programs.stages import SCRIPT, TRAINS
-from practice.scene.gke import gke, start_exporters
+from practice.scene.gke import gke
 from practice.scene.jobs import Job, build_jobset
 from practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready
 from practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
@@ -138,7 +138,6 @@ def _start_system(storage: Storage) -> None:
         }
         meta = {"generateName": f"{name}-7d9c5b6f4-", "namespace": namespace, "labels": labels}
         storage.create(PODS, {"metadata": meta, "spec": spec})
-    start_exporters(storage)
 
 
 def _finish_start(storage: Storage, clock: Clock) -> None:
@@ -147,7 +146,6 @@ def _finish_start(storage: Storage, clock: Clock) -> None:
             storage.modify(
                 NODES, "", node["metadata"]["name"], lambda draft: make_ready(draft, clock.now()), subresource="status"
             )
-    start_exporters(storage)
 
 
 def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from practice.clock import seconds_of
 from practice.controllers.objects import condition
-from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
+from practice.objects.resources import DAEMONSETS, NODES, PODS, PROVISIONINGREQUESTS
 from tests.practice.world import World
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -52,6 +52,13 @@ def exporters(world: World) -> dict[str, dict[str, Any]]:
     return {pod["spec"]["nodeName"]: pod for pod in pods}
 
 
+def agents(world: World) -> dict[str, tuple[int, int]]:
+    """Two of GKE's DaemonSets -> on how many nodes they should run, and on how many they do."""
+    found = {each["metadata"]["name"]: each["status"] for each in world.storage.list(DAEMONSETS)}
+    numbers = {name: (each["desiredNumberScheduled"], each["numberReady"]) for name, each in found.items()}
+    return {name: numbers[name] for name in ("gke-metadata-server", "dcgm-exporter")}
+
+
 def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
     """That is how one that starts is told from one that has become faulty."""
     world = World(scene=True)
@@ -63,10 +70,12 @@ def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
     assert ready["lastTransitionTime"] == node["metadata"]["creationTimestamp"]
     name = node["metadata"]["name"]
     assert name not in exporters(world)
+    assert agents(world) == {"gke-metadata-server": (23, 22), "dcgm-exporter": (20, 19)}
     world.play(240)
     node = world.storage.get(NODES, "", name)
     assert [condition(node, kind)["status"] for kind in ("Ready", "NetworkUnavailable")] == ["True", "False"]  # type: ignore[index]
     assert name in exporters(world)
+    assert agents(world) == {"gke-metadata-server": (23, 23), "dcgm-exporter": (20, 20)}
 
 
 def test_no_exporter_is_older_than_its_machine() -> None:

@@ -96,6 +96,15 @@ async def test_unharmed_none_of_them_is(monkeypatch: pytest.MonkeyPatch) -> None
             assert words not in said or id_ in BY_ITSELF or result is Result.OK, (id_, said)
 
 
+async def test_an_instance_without_an_address_has_none_rather_than_an_empty_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    async with ground() as here:
+        assert "zonal-old: no address, ERROR" in (await here.look("P19")).evidence
+        assert "scratch in us-central1-b: no address, CREATING" in (await here.look("P22")).evidence
+
+
 async def test_google_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "google")
     async with ground() as here:
