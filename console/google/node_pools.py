@@ -229,7 +229,7 @@ def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[P
     more = [
         Pool(
             name=name,
-            machine_types=(each.pool.machine_type,),
+            machine_type=each.pool.machine_type,
             zones=each.pool.zones,
             provisioning=provisioning(each.pool),
             reservation=each.pool.reservation,

@@ -10,12 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import Job, JobSet
@@ -123,6 +124,25 @@ class Fleet:
             door = self.local_queues.get((workload.namespace, workload.queue))
             name = door.cluster_queue if door else ""
         return self.cluster_queues.get(("", name))
+
+
+_Asked = ParamSpec("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+def per_snapshot(
+    function: Callable[Concatenate[Fleet, _Asked], _Answer],
+) -> Callable[Concatenate[Fleet, _Asked], _Answer]:
+    """A function that works each answer out once per snapshot, because a table draws its lines far more often."""
+    answers: WeakKeyDictionary[Fleet, dict[object, _Answer]] = WeakKeyDictionary()
+
+    def kept(fleet: Fleet, /, *args: _Asked.args, **named: _Asked.kwargs) -> _Answer:
+        known, asked = answers.setdefault(fleet, {}), (args, *named.items())
+        if asked not in known:
+            known[asked] = function(fleet, *args, **named)
+        return known[asked]
+
+    return kept
 
 
 class WatchState(StrEnum):

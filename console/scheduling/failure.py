@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
+from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue_messages import preempted_by, preempted_why
 from console.scheduling.ranks import rank_numbers
 
@@ -40,9 +40,6 @@ _OTHERS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeSh
 _MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
-_answers: WeakKeyDictionary[Fleet, dict[str, list[str]]] = WeakKeyDictionary()
-
-
 class Deletion(Struct, frozen=True):
     """A pod that was deleted while its container was running."""
 
@@ -65,14 +62,14 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
     return min((each for each in found if each.attempt == latest), key=lambda each: each.time, default=None)
 
 
+@per_snapshot
 def _killed(fleet: Fleet) -> dict[str, list[str]]:
-    """Namespace -> names of the pods whose containers were told to stop: a snapshot has few, and is asked often."""
-    if fleet not in _answers:
-        found = _answers[fleet] = {}
-        for event in fleet.events.values():
-            if event.reason == "Killing":
-                found.setdefault(event.namespace, []).append(event.object_name)
-    return _answers[fleet]
+    """Namespace -> names of the pods whose containers were told to stop."""
+    found: dict[str, list[str]] = {}
+    for event in fleet.events.values():
+        if event.reason == "Killing":
+            found.setdefault(event.namespace, []).append(event.object_name)
+    return found
 
 
 def _told(jobset: JobSet, fleet: Fleet) -> list[Event]:

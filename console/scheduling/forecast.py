@@ -378,7 +378,7 @@ def _priority(fleet: Fleet, ask: LaunchDemand) -> int:
 def _ahead(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """Those that wait in its queue already, with its priority or a higher one."""
     priority = _priority(fleet, ask)
-    waiting = (each.workload for each in queue_order(fleet, queue.name).pending)
+    waiting = queue_order(fleet, queue.name).pending
     return tuple(quota_holder_of(each, fleet) for each in waiting if each.priority >= priority)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from console.kube.objects.matching import first_untolerated_taint
 from console.kube.objects.meta import GPU
 from console.kube.objects.node import Provisioning
+from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.state import Node as KueueNode
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
@@ -105,13 +105,6 @@ def place_of(node: Node, label: str) -> str | None:
 def label_of(node: Node, label: str) -> str | None:
     """What a node says of a label; None for one that is not kept of nodes."""
     return _FACTS[label](node) if label in _FACTS else place_of(node, label)
-
-
-def flavor_nodes(flavor: str, fleet: Fleet) -> list[Node]:
-    """Nodes of that flavor, as far as its node labels are among those a `Node` keeps; others are taken to match."""
-    found = fleet.flavors.get(("", flavor))
-    wanted = [(_FACTS[key], value) for key, value in found.node_labels if key in _FACTS] if found else []
-    return [node for node in fleet.nodes.values() if node.gpu_capacity and all(fact(node) == v for fact, v in wanted)]
 
 
 def free_slots(wish: TopologyDemand, flavor: str, fleet: Fleet) -> tuple[FreeSlots, ...]:
@@ -312,10 +305,7 @@ def _gpus(node: Node) -> int:
     return max(node.gpus, node.gpu_capacity)
 
 
-_kept: WeakKeyDictionary[Fleet, dict[object, EligibleNodes]] = WeakKeyDictionary()
-"""A form asks on every key, and the snapshot changes four times a second at most."""
-
-
+@per_snapshot
 def eligible_nodes(
     fleet: Fleet,
     size: int,
@@ -330,38 +320,28 @@ def eligible_nodes(
     Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`,
     and without tolerations (None) no taint is looked at.
     """
-    asked = (size, flavor, selector, targets, avoided, tolerations)
-    known = _kept.setdefault(fleet, {})
-    if asked not in known:
-        nodes = flavor_nodes(flavor, fleet) if flavor else [each for each in fleet.nodes.values() if each.gpu_capacity]
-        wanted, unwanted = set(targets), set(avoided)
-        fits = [
-            node
-            for node in nodes
-            if (not wanted or node.name in wanted)
-            and node.name not in unwanted
-            and all(label_of(node, key) in (None, value) for key, value in selector)
-            and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, lasting=True))
-        ]
-        known[asked] = EligibleNodes(fits, fleet, size)
-    return known[asked]
+    found = fleet.flavors.get(("", flavor))
+    wanted = (*found.node_labels, *selector) if found else selector
+    fits = [
+        node
+        for node in fleet.nodes.values()
+        if node.gpu_capacity
+        and (not targets or node.name in targets)
+        and node.name not in avoided
+        and all(label_of(node, key) in (None, value) for key, value in wanted)
+        and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, lasting=True))
+    ]
+    return EligibleNodes(fits, fleet, size)
 
 
-_blockers: WeakKeyDictionary[Fleet, dict[object, tuple[QuotaHolder, ...]]] = WeakKeyDictionary()
-
-
+@per_snapshot
 def jobs_blocking_placement(
-    fleet: Fleet, found: EligibleNodes, pods: int, size: int, level: str = "", *, tried: int = _TRIED
+    fleet: Fleet, found: EligibleNodes, pods: int, size: int, level: str = "", tried: int = _TRIED
 ) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
-    asked = (id(found), pods, size, level, tried)
-    known = _blockers.setdefault(fleet, {})
-    if asked not in known:
-        nodes: dict[str, list[Node]] = defaultdict(list)
-        for node in found.nodes:
-            nodes[(place_of(node, level) or "") if level else ""].append(node)
-        nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
-        answers = [jobs_to_empty((host(node, fleet) for node in nodes[name]), pods, size, fleet) for name in nearest]
-        enough = [each for each in answers if each]
-        known[asked] = min(enough, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
-    return known[asked]
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for node in found.nodes:
+        nodes[(place_of(node, level) or "") if level else ""].append(node)
+    nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
+    answers = [jobs_to_empty((host(node, fleet) for node in nodes[name]), pods, size, fleet) for name in nearest]
+    return min(filter(None, answers), key=lambda each: (len(each), sum(job.gpus for job in each)), default=())

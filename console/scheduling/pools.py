@@ -21,21 +21,12 @@ _LARGE = 64  # GPUs of the large slot that is counted per block
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance:
-    """Maintenance of one node, announced or under way."""
-
-    node: str
-    at: float  # when it starts; 0.0 if no time was announced
-    active: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Pool:
-    """One node pool; GPUs used, free and out of use make up the total."""
+    """One node pool."""
 
     name: str
     labelled: bool = True  # False for nodes without a pool label, which are grouped by machine type
-    machine_types: tuple[str, ...] = ()
+    machine_type: str = ""  # several, with commas, where nodes without a pool are grouped
     zones: tuple[str, ...] = ()
     provisioning: Provisioning = Provisioning.ON_DEMAND
     reservation: str = ""
@@ -44,15 +35,10 @@ class Pool:
     nodes_ready: int = 0
     faults: tuple[tuple[str, str], ...] = ()  # Node and what is wrong with it, one entry per fault
     starting: tuple[str, ...] = ()  # nodes that are on their way
-    maintenance: tuple[Maintenance, ...] = ()
+    maintenance: tuple[Node, ...] = ()  # nodes whose maintenance is announced or under way
     floor: Floor = field(default_factory=lambda: Floor(""))
     facts: PoolStatus | None = None  # what Google says of it; None: it was not asked
     requests: int = 0  # requests to DWS that wait for machines of such a pool
-
-    @property
-    def machine_type(self) -> str:
-        """Its machine type; several, with commas, where nodes without a pool are grouped."""
-        return ", ".join(self.machine_types)
 
     @property
     def nodes_total(self) -> int:
@@ -60,34 +46,9 @@ class Pool:
         return max(len(self.nodes), (self.facts.target or 0) if self.facts else 0)
 
     @property
-    def gpus_total(self) -> int:
-        """GPUs of its machines, fit or not."""
-        return self.floor.total
-
-    @property
-    def gpus_used(self) -> int:
-        """GPUs that pods hold."""
-        return self.floor.used
-
-    @property
-    def gpus_free(self) -> int:
-        """GPUs new pods could have now."""
-        return self.floor.free
-
-    @property
-    def gpus_out_of_use(self) -> int:
-        """GPUs that nobody has and nobody can have."""
-        return self.floor.out_of_use
-
-    @property
-    def slots8(self) -> int:
-        """Machines' worth of free GPUs: places for one more pod of 8."""
-        return self.floor.slots()
-
-    @property
     def slots64(self) -> int:
         """Places for a job of 64 GPUs (8 whole machines) within one block."""
-        return sum(block.slots() // (_LARGE // MACHINE_GPUS) for block in self.floor.blocks)
+        return sum(block.slots // (_LARGE // MACHINE_GPUS) for block in self.floor.blocks)
 
 
 def pools(fleet: Fleet) -> tuple[Pool, ...]:
@@ -96,7 +57,7 @@ def pools(fleet: Fleet) -> tuple[Pool, ...]:
     for node in fleet.nodes.values():
         grouped[bool(node.pool), node.pool or node.machine_type or NO_POOL].append(node)
     found = [_pool(name, labelled, nodes, fleet) for (labelled, name), nodes in grouped.items()]
-    return tuple(sorted(found, key=lambda pool: (not pool.gpus_total, not pool.labelled, pool.name)))
+    return tuple(sorted(found, key=lambda pool: (not pool.floor.total, not pool.labelled, pool.name)))
 
 
 def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
@@ -104,7 +65,7 @@ def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
     return Pool(
         name=name,
         labelled=labelled,
-        machine_types=_distinct(node.machine_type for node in nodes),
+        machine_type=", ".join(_distinct(node.machine_type for node in nodes)),
         zones=_distinct(node.zone for node in nodes),
         provisioning=Counter(node.provisioning for node in nodes).most_common(1)[0][0],
         reservation=next((node.reservation for node in nodes if node.reservation), ""),
@@ -113,11 +74,7 @@ def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
         nodes_ready=sum(node.ready for node in nodes),
         faults=tuple((node.name, fault) for node in nodes for fault in node.faults(fleet.at)),
         starting=tuple(node.name for node in nodes if node.is_starting(fleet.at)),
-        maintenance=tuple(
-            Maintenance(node.name, node.maintenance_at, node.maintenance_active)
-            for node in nodes
-            if node.maintenance_at or node.maintenance_active
-        ),
+        maintenance=tuple(node for node in nodes if node.maintenance_at or node.maintenance_active),
         floor=floor(nodes, fleet),
     )
 

@@ -9,12 +9,12 @@ from collections import Counter
 from itertools import combinations
 from operator import add
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from console.kube.objects.meta import GPU, condition
+from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.quota_tree import Cohort, Quota, QuotaNode
 from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
 from console.scheduling.kueue.state import Workload as KueueWorkload
@@ -172,15 +172,10 @@ class QuotaLedger:
         )
 
 
-_ledgers: WeakKeyDictionary[Fleet, dict[tuple[str, str], QuotaLedger]] = WeakKeyDictionary()
-"""Kept for as long as the snapshot lives: every pending row asks for the same few."""
-
-
+@per_snapshot
 def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> QuotaLedger:
-    kept = _ledgers.setdefault(fleet, {})
-    if (flavor, resource) not in kept:
-        kept[flavor, resource] = QuotaLedger(fleet, flavor, resource)
-    return kept[flavor, resource]
+    """The ledger of one resource of one flavor: every pending row asks for the same few."""
+    return QuotaLedger(fleet, flavor, resource)
 
 
 def account(fleet: Fleet, cluster_queue: str, flavor: str, resource: str = GPU) -> QuotaAccount:

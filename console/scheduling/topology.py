@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
+
+from console.kube.snapshot import per_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,16 +83,7 @@ class Host(Struct, frozen=True):
     @property
     def out_of_use(self) -> int:
         """GPUs that nobody has and nobody can have."""
-        return sum(pip.state is GpuState.OUT for pip in self.pips)
-
-    @property
-    def whole_free_gpus(self) -> int:
-        """Its GPUs if all are free, else 0: what a job that wants whole machines can count on."""
-        return self.total if self.free == self.total else 0
-
-    def slots(self, gpus: int = MACHINE_GPUS) -> int:
-        """How many pods of that many GPUs would fit here now."""
-        return self.free // gpus if gpus > 0 else 0
+        return self.total - self.used - self.free
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ class HostGroup:
 
     @cached_property
     def total(self) -> int:
-        """GPUs of all its hosts."""
+        """GPUs of all its hosts, fit or not."""
         return sum(each.total for each in self.hosts)
 
     @cached_property
@@ -118,28 +110,25 @@ class HostGroup:
 
     @cached_property
     def out_of_use(self) -> int:
-        return sum(each.out_of_use for each in self.hosts)
+        """GPUs that nobody has and nobody can have."""
+        return self.total - self.used - self.free
 
     @cached_property
     def whole_free_gpus(self) -> int:
-        """GPUs of its hosts that are wholly free."""
-        return sum(each.whole_free_gpus for each in self.hosts)
+        """GPUs of hosts that are wholly free: what a job that wants whole machines can count on."""
+        return sum(each.total for each in self.hosts if each.free == each.total)
 
-    def slots(self, gpus: int = MACHINE_GPUS) -> int:
-        """How many pods of that many GPUs would fit here now."""
-        return sum(each.slots(gpus) for each in self.hosts)
-
-
-@dataclass(frozen=True)
-class Subblock(HostGroup):
-    """Hosts of one subblock."""
+    @cached_property
+    def slots(self) -> int:
+        """Machines' worth of free GPUs: places for one more pod of 8."""
+        return sum(each.free // MACHINE_GPUS for each in self.hosts)
 
 
 @dataclass(frozen=True)
 class Block(HostGroup):
     """Hosts of one block, by subblock."""
 
-    subblocks: tuple[Subblock, ...] = ()
+    subblocks: tuple[HostGroup, ...] = ()
 
 
 class LargestFree(Struct, frozen=True):
@@ -152,16 +141,6 @@ class LargestFree(Struct, frozen=True):
     in_all: int = 0
 
 
-class Fit(Struct, frozen=True):
-    """Where so many equal pods would fit together now."""
-
-    pods: int
-    gpus: int  # GPUs per pod
-    in_subblock: tuple[str, ...] = ()  # subblocks that have room for all of them
-    in_block: tuple[str, ...] = ()  # blocks that have room for all of them
-    slots: int = 0  # pods of this size that fit in all, wherever
-
-
 @dataclass(frozen=True)
 class Floor(HostGroup):
     """All hosts of a pool (or of any set of nodes), by block and subblock, in the order of names."""
@@ -169,7 +148,7 @@ class Floor(HostGroup):
     blocks: tuple[Block, ...] = ()
 
     @cached_property
-    def subblocks(self) -> tuple[Subblock, ...]:
+    def subblocks(self) -> tuple[HostGroup, ...]:
         """Subblocks of all blocks."""
         return tuple(each for block in self.blocks for each in block.subblocks)
 
@@ -182,22 +161,12 @@ class Floor(HostGroup):
     @cached_property
     def largest(self) -> LargestFree:
         """The largest free stretch within one subblock, one block, and in all."""
-        subblock = max(self.subblocks, key=lambda each: each.whole_free_gpus, default=None)
-        block = max(self.blocks, key=lambda each: each.whole_free_gpus, default=None)
-        if subblock is None or block is None or not self.whole_free_gpus:
+        if not self.whole_free_gpus:
             return LargestFree()
+        groups = (self.subblocks, self.blocks)
+        subblock, block = (max(group, key=lambda each: each.whole_free_gpus) for group in groups)
         return LargestFree(
             subblock.name, subblock.whole_free_gpus, block.name, block.whole_free_gpus, self.whole_free_gpus
-        )
-
-    def fit(self, pods: int, gpus: int = MACHINE_GPUS) -> Fit:
-        """Where that many pods of that many GPUs each would fit together now."""
-        return Fit(
-            pods,
-            gpus,
-            in_subblock=tuple(each.name for each in self.subblocks if each.slots(gpus) >= pods),
-            in_block=tuple(each.name for each in self.blocks if each.slots(gpus) >= pods),
-            slots=self.slots(gpus),
         )
 
 
@@ -211,22 +180,16 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
     return Holder(pod.namespace, pod.name, pod.uid, kind="Pod")
 
 
-_hosts: WeakKeyDictionary[Fleet, dict[str, Host]] = WeakKeyDictionary()
-"""Worked out once for a snapshot: pools, floor and reasons all ask for the same machines."""
-
-
 def host(node: Node, fleet: Fleet) -> Host:
     """One machine and its GPUs; more are drawn than it has only if its pods hold more than it has."""
-    known = _hosts.setdefault(fleet, {})
-    if node.name not in known:
-        known[node.name] = _host(node, fleet)
-    return known[node.name]
+    return _host(fleet, node.name)
 
 
-def _host(node: Node, fleet: Fleet) -> Host:
-    pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name))
+@per_snapshot
+def _host(fleet: Fleet, name: str) -> Host:
+    node = fleet.nodes["", name]
     pips: list[HostGpu] = []
-    for pod in pods:
+    for pod in sorted(fleet.pods_by_node.get(name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
         if pod.holds_gpus:
             pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
     pips += [HostGpu(GpuState.FREE)] * fleet.gpus_free(node)
@@ -254,5 +217,5 @@ def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:
 
 
 def _block(name: str, subblocks: dict[str, list[Host]]) -> Block:
-    made = tuple(Subblock(each, tuple(hosts)) for each, hosts in sorted(subblocks.items()))
+    made = tuple(HostGroup(each, tuple(hosts)) for each, hosts in sorted(subblocks.items()))
     return Block(name, tuple(host for each in made for host in each.hosts), made)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import WorkloadState
+from console.kube.snapshot import per_snapshot
 from console.scheduling.free_slots import (
     TopologyDemand,
     explain_topology,
@@ -43,19 +43,14 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 """Causes that change with what others do."""
 
 
-_answers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Why]] = WeakKeyDictionary()
-"""A table draws its lines more often than the snapshot changes."""
-
-
 def why(workload: Workload, fleet: Fleet) -> Why:
     """Why that workload does not run, or that it does."""
-    known = _answers.setdefault(fleet, {})
-    if workload.key not in known:
-        known[workload.key] = _why(workload, fleet)
-    return known[workload.key]
+    return _why(fleet, workload.key)
 
 
-def _why(workload: Workload, fleet: Fleet) -> Why:
+@per_snapshot
+def _why(fleet: Fleet, key: tuple[str, str]) -> Why:
+    workload = fleet.workloads[key]
     draft = _draft(workload, fleet)
     answer = _settled(workload, fleet, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
     return answer or _pending(workload, fleet, read_message(workload), draft)
@@ -63,7 +58,7 @@ def _why(workload: Workload, fleet: Fleet) -> Why:
 
 def _draft(workload: Workload, fleet: Fleet) -> Why:
     """What is known whatever the category: need, flavor, account, position."""
-    queue, place, said = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
+    queue, position, said = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
     if not flavor and workload.total(GPU):
@@ -75,8 +70,8 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
         need=workload.total(GPU),
         flavor=flavor,
         account=account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
-        position=place.position if place else 0,
-        ahead=tuple(job_name(each) for each in queue_order(fleet, queue).ahead(workload)) if place else (),
+        position=position,
+        ahead=tuple(map(job_name, queue_order(fleet, queue).pending[: max(0, position - 1)])),
     )
 
 

@@ -58,8 +58,8 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
     if faulty:
         runs += [BAD, Span(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
-        first = min(pool.maintenance, key=lambda each: (not each.active, each.at))
-        words = maintenance_words(first.at, now, active=first.active)
+        first = min(pool.maintenance, key=lambda each: (not each.maintenance_active, each.maintenance_at))
+        words = maintenance_words(first.maintenance_at, now, active=first.maintenance_active)
         runs += [CARE, Span(f" {count(len(pool.maintenance), 'node')}: {words}  ", "waits")]
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:
@@ -100,15 +100,15 @@ def _in_maintenance(pool: Pool, now: float) -> set[str]:
 
 def gpu_bar(pool: Pool, width: int) -> list[Span]:
     """Used, out of use and free GPUs as one bar, with the figures behind it."""
-    total = pool.gpus_total
+    total = pool.floor.total
     if not total:
         return []
-    figures = f" {pool.gpus_used}/{total}"
+    figures = f" {pool.floor.used}/{total}"
     room = width - len(figures)
     if room < 4:
         return [Span(figures.strip())]
-    used = _columns(pool.gpus_used, total, room)
-    out = min(room - used, _columns(pool.gpus_out_of_use, total, room))
+    used = _columns(pool.floor.used, total, room)
+    out = min(room - used, _columns(pool.floor.out_of_use, total, room))
     return [Span("█" * used, "accent"), Span("▒" * out, "bad"), Span("░" * (room - used - out), "faint"), Span(figures)]
 
 
@@ -204,19 +204,19 @@ POOLS: Layout[Pool] = Layout(
         Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", "nodes", "number of nodes",
                lambda pool: pool.nodes_total, width=7, right=True, sort=True, down=True),
         fact("ready", "nodes that are ready", lambda pool: pool.nodes_ready),
-        fact("gpus", "allocatable GPUs", lambda pool: pool.gpus_total),
-        Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", "used", "GPUs requested by its pods",
-               lambda pool: pool.gpus_used, least=14, most=32, drawn=gpu_bar, sort=True, down=True),
-        Column("OUT", lambda pool: str(pool.gpus_out_of_use), "out",
+        fact("gpus", "allocatable GPUs", lambda pool: pool.floor.total),
+        Column("GPUS", lambda pool: f"{pool.floor.used}/{pool.floor.total}", "used", "GPUs requested by its pods",
+               lambda pool: pool.floor.used, least=14, most=32, drawn=gpu_bar, sort=True, down=True),
+        Column("OUT", lambda pool: str(pool.floor.out_of_use), "out",
                "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
-               lambda pool: pool.gpus_out_of_use, COMMAND, right=True),
-        Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", "free",
-               "GPUs a new pod could have now", lambda pool: pool.gpus_free, width=5, right=True, ink="strong",
+               lambda pool: pool.floor.out_of_use, COMMAND, right=True),
+        Column("FREE", lambda pool: f"{pool.floor.free}" if pool.floor.total else "", "free",
+               "GPUs a new pod could have now", lambda pool: pool.floor.free, width=5, right=True, ink="strong",
                sort=True, down=True),
-        Column("FIT8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", "free_slots",
-               "hosts with all 8 GPUs free", lambda pool: pool.slots8, width=4, right=True, drop=5, sort=True,
+        Column("FIT8", lambda pool: f"{pool.floor.slots}" if pool.floor.total else "", "free_slots",
+               "hosts with all 8 GPUs free", lambda pool: pool.floor.slots, width=4, right=True, drop=5, sort=True,
                down=True),
-        Column("FIT64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", "free_large_slots",
+        Column("FIT64", lambda pool: f"{pool.slots64}" if pool.floor.total else "", "free_large_slots",
                "times 64 GPUs on whole hosts of one block are free", lambda pool: pool.slots64, width=5, right=True,
                drop=6, sort=True, down=True),
         Column("PROVISIONING", lambda pool: Span(str(pool.provisioning), "dim"), "provisioning",
@@ -227,7 +227,7 @@ POOLS: Layout[Pool] = Layout(
         fact("cordoned", "nodes that take no new pods",
              lambda pool: [each.name for each in pool.nodes if each.cordoned]),
         fact("maintenance", "nodes with maintenance scheduled or under way",
-             lambda pool: [each.node for each in pool.maintenance]),
+             lambda pool: [each.name for each in pool.maintenance]),
         Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20, ages=True),
     ),
 )  # fmt: skip

@@ -194,7 +194,7 @@ def workload_lines(fleet: Fleet, namespace: str | None, whose: Callable[[str], s
     found: list[tuple[Workload, str, int]] = []
     for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
         queue = queue_order(fleet, name)
-        found += [(each.workload, name, each.position) for each in queue.pending]
+        found += [(each, name, position) for position, each in enumerate(queue.pending, start=1)]
         found += [(each, name, 0) for each in queue.running]
     switched_off = (each for each in fleet.workloads.values() if each.state is WorkloadState.DEACTIVATED)
     found += [(each, cluster_queue_name(each, fleet), 0) for each in switched_off]

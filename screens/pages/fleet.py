@@ -74,7 +74,7 @@ class FleetScreen(LiveScreen):
         found = with_google(pools(fleet), self._google)
         self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
-        self._floors = [pool for pool in found if pool.gpus_total]
+        self._floors = [pool for pool in found if pool.floor.total]
         held: Counter[Holder] = Counter()
         for pool in self._floors:
             held.update(dict(pool.floor.holders))

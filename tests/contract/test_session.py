@@ -46,7 +46,7 @@ async def seen(session: Session, true: Callable[[Fleet], bool], what: str) -> Fl
 
 async def test_pools_and_their_machines(session: Session) -> None:
     found = pools(await session.wait_until_listed("nodes", "pods"))
-    shape = [(pool.machine_type, pool.provisioning.value, pool.nodes_total, pool.gpus_total) for pool in found]
+    shape = [(pool.machine_type, pool.provisioning.value, pool.nodes_total, pool.floor.total) for pool in found]
     assert sorted(shape, key=lambda pool: -pool[3])[0][2:] == (16, 128)
     assert sorted(pool[2:] for pool in shape) == [(3, 0), (4, 32), (16, 128)]
     blocks = [[len(block.subblocks) for block in pool.floor.blocks] for pool in found if pool.nodes_total == 16]
@@ -59,8 +59,8 @@ async def test_gpus_of_a_pod_are_counted(session: Session, space: Space) -> None
     fleet = await seen(session, lambda fleet: any(pod.phase == "Running" for pod in fleet.pods_by_node.get(node, [])),
                        "the pod is on its node")  # fmt: skip
     (pool,) = (pool for pool in pools(fleet) if any(each.name == node for each in pool.nodes))
-    assert pool.gpus_used == 8
-    assert pool.gpus_free == pool.gpus_total - 8
+    assert pool.floor.used == 8
+    assert pool.floor.free == pool.floor.total - 8
 
 
 async def test_why_a_job_waits(session: Session, space: Space) -> None:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.node import Node, Provisioning
 from console.kube.objects.pod import Pod
+from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.pools import NO_POOL, pools
 from console.scheduling.topology import GpuState, LargestFree, floor, host
 from tests.fakes import fleet_of
+
+BLOCK, SUBBLOCK = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock"))
 
 
 def node(number: int, block: int = 0, **given_: object) -> Node:
@@ -32,19 +34,19 @@ def test_pips_name_the_jobset_that_holds_them_and_its_owner() -> None:
     assert [(pip.holder.kind, pip.holder.name, pip.holder.owner) for pip in held if pip.holder] == [
         ("Pod", "b", ""), ("JobSet", "train", "mira"), ("JobSet", "train", "mira"),
     ]  # fmt: skip
-    assert (made.used, made.free, made.out_of_use, made.whole_free_gpus) == (3, 5, 0, 0)
+    assert (made.used, made.free, made.out_of_use) == (3, 5, 0)
 
 
 def test_a_host_that_takes_no_pods_has_nothing_free() -> None:
     tired = node(1, cordoned=True)
-    made = host(tired, fleet_of(tired, pod("a", "n0001", 2)))
-    assert (made.used, made.free, made.out_of_use, made.slots()) == (2, 0, 6, 0)
+    made = floor([tired], fleet_of(tired, pod("a", "n0001", 2)))
+    assert (made.used, made.free, made.out_of_use, made.slots) == (2, 0, 6, 0)
 
 
 def test_a_lost_gpu_is_out() -> None:
     broken = node(1, gpus=7)
-    made = host(broken, fleet_of(broken))
-    assert (made.free, made.out_of_use, made.slots(), made.slots(1)) == (7, 1, 0, 7)
+    made = floor([broken], fleet_of(broken))
+    assert (made.free, made.out_of_use, made.whole_free_gpus, made.slots) == (7, 1, 0, 0)
 
 
 def test_finished_pods_hold_nothing() -> None:
@@ -61,8 +63,8 @@ def test_the_largest_free_stretch_of_the_floor() -> None:
     busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
     made = floor(nodes, fleet_of(*nodes, *busy))
     assert made.largest == LargestFree("sub-3", 32, "blk-0", 32, 64)
-    assert [(block.name, block.slots()) for block in made.blocks] == [("blk-0", 4), ("blk-1", 4)]
-    assert [(each.name, each.slots()) for each in made.subblocks] == [
+    assert [(block.name, block.slots) for block in made.blocks] == [("blk-0", 4), ("blk-1", 4)]
+    assert [(each.name, each.slots) for each in made.subblocks] == [
         ("sub-0", 1), ("sub-1", 3), ("sub-2", 0), ("sub-3", 4),
     ]  # fmt: skip
 
@@ -70,15 +72,15 @@ def test_the_largest_free_stretch_of_the_floor() -> None:
 def test_where_pods_fit_together() -> None:
     nodes = sixteen()
     busy = [pod(f"p{number}", f"n{number:04}") for number in (0, 1, 2, 4, 8, 9, 10, 11)]
-    made = floor(nodes, fleet_of(*nodes, *busy))
-    assert (made.fit(3).in_subblock, made.fit(3).in_block) == (("sub-1", "sub-3"), ("blk-0", "blk-1"))
-    assert (made.fit(5).in_block, made.fit(5).slots) == ((), 8)
-    assert made.fit(9).slots == 8
+    found = eligible_nodes(fleet_of(*nodes, *busy), 8, "")
+    assert {name for name, free in found.slots(SUBBLOCK).items() if free >= 3} == {"sub-1", "sub-3"}
+    assert {name for name, free in found.slots(BLOCK).items() if free >= 3} == {"blk-0", "blk-1"}
+    assert (found.together(5, BLOCK), found.free) == (None, 8)
 
 
 def test_nothing_is_free_on_an_empty_floor() -> None:
     made = floor([], fleet_of())
-    assert (made.largest, made.fit(1).slots, made.holders) == (LargestFree(), 0, ())
+    assert (made.largest, made.slots, made.holders) == (LargestFree(), 0, ())
 
 
 def test_who_holds_most_comes_first() -> None:
@@ -100,10 +102,10 @@ def test_pools_by_label_with_what_they_have() -> None:
     ]
     reserved, spot, system = pools(fleet_of(*nodes, pod("p", "n0000"), pod("q", "n0100", 4)))
     assert (reserved.name, reserved.reservation, reserved.provisioning) == ("a4", "res-1", Provisioning.RESERVATION)
-    assert (reserved.gpus_used, reserved.gpus_free, reserved.gpus_total) == (8, 120, 128)
-    assert (reserved.slots8, reserved.slots64) == (15, 1)
-    assert (spot.zones, spot.gpus_used, spot.slots8, spot.slots64) == (("z0", "z1"), 4, 1, 0)
-    assert (system.name, system.gpus_total, system.nodes_ready) == ("system", 0, 1)
+    assert (reserved.floor.used, reserved.floor.free, reserved.floor.total) == (8, 120, 128)
+    assert (reserved.floor.slots, reserved.slots64) == (15, 1)
+    assert (spot.zones, spot.floor.used, spot.floor.slots, spot.slots64) == (("z0", "z1"), 4, 1, 0)
+    assert (system.name, system.floor.total, system.nodes_ready) == ("system", 0, 1)
 
 
 def test_faults_and_maintenance_are_named_by_node() -> None:
@@ -114,7 +116,9 @@ def test_faults_and_maintenance_are_named_by_node() -> None:
     ]
     (pool,) = pools(fleet_of(*nodes))
     assert pool.faults == (("n0002", "NodeStatusUnknown"), ("n0003", "reported faulty: XID"))
-    assert [(each.node, each.at, each.active) for each in pool.maintenance] == [("n0001", 99.0, False)]
+    assert [(each.name, each.maintenance_at, each.maintenance_active) for each in pool.maintenance] == [
+        ("n0001", 99.0, False)
+    ]
     assert (pool.nodes_ready, pool.nodes_total) == (2, 3)
 
 
@@ -150,28 +154,23 @@ def test_pips_always_add_up(machines: list[tuple[int, int, int, bool, str]], bus
     found = pools(fleet)
     assert sum(pool.nodes_total for pool in found) == len(nodes)
     for pool in found:
-        assert pool.gpus_used + pool.gpus_free + pool.gpus_out_of_use == pool.gpus_total
-        assert sum(block.total for block in pool.floor.blocks) == pool.gpus_total
-        assert sum(sub.free for sub in pool.floor.subblocks) == pool.gpus_free
-        assert sum(gpus for _, gpus in pool.floor.holders) == pool.gpus_used
-        assert pool.slots64 * 8 <= pool.slots8
+        assert pool.floor.used + pool.floor.free + pool.floor.out_of_use == pool.floor.total
+        assert sum(block.total for block in pool.floor.blocks) == pool.floor.total
+        assert sum(sub.free for sub in pool.floor.subblocks) == pool.floor.free
+        assert sum(gpus for _, gpus in pool.floor.holders) == pool.floor.used
+        assert pool.slots64 * 8 <= pool.floor.slots
         largest = pool.floor.largest
-        assert largest.in_subblock <= largest.in_block <= largest.in_all <= pool.gpus_free
+        assert largest.in_subblock <= largest.in_block <= largest.in_all <= pool.floor.free
     names = {each.name for each in nodes}
-    assert sum(pool.gpus_used for pool in found) == sum(each.holds_gpus for each in pods if each.node in names)
+    assert sum(pool.floor.used for pool in found) == sum(each.holds_gpus for each in pods if each.node in names)
 
 
 @given(st.integers(1, 20), st.sampled_from([1, 2, 4, 8]))
 def test_room_in_a_subblock_is_room_in_its_block(pods: int, gpus: int) -> None:
     nodes = sixteen()
-    made = floor(nodes, fleet_of(*nodes, pod("a", "n0000", 3), pod("b", "n0009", 8)))
-    fit = made.fit(pods, gpus)
-    owner = {sub.name: block.name for block in made.blocks for sub in block.subblocks}
-    assert {owner[name] for name in fit.in_subblock} <= set(fit.in_block)
-    assert fit.slots >= pods or not fit.in_block
-
-
-@pytest.mark.parametrize("gpus", [0, -1])
-def test_a_pod_without_gpus_takes_no_slot(gpus: int) -> None:
-    nodes = sixteen()
-    assert floor(nodes, fleet_of(*nodes)).slots(gpus) == 0
+    fleet = fleet_of(*nodes, pod("a", "n0000", 3), pod("b", "n0009", 8))
+    found = eligible_nodes(fleet, gpus, "")
+    owner = {sub.name: block.name for block in floor(nodes, fleet).blocks for sub in block.subblocks}
+    rooms = [{name for name, free in found.slots(level).items() if free >= pods} for level in (SUBBLOCK, BLOCK)]
+    assert {owner[name] for name in rooms[0]} <= rooms[1]
+    assert found.free >= pods or not rooms[1]
