@@ -15,7 +15,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from operator import itemgetter
@@ -28,7 +28,7 @@ from console.errors import BadInput, NotFound, NotThere
 from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import AgreedLine, Consensus
 from console.logs.line import LEVELS, has_severity
-from console.scheduling.ranks import format_pods, ranks
+from console.scheduling.ranks import first_failure, format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count
 from screens.cli.connect import open_session
 from screens.cli.output import print_line, warn
@@ -309,12 +309,28 @@ async def logs(options: LogsOptions) -> int:
                 return await one_rank(session, pod, options)
         async with session.logs.job(session.namespace, options.job, tail=options.tail, once=not options.follow) as log:
             await log.ready.wait()
+            options = with_pod_that_is_there(log, session, options)
             check_there(log, session, options)
             if log.gone:
                 require_jobs(session.fleet, f"Whether {options.job} is still in the cluster")
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
             await print_all(log, options, picks)
     return 0
+
+
+def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:
+    """Where no pod was named, and nothing is left of pod 0 of a job at its end: another pod, that failed if one did."""
+    job = session.fleet.jobsets.get((session.namespace, options.job))
+    if options.all or options.rank is not None or job is None or not job.finished:
+        return options
+    there = [rank for rank in ranks(job, session.fleet) if rank.pod is not None]
+    if not there or there[0].number == 0 or any(len(part) for part in log.segments_of(0)):
+        return options
+    failed = first_failure(job, session.fleet)
+    instead, why = (failed, "failed first") if failed else (there[0], "is still there")
+    gone = f"Pod 0 of {options.job} is gone, and nothing of its log was kept"
+    warn(f"{gone}: this is the log of pod {instead.number}, which {why}.")
+    return replace(options, rank=instead.number)
 
 
 def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:

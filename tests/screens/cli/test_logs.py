@@ -159,6 +159,19 @@ async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
     assert await say(capsys, "logs", "sweep", "1", "--grep", "x") == ([], "")  # its pod is there, and printed nothing
 
 
+@pytest.mark.parametrize("words", [(), ("--tail", "5"), ("--json",)])
+async def test_unless_a_pod_is_named_one_is_shown_of_which_there_is_a_log(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    session.show(
+        pods={key: pod for key, pod in session.fleet.pods.items() if not key[1].startswith("sweep-workload-0-0")}
+    )
+    session.printed["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "out of memory")]
+    out, err = await say(capsys, "logs", "sweep", *words)
+    assert "out of memory" in out[0]
+    assert "Pod 0 of sweep is gone, and nothing of its log was kept: this is the log of pod 1, which " in err
+
+
 async def test_of_a_deleted_job_a_rank_is_named_of_which_nothing_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
