@@ -9,6 +9,7 @@ from console.kube.snapshot import StopReport
 from console.launch.recipes import LaunchPlan, Release
 from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange, StopPlan
 from console.launch.run_record import find_run
+from console.launch.stop import plan_from_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,7 +64,7 @@ class FakeStopping:
         self.hidden: tuple[str, ...] = ()
 
     async def plan(self, namespace: str, name: str) -> StopPlan:
-        plan = StopPlan(namespace, name, name, (f"JobSet {name}", f"ConfigMap {name}-launchers"))
+        plan = plan_from_snapshot(self._session.fleet.jobsets[namespace, name], self._session.fleet)
         answer = self._session._did("stop_plan", namespace, name, default=plan)
         assert isinstance(answer, StopPlan)
         return answer

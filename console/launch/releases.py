@@ -46,6 +46,7 @@ class StopPlan:
     """Objects that are kept, and the places where data is: "PersistentVolumeClaim data", "bucket gs://runs (/gcs)"."""
     pods: int = 0
     gpus: int = 0  # GPUs that would be free
+    owner: str = ""  # who launched the job, as a short name; empty: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from console.launch.run_record import (
 from console.launch.schema import without_secrets
 from console.metrics.training.steps import run_position
 from console.scheduling.ranks import ranks
-from console.settings import login_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -204,7 +203,7 @@ class Runs:
             server=target.cluster.server,
             chart=await asyncio.to_thread(_chart_version, catalogue.chart),
             launched=time.time(),
-            who=login_name(),
+            who=await self._cluster.me(),
             uid=await self._uid(plan.namespace, plan.name),
             gpus=_number(whole.get("gpus")),
             queue=str(whole.get("queue") or ""),

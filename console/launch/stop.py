@@ -24,8 +24,24 @@ if TYPE_CHECKING:
 
     from console.kube.client import Client
     from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import Launcher
+
+
+def plan_from_snapshot(jobset: JobSet, fleet: Fleet) -> StopPlan:
+    """What stopping a job usually removes and leaves: Helm's record of its release is not asked."""
+    goes = (f"JobSet {jobset.name}", *(("its Service", "its ConfigMap", "its Secret") if jobset.release else ()))
+    stays = ("what it wrote to buckets and volumes", "volume claims")
+    return StopPlan(jobset.namespace, jobset.name, jobset.release, goes, stays, *_held(jobset, fleet))
+
+
+def _held(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
+    """Pods of a JobSet, the GPUs they hold, and who launched it."""
+    if jobset is None:
+        return 0, 0, ""
+    pods = fleet.pods_by_jobset.get(jobset.uid, ())
+    return len(pods), 0 if jobset.finished else sum(pod.holds_gpus for pod in pods), jobset.owner
 
 
 class Stopping:
@@ -43,14 +59,15 @@ class Stopping:
         from console.launch.chart_objects import data_of
 
         jobset, release = await self._found(namespace, name)
+        held = _held(jobset, self._cluster.fleet)
         if not release:
             connection = self._cluster.current_connection
             text = await actions.read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
-            return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *self._held(jobset))
+            return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *held)
         removal = await self._launcher().removal(namespace, release)
         mine = tuple(f"{each} " for each in removal.stays)
         data = tuple(each for each in data_of(removal.manifests) if not each.startswith(mine))
-        return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *self._held(jobset))
+        return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         """Remove the release that made a job, or the JobSet alone if none of ours did; NotFound if there is neither.
@@ -85,13 +102,6 @@ class Stopping:
         if missing is not None:
             raise missing
         return jobset, ""
-
-    def _held(self, jobset: JobSet | None) -> tuple[int, int]:
-        """Pods of a JobSet, and the GPUs they hold."""
-        if jobset is None:
-            return 0, 0
-        pods = self._cluster.fleet.pods_by_jobset.get(jobset.uid, ())
-        return len(pods), 0 if jobset.finished else sum(pod.holds_gpus for pod in pods)
 
     # what is left of others
 

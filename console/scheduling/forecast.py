@@ -401,13 +401,14 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: Eligibl
             replace(draft, verdict=Verdict.WAITS, sentence=words),
             jobs_blocking_placement(fleet, found, ask.pods, ask.size),
         )
+    taken = f"it would take {ask.pods} of {_hosts(ask, found.free, 'free')}"
     if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
-        words = f"{quota}; {_hosts(ask, ask.pods, 'free')}, but split over {over} {level}s"
+        words = f"{quota}; {taken}, but split over {over} {level}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
     place, name = together or ("", "")
     where = f", in one {place}" if place and ask.pods > 1 else ""
     where += f" ({name})" if name else ""
-    return replace(draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, blocks=1)
+    return replace(draft, sentence=f"{quota}; {taken}{where}", place=place, blocks=1)
 
 
 def _behind(draft: Forecast, blockers: tuple[QuotaHolder, ...]) -> Forecast:
@@ -418,7 +419,7 @@ def _behind(draft: Forecast, blockers: tuple[QuotaHolder, ...]) -> Forecast:
 
 
 def _hosts(ask: LaunchDemand, count: int, state: str = "are") -> str:
-    """As in: 2 hosts are, 2 free hosts, 1 place for 4 GPUs."""
+    """As in: 2 hosts are, 2 free hosts, 1 free place for 4 GPUs."""
     many = count != 1
     if ask.size == MACHINE_GPUS:
         noun = "hosts" if many else "host"

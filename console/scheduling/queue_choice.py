@@ -77,9 +77,8 @@ def _why(found: list[_Candidate], ask: LaunchDemand) -> str:
         return f"none of the {len(found)} LocalQueues of {ask.namespace} admits anything now"
     if best.free is None:
         return f"one of {len(found)}; how much quota is free in them is not known"
-    free = f"{best.free:,} GPUs free"
     if not best.fits:
-        return f"none of {len(found)} has {ask.gpus:,} GPUs free now; {free} is the most"
+        return f"none of the {len(found)} LocalQueues has {ask.gpus:,} GPUs free now; this one has most, {best.free:,}"
     if fitting == 1:
-        return f"the only one of {len(found)} with room for it now: {free}"
-    return f"the one with the most of {fitting} with room for it now: {free}"
+        return f"of the {len(found)} LocalQueues the only one with enough GPUs free now, {best.free:,}"
+    return f"of the {fitting} LocalQueues with enough GPUs free now the one with most, {best.free:,}"

@@ -14,6 +14,7 @@ from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
 from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
+from console.settings import login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, add_json
 from screens.cli.connect import open_session
@@ -144,8 +145,9 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
     print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
+    who = f"you ({run.who})" if run.who == login_name() else run.who
     print_line(
-        f"launched {wording.clock(run.launched)} by {run.who} in {run.namespace} of {run.context}, chart {run.chart}"
+        f"launched {wording.clock(run.launched)} by {who} in {run.namespace} of {run.context}, chart {run.chart}"
     )
     for line in figures(run):
         print_line(line)

@@ -15,7 +15,7 @@ from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_error, print_json, print_line, print_table, warn
 from screens.columns.column import as_text
-from screens.columns.runs import LEFTOVERS
+from screens.columns.runs import LEFTOVERS, stop_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -37,9 +37,9 @@ async def stop(options: StopOptions) -> int:
         await session.wait_until_listed(*KINDS)
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         if options.dry_run:
-            return print_plans(plans, as_json=options.json)
+            return print_plans(session, plans, as_json=options.json)
         if len(plans) > 1 and not options.yes:
-            lines = [line for plan in plans for line in words_of(plan)]
+            lines = [line for plan in plans for line in stop_lines(plan, session.watch.whose(plan.owner))]
             if not await confirm(lines, f"Stop {wording.count(len(plans), 'job')}?"):
                 return 1
         return await do_stop(session, plans, as_json=options.json)
@@ -76,25 +76,15 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     return code
 
 
-def print_plans(plans: Sequence[StopPlan], *, as_json: bool) -> int:
+def print_plans(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
     """What would go and what would stay."""
     if as_json:
         print_json(plans[0] if len(plans) == 1 else plans)
         return 0
     for plan in plans:
-        for line in words_of(plan):
+        for line in stop_lines(plan, session.watch.whose(plan.owner)):
             print_line(line)
     return 0
-
-
-def words_of(plan: StopPlan) -> list[str]:
-    """A plan in lines."""
-    whose = f"Helm release {plan.release}" if plan.release else "no release"
-    lines = [f"{plan.name} in {plan.namespace} ({whose})", f"  goes: {', '.join(plan.goes)}"]
-    if plan.pods:
-        freed = f"; {plan.gpus} GPUs are free after that" if plan.gpus else ""
-        lines.append(f"        {wording.count(plan.pods, 'pod')} and their logs{freed}")
-    return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
 
 
 async def leftovers(options: StopOptions) -> int:

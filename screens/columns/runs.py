@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from console.launch.run_record import STALLED, Outcome
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
+from console.settings import YOU
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
@@ -16,7 +17,7 @@ from screens.wording import Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release
-    from console.launch.releases import Leftover
+    from console.launch.releases import Leftover, StopPlan
     from console.launch.run_record import RunRecord
     from screens.widgets.facts import Fact
     from screens.wording import Cell
@@ -158,6 +159,22 @@ REVISIONS: tuple[Column[Release], ...] = (
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
     Column("CHART", lambda each: each.chart, least=6, fill=True, ink="dim"),
 )  # fmt: skip
+
+
+def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
+    """What stopping a job takes with it and what it leaves; `owner`: who launched it, "you" for whoever asks."""
+    goes = ", ".join(plan.goes)
+    whose = f", launched by {owner}, not by you" if owner not in {"", YOU} else ""
+    if short:
+        return [f"{plan.name} in {plan.namespace}{whose}: {goes}, and its pods with the files inside"]
+    how = f"Helm release {plan.release} is uninstalled" if plan.release else "deleted (no Helm release made it)"
+    lines = [f"{plan.name} in {plan.namespace}{whose}: {how}", f"  goes: {goes}"]
+    if plan.pods:
+        freed = f"; {plan.gpus} GPUs are free after that" if plan.gpus else ""
+        inside = "with the logs, files and checkpoints inside"
+        lines.append(f"        {wording.count(plan.pods, 'pod')} {inside}{freed}")
+    return [*lines, f"  stays: {', '.join(plan.stays) or 'no file of it: no volume and no bucket is mounted'}"]
+
 
 LEFTOVERS: tuple[Column[Leftover], ...] = (
     Column("KIND", lambda each: each.kind, least=7, most=24, sort=True),

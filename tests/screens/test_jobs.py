@@ -136,7 +136,7 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
         await until(pilot, lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
         text = screen_text(app)
         assert "Helm release llama" in text
-        assert "6 pods" in text
+        assert "6 pods with the logs, files and checkpoints inside" in text
         assert "48 GPUs are free after that" in text
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen)

@@ -258,8 +258,8 @@ async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
         await to_job(app, pilot)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "Helm release llama-70b in default: uninstalled" in screen_text(app)
-        assert "Stays: what it wrote" in screen_text(app)
+        assert "llama-70b in default, launched by mira, not by you: Helm release llama-70b" in screen_text(app)
+        assert "stays: what it wrote" in screen_text(app)
 
 
 @pytest.mark.parametrize("where", ["jobs", "job"])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BLOCK, SUBBLOCK = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
 ALL, HALF = "32 free in cq; ", "32 own - 16 used = 16 free in cq; "
+TAKES = f"{ALL}it would take "
 POOL = "cloud.google.com/gke-nodepool"
 
 
@@ -73,19 +74,20 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
 @pytest.mark.parametrize(
     ("gpus", "nominal", "used", "topology", "verdict", "place", "sentence"),
     [
-        (8, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free host (n1)"),
-        (4, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free place for 4 GPUs (n1)"),
-        (16, 32, 0, "preferred", Verdict.NOW, "subblock", ALL + "2 free hosts, in one subblock (s1)"),
-        (24, 32, 0, "preferred", Verdict.NOW, "block", ALL + "3 free hosts, in one block (b1)"),
-        (32, 32, 0, "none", Verdict.NOW, "", ALL + "4 free hosts"),
-        (32, 32, 0, "preferred", Verdict.SPLIT, "", ALL + "4 free hosts, but split over 2 blocks"),
+        (8, 32, 0, "none", Verdict.NOW, "host", TAKES + "1 of 4 free hosts (n1)"),
+        (4, 32, 0, "none", Verdict.NOW, "host", TAKES + "1 of 8 free places for 4 GPUs (n1)"),
+        (16, 32, 0, "preferred", Verdict.NOW, "subblock", TAKES + "2 of 4 free hosts, in one subblock (s1)"),
+        (24, 32, 0, "preferred", Verdict.NOW, "block", TAKES + "3 of 4 free hosts, in one block (b1)"),
+        (32, 32, 0, "none", Verdict.NOW, "", TAKES + "4 of 4 free hosts"),
+        (32, 32, 0, "preferred", Verdict.SPLIT, "", TAKES + "4 of 4 free hosts, but split over 2 blocks"),
         (32, 32, 0, "required", Verdict.NEVER, "", "needs 4 hosts in one block, and the largest block has 3"),
-        (24, 32, 0, "required", Verdict.NOW, "block", ALL + "3 free hosts, in one block (b1)"),
+        (24, 32, 0, "required", Verdict.NOW, "block", TAKES + "3 of 4 free hosts, in one block (b1)"),
         (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the nodes it may use have 4"),
         (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can have at most 32"),
-        (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "2 free hosts, in one subblock (s1)"),
+        (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "it would take 2 of 4 free hosts, in one subblock (s1)"),
         (16, 32, 17, "none", Verdict.WAITS, "", "waits behind 1 GPU: 32 own - 17 used = 15 free, it needs 16"),
-        (16, 16, 0, "none", Verdict.NOW, "subblock", ALL.replace("32", "16") + "2 free hosts, in one subblock (s1)"),
+        (16, 16, 0, "none", Verdict.NOW, "subblock",
+         TAKES.replace("32", "16") + "2 of 4 free hosts, in one subblock (s1)"),
         (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU"),
     ],
 )  # fmt: skip
@@ -213,12 +215,12 @@ def test_what_may_not_be_seen_is_said(kind: str, state: WatchState, verdict: Ver
 @pytest.mark.parametrize(
     ("wish", "verdict", "part"),
     [
-        ({"target_nodes": ("n1", "n4")}, Verdict.NOW, "2 free hosts"),
+        ({"target_nodes": ("n1", "n4")}, Verdict.NOW, "it would take 2 of 2 free hosts"),
         ({"target_nodes": ("n1",)}, Verdict.NEVER, "needs 2 hosts, and the target nodes have 1"),
         ({"avoid_nodes": ("n1", "n2", "n3")}, Verdict.NEVER, "the nodes it may use have 1"),
         ({"node_selector": ((POOL, "spot"),)}, Verdict.NEVER, "no flavor of cq has machines with gke-nodepool=spot"),
         ({"node_selector": ((BLOCK, "b2"),)}, Verdict.NEVER, "the nodes it may use have 1"),
-        ({"node_selector": (("team/disk", "fast"),)}, Verdict.NOW, "2 free hosts"),
+        ({"node_selector": (("team/disk", "fast"),)}, Verdict.NOW, "it would take 2 of 4 free hosts"),
         ({"topology": "required", "level": SUBBLOCK}, Verdict.NOW, "in one subblock (s1)"),
     ],
 )
@@ -278,13 +280,13 @@ PUTS_UP = Toleration("reserved", "Equal", "true")
 @pytest.mark.parametrize(
     ("selector", "verdict", "words"),
     [
-        ((), Verdict.NOW, "2 free hosts, in one"),
+        ((), Verdict.NOW, "it would take 2 of 4 free hosts, in one"),
         (
             None,
             Verdict.NEVER,
             "cq does not accept workloads of namespace team; it has no namespaceSelector and accepts none",
         ),
-        ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "2 free hosts, in one"),
+        ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "it would take 2 of 4 free hosts, in one"),
         ((Requirement(NAME_LABEL, "NotIn", ("team",)),), Verdict.NEVER, f"with {NAME_LABEL} other than team"),
         (
             (Requirement("kind", "In", ("ml",)),),

@@ -55,12 +55,14 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     ]  # fmt: skip
     code, out, _ = a4.run("history", "--show", "two")
     assert "end: 128M" in out
+    assert f" by you ({login_name()}) in " in out
     assert "recipe.nccl.end" in out
 
     # a stop says what stays, and is remembered
     code, out, _ = a4.run("stop", "two", "--dry-run")
     assert code == 0
     assert "goes: " in out
+    assert "not by you" not in out
     assert "JobSet two" in out
     assert a4.json("stop", "two")["release"] == "two"
     assert a4.json("history", "--show", "two")["outcome"] == "stopped"
