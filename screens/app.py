@@ -348,7 +348,8 @@ async def _pick_namespace(screen: LiveScreen) -> None:
         screen.app.only_namespace = "" if name == ALL_NAMESPACES else name
         if name not in {ALL_NAMESPACES, session.namespace}:
             await session.watch.switch(namespace=name)
-        screen.on_screen_resume()
+        screen.draw_fleet()
+        screen.app.refresh_bindings()
         lists = "every namespace" if name == ALL_NAMESPACES else name
         told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
         screen.notify(told, title="Namespace", markup=False)

@@ -21,10 +21,10 @@ from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
-from screens.wording import MINE
+from screens.wording import MINE, Span, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from textual import getters
     from textual.app import ComposeResult
@@ -50,6 +50,15 @@ LISTING_SHARE = 10
 KEYS_FIRST, KEYS_FIRST_OF_SLOW, LOOK = 0.5, 3.0, 0.02
 """Seconds for which a picture waits at most while keys are answered, or, where drawing is slow, are likely; and between
 two looks whether they are."""
+
+
+def error_notice(error: ConsoleError, hint: str = "") -> Notice:
+    """What stands in a table instead of rows that could not be read."""
+    return Notice(error.message, hint or error.hint, "✗", "bad")
+
+
+def error_runs(message: str) -> tuple[Span, ...]:
+    return (Span("✗ ", "bad"), Span(sentence(message), "bad"))
 
 
 class FilterInput(Input):
@@ -113,16 +122,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     OF_CLUSTER: ClassVar[bool] = False
     """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
 
+    crumb = ""  # name of this page in the trail; empty on a main screen
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
     _filtered: ResourceTable[Any]
     _drawing_due = False
     _drawing_is_slow = False
-
-    @property
-    def crumb(self) -> str:
-        """Name of this page in the trail; empty on a main screen."""
-        return ""
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
@@ -131,7 +136,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     @abstractmethod
     def body(self) -> ComposeResult:
-        """What is between the lines."""
+        """What is between the title and the keys."""
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Draw that picture; a screen of which nothing comes from the cluster leaves this as it is."""
@@ -163,7 +168,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             if self._drawing_is_slow:
                 self._fleet_changed()
             else:
-                self._draw_fleet()
+                self.draw_fleet()
             self._trouble_changed()
             self._show_keys()
 
@@ -183,9 +188,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         if self._drawing_due:
             self.set_timer(wait, partial(self._draw_between_keys, latest))
         else:
-            self._draw_fleet()
+            self.draw_fleet()
 
-    def _draw_fleet(self) -> None:
+    def draw_fleet(self) -> None:
         if not self.is_current:
             return
         here = self.app.session.context if self.app.connected else ""
@@ -204,7 +209,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble
-        notice = Notice(error.message, error.hint or "ctrl+r tries again.", "✗", "bad") if error else None
+        notice = error_notice(error, error.hint or "ctrl+r tries again.") if error else None
         for table in self.query(ResourceTable):
             table.show_trouble(notice)
         self._show_title()
@@ -279,6 +284,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             if binding.action in self.CHANGES_CLUSTER and self.app.settings.read_only:
                 event.stop()
                 self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3, markup=False)
+
+    def copy(self, texts: Sequence[str], several: str = "") -> None:
+        """Texts to the clipboard (OSC 52), a line each; `several`: what more than one of them are called."""
+        self.app.copy_to_clipboard("\n".join(texts))
+        copied = texts[0] if len(texts) == 1 else f"{len(texts):,} {several}"
+        self.notify(f"Copied {copied}.", timeout=2, markup=False)
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         """What help tells before the keys: a title and lines of it; none for most screens."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, work
 from textual.binding import Binding, BindingType
 
-from console.errors import ApiDisabled, BadInput
+from console.errors import ApiDisabled, BadInput, ConsoleError
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
 from screens.widgets.sentence_line import SummaryLine
@@ -17,8 +17,9 @@ from screens.wording import Span
 if TYPE_CHECKING:
     from textual import events
 
-    from console.errors import ConsoleError
-
+    from console.google.account import Cloud
+    from console.google.node_pools import PoolsSnapshot
+    from console.session import Session
 
 ASKING = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
@@ -29,7 +30,8 @@ class AskingScreen(LiveScreen):
     summary = getters.query_one(SummaryLine)
 
     @abstractmethod
-    def read(self) -> object: ...
+    def read(self) -> object:
+        """Ask Google for what is shown."""
 
     def on_mount(self) -> None:
         self.summary.runs = ASKING
@@ -69,7 +71,6 @@ class InGoogleScreen(LiveScreen):
             self.read()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No key for what needs a cluster while there is none."""
         if action in self.NEEDS_CLUSTER and self.app.without_cluster:
             return False
         return super().check_action(action, parameters)
@@ -85,6 +86,46 @@ class InGoogleScreen(LiveScreen):
         """A word of the keys, such as "Launch with it"."""
         self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4,
                     markup=False)  # fmt: skip
+
+
+class PoolsScreen(LiveScreen):
+    """Follows what Google says of the cluster's node pools, as long as somebody looks."""
+
+    pools: PoolsSnapshot | None = None  # what Google said last
+    _asked: Session | None = None
+
+    def look_again(self) -> None:
+        """Follow what Google says from now on, not waiting for the next look."""
+        if self.app.connected:
+            self._asked = self.session
+            self._follow(self.session)
+
+    @work(group="google", exclusive=True)
+    async def _follow(self, session: Session) -> None:
+        async for found in session.google.node_pools.follow():
+            if isinstance(found, ConsoleError):
+                self.pools_refused(found)
+            else:
+                self.pools = found
+                self.pools_answered()
+
+    @abstractmethod
+    def pools_answered(self) -> None: ...
+
+    @abstractmethod
+    def pools_refused(self, error: ConsoleError) -> None: ...
+
+    def tick(self) -> None:
+        super().tick()
+        if self._asked is not None and self.app.connected and self._asked is not self.session:
+            self.look_again()
+
+    def on_screen_suspend(self) -> None:
+        self.workers.cancel_group(self, "google")
+
+    def on_screen_resume(self) -> None:
+        if self.is_mounted:
+            self.look_again()
 
 
 class PlacedScreen(InGoogleScreen):
@@ -144,7 +185,6 @@ class PlacedScreen(InGoogleScreen):
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A place where none is given by a cluster; a service where one is not enabled."""
         if action == "where" and not self.app.without_cluster:
             return False
         if action == "enable" and not self._disabled:
@@ -162,12 +202,16 @@ class PlacedScreen(InGoogleScreen):
         service = next(iter(self._disabled), "")
         with self.report_errors(f"Could not enable {service}"):
             cloud = self.app.google.cloud
-            project = await cloud.usual_project()
-            question = Confirm(f"Enable {service} in project {project}?", ["It may cost money once it is used."],
-                               verb="Enable", keep="Leave")  # fmt: skip
-            if not await self.app.push_screen_wait(question):
-                return
-            self.notify(f"{service} is being enabled; that takes half a minute.", timeout=4, markup=False)
-            await cloud.enable_service(project, service)
-            self.notify(f"{service} is enabled in {project}.", timeout=4, markup=False)
-            self.read()
+            if await enable_service(self, cloud, await cloud.usual_project(), service):
+                self.read()
+
+
+async def enable_service(screen: LiveScreen, cloud: Cloud, project: str, service: str) -> bool:
+    """Enable a service of Google's, if the answer is yes; whether it was."""
+    title, lines = f"Enable {service} in project {project}?", ["It may cost money once it is used."]
+    if not await screen.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):
+        return False
+    screen.notify(f"{service} is being enabled; that takes half a minute.", timeout=4, markup=False)
+    await cloud.enable_service(project, service)
+    screen.notify(f"{service} is enabled in {project}.", timeout=4, markup=False)
+    return True

@@ -72,11 +72,8 @@ class PodActions(LiveScreen):
             self.app.open_page("manifest", "Pod", pod.namespace, pod.name)
 
     def action_copy(self) -> None:
-        pods = self.pods()
-        if pods:
-            self.app.copy_to_clipboard("\n".join(pod.name for pod in pods))
-            copied = pods[0].name if len(pods) == 1 else count(len(pods), "name")
-            self.notify(f"Copied {copied}.", timeout=2, markup=False)
+        if pods := self.pods():
+            self.copy([pod.name for pod in pods], "names")
 
     def action_shell(self) -> None:
         for pod in self.living_pods()[:1]:

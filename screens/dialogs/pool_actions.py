@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from console.errors import BadInput
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
+from screens.google_base import PoolsScreen
 from screens.wording import count
 
 if TYPE_CHECKING:
@@ -52,11 +53,8 @@ class NodeActions(LiveScreen):
             self.app.open_page("manifest", "Node", "", node.name)
 
     def action_copy(self) -> None:
-        names = self.node_names
-        if names:
-            self.app.copy_to_clipboard("\n".join(names))
-            copied = names[0] if len(names) == 1 else count(len(names), "name")
-            self.notify(f"Copied {copied}.", timeout=2, markup=False)
+        if names := self.node_names:
+            self.copy(names, "names")
 
     def action_cordon(self) -> None:
         self.set_cordon([node for node in self.nodes() if not node.cordoned], on=True)
@@ -86,7 +84,7 @@ class NodeActions(LiveScreen):
         return f"{used} of {count(node.gpus, 'GPU')} in use" if node.gpus else "no GPUs"
 
 
-class PoolSizes(LiveScreen):
+class PoolSizes(PoolsScreen):
     """A screen with a pool to choose."""
 
     CHANGES_CLUSTER = frozenset({"resize", "limits"})
@@ -101,10 +99,6 @@ class PoolSizes(LiveScreen):
     @abstractmethod
     def facts(self) -> PoolStatus | None:
         """The pool as Google has it; None while that is not known."""
-
-    @abstractmethod
-    def look_again(self) -> None:
-        """Something was asked for: see at once what comes of it."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what Google would do: DWS sizes its pools itself, between their limits."""

@@ -37,6 +37,7 @@ class AlarmTable(ResourceTable[Alarm]):
 class AlarmsScreen(LiveScreen):
     """What is watched, the table, and the alarm under the cursor in full; Enter opens its job."""
 
+    crumb = "alarms"
     KINDS = ("jobsets",)
     CSS = """
     AlarmsScreen {
@@ -45,10 +46,6 @@ class AlarmsScreen(LiveScreen):
     }
     """
     table = getters.query_one(AlarmTable)
-
-    @property
-    def crumb(self) -> str:
-        return "alarms"
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="coverage")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,13 +12,14 @@ from textual.binding import Binding, BindingType
 from console.errors import Conflict, ConsoleError
 from console.google.storage import GcsPlace, gcs_place
 from screens import wording
+from screens.base import error_notice, error_runs
 from screens.columns.column import Column, since
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.google_base import InGoogleScreen
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Span, sentence
+from screens.wording import Cell, Span
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -30,11 +32,6 @@ def name_cell(stored: StoredObject) -> Cell:
     """Its name; the checkpoint to go on from is marked."""
     name = Span(wording.one_line(stored.title), "accent" if stored.is_folder else "")
     return [name, Span("  ← the last complete checkpoint", "ok")] if stored.latest else name
-
-
-def folder_named(text: str) -> Path:
-    """A folder of this machine, as it was typed."""
-    return Path(text).expanduser()
 
 
 class ObjectTable(ResourceTable["StoredObject"]):
@@ -81,20 +78,15 @@ class BucketScreen(InGoogleScreen):
     def __init__(self, place: str) -> None:
         super().__init__()
         self.place = gcs_place(place)
+        self.crumb = f"gs://{self.place.bucket}"
         self._target = ""  # where the last copy went
 
-    @property
-    def crumb(self) -> str:
-        return f"gs://{self.place.bucket}"
-
     def body(self) -> ComposeResult:
-        """Where one is, what is there, what it means."""
         yield SummaryLine()
         yield ObjectTable()
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.read()
 
     def action_read(self) -> None:
@@ -109,8 +101,8 @@ class BucketScreen(InGoogleScreen):
             found = await self.app.google.storage.folder(place)
         except ConsoleError as error:
             self.table.show_rows({})
-            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
-            self.summary.runs = (Span(str(place), "strong"), Span(f"   ✗ {sentence(error.message)}", "bad"))
+            self.table.show_trouble(error_notice(error))
+            self.summary.runs = (Span(f"{place}   ", "strong"), *error_runs(error.message))
             return
         self._show(found)
         if back_to:
@@ -131,10 +123,8 @@ class BucketScreen(InGoogleScreen):
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        stored = self.table.listing.rows.get(event.key)
-        if stored is None:
-            return
-        if stored.is_folder:
+        stored = self.table.row
+        if stored is not None and stored.is_folder:
             self.place = GcsPlace(self.place.bucket, stored.name)
             self.read()
         else:
@@ -156,9 +146,8 @@ class BucketScreen(InGoogleScreen):
         return [rows[key] for key in self.table.chosen if key in rows]
 
     def action_copy(self) -> None:
-        found = [str(GcsPlace(self.place.bucket, each.name)) for each in self._chosen()] or [str(self.place)]
-        self.app.copy_to_clipboard("\n".join(found))
-        self.notify(f"Copied {found[0] if len(found) == 1 else f'{len(found)} addresses'}.", timeout=2, markup=False)
+        chosen = [str(GcsPlace(self.place.bucket, each.name)) for each in self._chosen()]
+        self.copy(chosen or [str(self.place)], "addresses")
 
     @work(group="fetch")
     async def action_fetch(self) -> None:
@@ -172,11 +161,11 @@ class BucketScreen(InGoogleScreen):
         )
         if not target:
             return
-        self._target = target
+        self._target, folder = target, await asyncio.to_thread(Path(target).expanduser)
         for each in chosen:
             with self.report_errors(f"{each.title} was not copied"):
                 place = GcsPlace(self.place.bucket, each.name)
-                report = await self.app.google.storage.fetch(place, folder_named(target), self._tell)
+                report = await self.app.google.storage.fetch(place, folder, self._tell)
                 kept = f", {report.kept} of them were there" if report.kept else ""
                 words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
                 self.notify(words, title=f"{each.title} is in {target}", markup=False)

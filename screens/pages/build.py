@@ -46,16 +46,13 @@ class BuildScreen(InGoogleScreen):
     def __init__(self, number: str, project: str, location: str) -> None:
         super().__init__()
         self._about = number, project, location
+        self.crumb = f"build {number[:8]}"
         self.build: Build | None = None
         self._connection: object | None = None
         """By which its log was last asked for; None also without a cluster."""
         self._given: Counter[BuildLine] = Counter()
         """What its log has given, which is read from its beginning each time."""
         self._read_all = False
-
-    @property
-    def crumb(self) -> str:
-        return f"build {self._about[0][:8]}"
 
     def body(self) -> ComposeResult:
         yield SummaryLine()

@@ -11,9 +11,10 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, ConsoleError
+from screens.base import error_notice, error_runs
 from screens.columns.google import CLUSTERS, ClusterRow
-from screens.dialogs.question import Confirm, Prompt
-from screens.google_base import AskingScreen
+from screens.dialogs.question import Prompt
+from screens.google_base import AskingScreen, enable_service
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -67,6 +68,7 @@ LONGEST = 600.0
 class ClustersScreen(AskingScreen):
     """All clusters; Enter goes into one."""
 
+    crumb = "clusters"
     KINDS = ("nodes",)
     CHANGES_CLUSTER = frozenset({"enable"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,18 +84,10 @@ class ClustersScreen(AskingScreen):
     _alone: Google | None = None
     _found: Clusters | None = None
 
-    @property
-    def crumb(self) -> str:
-        return "clusters"
-
     def body(self) -> ComposeResult:
-        """A line about all, the clusters, a sentence about one."""
         yield SummaryLine()
         yield ClusterTable()
         yield SentenceLine()
-
-    def on_mount(self) -> None:
-        self.table.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Which one is connected may have changed."""
@@ -134,8 +128,8 @@ class ClustersScreen(AskingScreen):
                     self._show(growing=True)
             self._found = picture
         except ConsoleError as error:
-            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
-            self.summary.runs = (Span("✗ ", "bad"), Span(sentence(error.message), "bad"))
+            self.table.show_trouble(error_notice(error))
+            self.summary.runs = error_runs(error.message)
             return False
         self.table.show_trouble(None)
         self._show()
@@ -175,7 +169,6 @@ class ClustersScreen(AskingScreen):
         return sentence_of(row, may_enable=not self.session.watch.read_only if self.app.connected else True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable where a project lacks the service, write where there is a cluster."""
         row = self.table.row if self.is_mounted else None
         if action == "enable" and not (row and isinstance(row.error, ApiDisabled)):
             return False
@@ -186,7 +179,7 @@ class ClustersScreen(AskingScreen):
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        row = self.table.listing.rows.get(event.key)
+        row = self.table.row
         if row is None or row.cluster is None:
             words = "".join(run.text for run in self._about(row)) if row else ""
             self.notify(words, title="Nothing to connect to", severity="warning", markup=False)
@@ -213,14 +206,11 @@ class ClustersScreen(AskingScreen):
             self.app.switch_mode("fleet")
             self.app.notify(f"Connected to {cluster.path}; nothing was written.", timeout=4, markup=False)
 
-    def action_write(self) -> None:
-        row = self.table.row
-        if row and row.cluster:
-            self.write(row.cluster)
-
     @work(group="actions")
-    async def write(self, cluster: GkeCluster) -> None:
-        """Put it into a kubeconfig."""
+    async def action_write(self) -> None:
+        cluster = self.table.row.cluster if self.table.row else None
+        if cluster is None:
+            return
         cloud = await self.cloud()
         usual = "" if self.app.settings.practice else str(cloud.usual_kubeconfig())
         hint = "An entry of that name is replaced; all else stays. No token is written. Esc cancels."
@@ -232,20 +222,11 @@ class ClustersScreen(AskingScreen):
             verb = "replaced in" if replaced else "added to"
             self.notify(f"{cluster.context} was {verb} {file}.", timeout=5, markup=False)
 
-    def action_enable(self) -> None:
-        row = self.table.row
-        if row and isinstance(row.error, ApiDisabled):
-            self.enable(row.project, row.error.service)
-
     @work(group="actions")
-    async def enable(self, project: str, service: str) -> None:
-        """Enable a service, if the answer is yes."""
-        lines = ["It may cost money once it is used."]
-        title = f"Enable {service} in project {project}?"
-        if not await self.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):
+    async def action_enable(self) -> None:
+        row = self.table.row
+        if row is None or not isinstance(row.error, ApiDisabled):
             return
-        self.notify(f"{service} is being enabled; that takes half a minute.", timeout=4, markup=False)
-        with self.report_errors(f"Could not enable {service}"):
-            await (await self.cloud()).enable_service(project, service)
-            self.notify(f"{service} is enabled in {project}.", timeout=4, markup=False)
-            self.read()
+        with self.report_errors(f"Could not enable {row.error.service}"):
+            if await enable_service(self, await self.cloud(), row.project, row.error.service):
+                self.read()

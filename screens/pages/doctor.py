@@ -73,12 +73,9 @@ class DoctorScreen(LiveScreen):
         super().__init__()
         self.key = namespace, job
         self._rank = int(rank)
+        self.crumb = f"pod {rank} doctor"
         self._steps: dict[str, Step] = {}
         self._running = False
-
-    @property
-    def crumb(self) -> str:
-        return f"pod {self._rank} doctor"
 
     def body(self) -> ComposeResult:
         """Whom it is about, the steps, and what mends them."""

@@ -45,13 +45,10 @@ class FactsScreen(LiveScreen):
     def __init__(self, namespace: str, pod: str, container: str = "", rank: str = "") -> None:
         super().__init__()
         self.key = namespace, pod
+        self.crumb = f"pod {rank} facts" if rank else f"{pod} facts"
         self._container, self._rank = container, rank
         self._facts: dict[str, ContainerFact] = {}
         self._gpus = ""
-
-    @property
-    def crumb(self) -> str:
-        return f"{f'pod {self._rank}' if self._rank else self.key[1]} facts"
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="who")

@@ -6,14 +6,14 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, on, work
+from textual import getters, on
 from textual.binding import Binding, BindingType
 
-from console.google.node_pools import PoolsSnapshot, with_google
+from console.google.node_pools import with_google
 from console.scheduling.pools import Pool, pools
 from console.scheduling.ranks import ranks
-from screens.base import LiveScreen
 from screens.columns.nodes import POOLS, busbw_words, node_state
+from screens.google_base import PoolsScreen
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from console.errors import ConsoleError
     from console.kube.snapshot import Fleet
     from console.scheduling.topology import Holder, Host
-    from console.session import Session
 
 
 class PoolTable(ResourceTable[Pool]):
@@ -45,7 +45,7 @@ def heading(pool: Pool) -> tuple[Span, ...]:
     return (Span(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
 
 
-class FleetScreen(LiveScreen):
+class FleetScreen(PoolsScreen):
     """Pools above, their floors below."""
 
     CSS_PATH = "fleet.tcss"
@@ -65,13 +65,13 @@ class FleetScreen(LiveScreen):
         yield FloorKey()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        seen = self.session.google.node_pools.seen if self._google is None and self.app.connected else None
+        seen = self.session.google.node_pools.seen if self.pools is None and self.app.connected else None
         if seen is not None:  # another screen has asked already: nothing new is loaded
-            self._google = seen
+            self.pools = seen
             self.action_google()
-        if self._google is not None and self.app.connected:
-            self._google = self.session.google.node_pools.again(self._google)
-        found = with_google(pools(fleet), self._google)
+        if self.pools is not None and self.app.connected:
+            self.pools = self.session.google.node_pools.again(self.pools)
+        found = with_google(pools(fleet), self.pools)
         self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
         self._floors = [pool for pool in found if pool.floor.total]
@@ -81,47 +81,41 @@ class FleetScreen(LiveScreen):
         self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
         self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
 
-    _google: PoolsSnapshot | None = None
     _asking = False
     _offered = False  # whether the key that asks was shown last time
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Google is asked where the nodes are of pools, and is not being asked."""
-        if action == "google":
-            return self._can_ask()
-        return super().check_action(action, parameters)
+        return self._can_ask() if action == "google" else super().check_action(action, parameters)
 
     def _can_ask(self) -> bool:
-        known = self._google is not None or self._asking
+        """Where the nodes are of pools, and Google is not being asked."""
+        known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 
     def action_google(self) -> None:
         """Ask Google for all pools, from now on."""
         if self.app.connected:
-            self._asking = self._google is None
+            self._asking = self.pools is None
             self._show_key()
-            self._follow(self.session)
+            super().look_again()
+
+    def look_again(self) -> None:
+        if self.pools is not None:  # it was asked for
+            super().look_again()
 
     def on_screen_suspend(self) -> None:
         self._asking = False
-        self.workers.cancel_group(self, "google")
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
-        if self.is_mounted and self._google is not None:
-            self.action_google()
+    def pools_answered(self) -> None:
+        self._asking = False
+        self.show_fleet(self.app.fleet)
 
-    @work(group="google", exclusive=True)
-    async def _follow(self, session: Session) -> None:
-        async for told in session.google.node_pools.follow():
-            self._asking = False
-            if isinstance(told, PoolsSnapshot):
-                self._google = told
-                self.show_fleet(self.app.fleet)
-            elif self._google is None:
-                self._show_key()
-                self.notify(str(told), title="Google's pools are not known", severity="error", markup=False)
-                return
+    def pools_refused(self, error: ConsoleError) -> None:
+        self._asking = False
+        if self.pools is None:
+            self._show_key()
+            self.notify(str(error), title="Google's pools are not known", severity="error", markup=False)
+            self.workers.cancel_group(self, "google")
 
     _floors: Sequence[Pool] = ()
     _holders: Sequence[tuple[Holder, int]] = ()

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.attach.files.entries import EntryKind, FileEntry
 from console.errors import ConsoleError
 from screens import wording
-from screens.base import LiveScreen
+from screens.base import LiveScreen, error_notice, error_runs
 from screens.columns.column import Column, since
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SummaryLine
@@ -77,18 +77,13 @@ class FolderScreen(LiveScreen):
         super().__init__()
         self._pod, self._container = (namespace, pod), container
         self.path = path
-
-    @property
-    def crumb(self) -> str:
-        return f"{self._pod[1]} files"
+        self.crumb = f"{pod} files"
 
     def body(self) -> ComposeResult:
-        """Where one is and how full that is; what is there."""
         yield SummaryLine()
         yield EntryTable()
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.read()
 
     def _files(self) -> ContainerCopies:
@@ -105,8 +100,8 @@ class FolderScreen(LiveScreen):
             found = await self._files().listed(self.path)
         except ConsoleError as error:
             self.table.show_rows({})
-            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
-            self.summary.runs = (Span(self.path, "strong"), Span(f"   ✗ {sentence(error.message)}", "bad"))
+            self.table.show_trouble(error_notice(error))
+            self.summary.runs = (Span(f"{self.path}   ", "strong"), *error_runs(error.message))
             return
         self.path = found.path
         self._show(found)
@@ -128,7 +123,7 @@ class FolderScreen(LiveScreen):
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        entry = self.table.listing.rows.get(event.key)
+        entry = self.table.row
         if entry is not None and entry.kind in {EntryKind.FOLDER, EntryKind.LINK}:
             self.path = posixpath.join(self.path, entry.path)
             self.read()
@@ -145,8 +140,7 @@ class FolderScreen(LiveScreen):
 
     def action_copy(self) -> None:
         if found := self._chosen():
-            self.app.copy_to_clipboard("\n".join(found))
-            self.notify(f"Copied {found[0] if len(found) == 1 else f'{len(found)} paths'}.", timeout=2, markup=False)
+            self.copy(found, "paths")
 
     @work(group="actions")
     async def action_delete(self) -> None:

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
 from screens import wording
+from screens.base import error_notice, error_runs
 from screens.columns.google import BUILDS, IMAGES
 from screens.dialogs.build import cancel_build, launch_with, start_build
 from screens.dialogs.question import Prompt
@@ -50,6 +51,7 @@ class ImageTable(ResourceTable["Image"]):
 class ImagesScreen(PlacedScreen, AskingScreen):
     """Builds above, images below; tab goes from one to the other."""
 
+    crumb = "images"
     DEFAULT_CSS = """
     ImagesScreen BuildTable { height: 2fr; }
     ImagesScreen ImageTable { height: 3fr; }
@@ -73,19 +75,12 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     held = getters.query_one("#held", SummaryLine)
     told = getters.query_one(SentenceLine)
 
-    @property
-    def crumb(self) -> str:
-        return "images"
-
     def body(self) -> ComposeResult:
         yield SummaryLine(id="summary")
         yield BuildTable()
         yield SummaryLine(id="held", classes="head")
         yield ImageTable()
         yield SentenceLine()
-
-    def on_mount(self) -> None:
-        self.builds.focus()
 
     @work(group="images", exclusive=True)
     async def read(self) -> None:
@@ -154,8 +149,8 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
         self.heard("builds" if table is self.builds else "images", error)
-        table.show_trouble(Notice(error.message, self.hint_of(error), "✗", "bad"))
-        line.runs = (Span("✗ ", "bad"), Span(sentence(error.message), "bad"))
+        table.show_trouble(error_notice(error, self.hint_of(error)))
+        line.runs = error_runs(error.message)
 
     # the row under the cursor
 
@@ -179,7 +174,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         return build.images[0] if build and build.images and (build.succeeded or not build.over) else ""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Cancel where a build runs, launch where there is an image."""
         if self.is_mounted and action == "cancel":
             build = self.builds.row if self.focused is self.builds else None
             if build is None or build.over:
@@ -191,7 +185,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     @on(ResourceTable.Opened, "BuildTable")
     def _open(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        build = self.builds.listing.rows.get(event.key)
+        build = self.builds.row
         if build is not None:
             self.app.open_page("build", build.id, build.project, build.location)
 
@@ -209,8 +203,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     def action_copy(self) -> None:
         if image := self._image():
-            self.app.copy_to_clipboard(image)
-            self.notify(f"Copied {image}.", timeout=2, markup=False)
+            self.copy([image])
 
     @work(group="actions")
     async def action_build(self) -> None:

@@ -92,16 +92,13 @@ class JobScreen(LiveScreen):
     def __init__(self, namespace: str, name: str, tab: str = "") -> None:
         super().__init__()
         self.key = namespace, name
+        self.crumb = name
         self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}  # by name, in their order
         self._rank: int | None = None
         self._first_tab = tab
         self._line: JobLine | None = None
         self._ended = ""  # how a job ended that is not in the cluster any more, in a sentence; empty: nobody knows
         self._watched_by: object | None = None  # the connection by which alarms are heard
-
-    @property
-    def crumb(self) -> str:
-        return self.key[1]
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head")

@@ -35,6 +35,7 @@ class LeftoverTable(ResourceTable["Leftover"]):
 class LeftoversScreen(LiveScreen):
     """The list, read when it is opened and after each removal."""
 
+    crumb = "orphaned resources"
     OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"remove"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,10 +44,6 @@ class LeftoversScreen(LiveScreen):
     ]
     table = getters.query_one(LeftoverTable)
     told = getters.query_one(SentenceLine)
-
-    @property
-    def crumb(self) -> str:
-        return "orphaned resources"
 
     def body(self) -> ComposeResult:
         """The table, and what could not be listed."""

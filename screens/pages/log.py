@@ -37,14 +37,10 @@ class LogScreen(LiveScreen):
     def __init__(self, namespace: str, pod: str, container: str = "") -> None:
         super().__init__()
         self._about = namespace, pod, container
+        self.crumb = f"log of {pod}" + (f"/{container}" if container else "")
         self._previous = False
         self._connection: object | None = None  # by which it is followed
         self._memory = log_memory()
-
-    @property
-    def crumb(self) -> str:
-        _, pod, container = self._about
-        return f"log of {pod}" + (f"/{container}" if container else "")
 
     def body(self) -> ComposeResult:
         yield LogView()

@@ -37,11 +37,8 @@ class ManifestScreen(LiveScreen):
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         super().__init__()
         self._about = kind, namespace, name
+        self.crumb = f"{kind} {name} YAML"
         self._text = ""
-
-    @property
-    def crumb(self) -> str:
-        return f"{self._about[0]} {self._about[2]} YAML"
 
     def body(self) -> ComposeResult:
         with Manifest():

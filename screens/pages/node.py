@@ -99,10 +99,7 @@ class NodeScreen(NodeActions, PodActions):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._node_name = name
-
-    @property
-    def crumb(self) -> str:
-        return self._node_name
+        self.crumb = name
 
     def body(self) -> ComposeResult:
         yield Facts()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, on, work
+from textual import getters, on
 from textual.binding import Binding, BindingType
 
-from console.errors import ConsoleError
 from console.google.node_pools import PoolStatus, kind_words, operation_sentence
+from screens.base import error_notice, error_runs
 from screens.columns.google import NODE_POOLS
 from screens.dialogs.pool_actions import PoolSizes
 from screens.google_base import ASKING
@@ -22,9 +22,8 @@ from screens.wording import Span, sentence
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.google.node_pools import PoolsSnapshot
+    from console.errors import ConsoleError
     from console.kube.snapshot import Fleet
-    from console.session import Session
 
 LATELY = 86400.0  # seconds for which an operation that failed is told of here
 
@@ -40,6 +39,7 @@ class FactsTable(ResourceTable[PoolStatus]):
 class NodepoolsScreen(PoolSizes):
     """Pools above, what is under way below; Enter opens a pool, R and L change the one under the cursor."""
 
+    crumb = "node pools"
     KINDS = ("nodes",)
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,36 +50,17 @@ class NodepoolsScreen(PoolSizes):
     about = getters.query_one(SentenceLine)
     progress = getters.query_one(ProgressRows)
 
-    _picture: PoolsSnapshot | None = None
-
-    @property
-    def crumb(self) -> str:
-        return "node pools"
-
     def body(self) -> ComposeResult:
-        """The cluster in a sentence, its pools, what is under way."""
         yield SentenceLine()
         yield FactsTable()
         yield ProgressRows()
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.about.runs = ASKING
-
-    def on_screen_suspend(self) -> None:
-        self.workers.cancel_group(self, "google")
-
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
-        if self.is_mounted:
-            self.action_read()
 
     @property
     def facts(self) -> PoolStatus | None:
         return self.table.row if self.is_mounted else None
-
-    def look_again(self) -> None:
-        self.action_read()
 
     @on(ResourceTable.Highlighted)
     @on(ResourceTable.Changed)
@@ -87,39 +68,35 @@ class NodepoolsScreen(PoolSizes):
         self.refresh_bindings()
 
     def action_read(self) -> None:
-        if self.app.connected:
-            self._follow(self.session)
+        self.look_again()
 
-    @work(group="google", exclusive=True)
-    async def _follow(self, session: Session) -> None:
-        async for told in session.google.node_pools.follow():
-            if isinstance(told, ConsoleError):
-                self.table.show_trouble(Notice(told.message, told.hint, "✗", "bad"))
-                self.about.runs = (Span("✗ ", "bad"), Span(sentence(told.message), "bad"))
-                continue
-            self.table.show_trouble(None)
-            self._picture = told
-            self.show_fleet(self.app.fleet)
+    def pools_answered(self) -> None:
+        self.table.show_trouble(None)
+        self.show_fleet(self.app.fleet)
+
+    def pools_refused(self, error: ConsoleError) -> None:
+        self.table.show_trouble(error_notice(error))
+        self.about.runs = error_runs(error.message)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        if self._picture is None or not self.app.connected:
+        if self.pools is None or not self.app.connected:
             return
-        picture = self._picture = self.session.google.node_pools.again(self._picture)
-        cluster, now = picture.cluster, time.time()
-        self.table.show_rows({(each.pool.name,): each for each in picture.pools})
+        found = self.pools = self.session.google.node_pools.again(self.pools)
+        cluster, now = found.cluster, time.time()
+        self.table.show_rows({(each.pool.name,): each for each in found.pools})
         runs = [Span(f"{cluster.path}  ", "strong"), Span(f"{cluster.status.lower()} · {cluster.version}", "text")]
         runs.append(Span(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
-        runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+        runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in found.unread]
         self.about.runs = tuple(runs)
         rows = [
             operation_row(each, operation_sentence(each, each.pool or cluster.name), now)
-            for each in picture.operations
+            for each in found.operations
             if not each.over
         ]
-        rows += [request_row(each, now) for each in picture.requests]
+        rows += [request_row(each, now) for each in found.requests]
         rows += [
             operation_row(each, f"{each.pool or cluster.name}: {kind_words(each.kind).lower()} failed:", now)
-            for each in picture.operations
+            for each in found.operations
             if each.over and each.error and now - each.started < LATELY
         ]
         self.progress.show(rows)

@@ -105,10 +105,7 @@ class PodScreen(PodActions):
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__()
         self.key = (namespace, name)
-
-    @property
-    def crumb(self) -> str:
-        return self.key[1]
+        self.crumb = name
 
     def body(self) -> ComposeResult:
         yield Facts()

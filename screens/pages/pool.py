@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
     from console.scheduling.pools import Pool
-    from console.session import Session
 
 
 class NodeTable(ResourceTable[NodeRow]):
@@ -60,17 +59,11 @@ class PoolScreen(PoolSizes, NodeActions):
     google = getters.query_one("#of-google", SentenceLine)
     progress = getters.query_one(ProgressRows)
 
-    _picture: PoolsSnapshot | None = None  # what Google said last
-    _asked: Session | None = None
-
     def __init__(self, name: str) -> None:
         super().__init__()
         self._pool = name
+        self.crumb = name
         self._cordoned: tuple[bool, str] | None = None
-
-    @property
-    def crumb(self) -> str:
-        return self._pool
 
     def body(self) -> ComposeResult:
         yield SummaryLine(id="of-nodes")
@@ -78,60 +71,37 @@ class PoolScreen(PoolSizes, NodeActions):
         yield ProgressRows()
         yield NodeTable()
 
-    def on_mount(self) -> None:
-        """Ask Google as long as somebody looks."""
-        self.table.focus()
-
     @property
     def facts(self) -> PoolStatus | None:
         """The pool as Google has it; None while that is not known."""
-        return self._picture.pool(self._pool) if self._picture else None
+        return self.pools.pool(self._pool) if self.pools else None
 
-    def look_again(self) -> None:
-        """Follow what Google says from now on, not waiting for the next look."""
-        if self.app.connected:
-            self._asked = self.session
-            self._follow(self.session)
+    def pools_answered(self) -> None:
+        self._show_google()
+        self.refresh_bindings()
 
-    @work(group="google", exclusive=True)
-    async def _follow(self, session: Session) -> None:
-        async for told in session.google.node_pools.follow():
-            if not isinstance(told, ConsoleError):
-                self._picture = told
-                self._show_google()
-                self.refresh_bindings()
-            elif not isinstance(told, NotFound):  # a cluster that is none of GKE's has no such side
-                self.google.runs = (Span("Google: ", "dim"), Span(f"{told.message} ", "waits"), Span(told.hint, "dim"))
-
-    def on_screen_suspend(self) -> None:
-        self.workers.cancel_group(self, "google")
-
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
-        if self.is_mounted:
-            self.look_again()
+    def pools_refused(self, error: ConsoleError) -> None:
+        if not isinstance(error, NotFound):  # a cluster that is none of GKE's has no such side
+            self.google.runs = (Span("Google: ", "dim"), Span(f"{error.message} ", "waits"), Span(error.hint, "dim"))
 
     def _show_google(self) -> None:
         """Google's side, with the nodes of now."""
-        if self._picture is None:
+        if self.pools is None:
             return
-        self._picture = self.session.google.node_pools.again(self._picture)
-        facts = self._picture.pool(self._pool)
+        self.pools = self.session.google.node_pools.again(self.pools)
+        facts = self.pools.pool(self._pool)
         now = time.time()
         if facts is None:
             self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
             self.progress.show([])
             return
-        self.google.runs = facts_runs(facts, self._picture)
+        self.google.runs = facts_runs(facts, self.pools)
         reports = [failed_row(node) for node in self.app.fleet.nodes.values() if node.pool == self._pool and node.fault]
-        self.progress.show([*rows_of(facts, self._picture, now), *reports])
+        self.progress.show([*rows_of(facts, self.pools, now), *reports])
 
     def tick(self) -> None:
-        """Ages of what is under way too."""
         super().tick()
         if self.is_current and self.app.connected:
-            if self._asked is not self.session:
-                self.look_again()
             self._show_google()
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -154,7 +124,6 @@ class PoolScreen(PoolSizes, NodeActions):
 
     @property
     def node_names(self) -> list[str]:
-        """The marked nodes, else the one under the cursor."""
         return [key[0] for key in self.table.chosen]
 
     @on(ResourceTable.Highlighted)
@@ -173,7 +142,6 @@ class PoolScreen(PoolSizes, NodeActions):
     # the report of a faulty host
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Report only what Google would take."""
         if action == "report" and (self.facts is None or not self._reportable()):
             return False
         return super().check_action(action, parameters)
@@ -185,13 +153,12 @@ class PoolScreen(PoolSizes, NodeActions):
         pools = self.session.google.node_pools
         return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
 
-    def action_report(self) -> None:
-        """Ask for the fault, then for the name, then report."""
-        for node in self._reportable():
-            self.report(node)
-
     @work(group="actions")
-    async def report(self, node: Node) -> None:
+    async def action_report(self) -> None:
+        """Ask for the fault, then for the name, then report."""
+        node = next(iter(self._reportable()), None)
+        if node is None:
+            return
         from console.google.pool_changes import FAULTS
 
         choices = [Choice(fault, words) for fault, words in FAULTS.items()]

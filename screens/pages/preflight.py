@@ -111,22 +111,17 @@ class PreflightScreen(LiveScreen):
     def __init__(self, plan: LaunchPlan | None = None) -> None:
         super().__init__()
         self.plan = plan
+        self.crumb = f"preflight {plan.name}" if plan else "preflight"
         self.checks: dict[str, Check] = {}
         self._begun = False
 
-    @property
-    def crumb(self) -> str:
-        return f"preflight {self.plan.name}" if self.plan else "preflight"
-
     def body(self) -> ComposeResult:
-        """The tally, the checks, and the one under the cursor."""
         yield SentenceLine(id="summary")
         yield CheckTable()
         yield SentenceLine(id="looks")
         yield SentenceLine(id="said")
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.action_all_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -136,7 +131,6 @@ class PreflightScreen(LiveScreen):
         self._draw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The key for a fix stands there only where one can be done; likewise for a command."""
         row = self.table.row if self.is_mounted else None
         if action == "fix" and not (row and row.repair):
             return False
@@ -158,8 +152,7 @@ class PreflightScreen(LiveScreen):
 
     def action_copy(self) -> None:
         if self.table.row and self.table.row.command:
-            self.app.copy_to_clipboard(self.table.row.command)
-            self.notify(f"Copied {self.table.row.command}", timeout=2, markup=False)
+            self.copy([self.table.row.command])
 
     @work(group="actions")
     async def action_fix(self) -> None:

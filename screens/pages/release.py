@@ -253,11 +253,8 @@ class ReleaseScreen(LiveScreen):
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__()
         self.key = namespace, name
+        self.crumb = f"release {name}"
         self._latest = 0
-
-    @property
-    def crumb(self) -> str:
-        return f"release {self.key[1]}"
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head")

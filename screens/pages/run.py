@@ -104,6 +104,7 @@ class RunScreen(LiveScreen):
 
     def __init__(self, number: str, other: str = "") -> None:
         super().__init__()
+        self.crumb = f"run {number}"
         self._number, self._other_number = int(number), int(other) if other else 0
         self._runs: tuple[RunRecord, ...] = ()
         self._yaml = ""
@@ -122,10 +123,6 @@ class RunScreen(LiveScreen):
         if self._other_number:
             return next((run for run in self._runs if run.number == self._other_number), None)
         return last_success(self._runs, self.run) if self.run is not None else None
-
-    @property
-    def crumb(self) -> str:
-        return self.run.name if self.run is not None else f"run {self._number}"
 
     def body(self) -> ComposeResult:
         """What it was, how it went, what it printed last, its values, the differences."""
@@ -164,6 +161,7 @@ class RunScreen(LiveScreen):
         if run is None:
             self.head.runs = (Span(f"Run {self._number} is no longer in the history.", "waits"),)
             return
+        self.crumb = run.name
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
         self.facts.facts = run_facts(run, time.time(), by=YOU if self.app.whose(short_name(run.who)) == YOU else "")

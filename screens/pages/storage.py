@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
 from screens import wording
+from screens.base import error_notice
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.form.model import LaunchRequest
@@ -18,11 +19,8 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from textual.app import ComposeResult
 
-    from console.kube.nested_values import Value
     from screens.widgets.table.table import RowKey
 
 
@@ -38,6 +36,7 @@ class PlaceTable(ResourceTable[Place]):
 class StorageScreen(PlacedScreen, AskingScreen):
     """Enter looks into a bucket, and mounts a file system."""
 
+    crumb = "storage"
     KINDS = ("jobsets",)
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,18 +48,10 @@ class StorageScreen(PlacedScreen, AskingScreen):
     table = getters.query_one(PlaceTable)
     told = getters.query_one(SentenceLine)
 
-    @property
-    def crumb(self) -> str:
-        return "storage"
-
     def body(self) -> ComposeResult:
-        """A line about all, the places, a sentence about one."""
         yield SummaryLine()
         yield PlaceTable()
         yield SentenceLine()
-
-    def on_mount(self) -> None:
-        self.table.focus()
 
     @work(group="storage", exclusive=True)
     async def read(self) -> None:
@@ -72,36 +63,36 @@ class StorageScreen(PlacedScreen, AskingScreen):
             project = await storage.project() if self.app.without_cluster else ""
         except ConsoleError as error:
             self.summary.runs = ()
-            self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
+            self.table.show_trouble(error_notice(error))
             return
         rows: dict[RowKey, Place] = {}
-        failed: dict[str, ConsoleError] = {}
         region = ""
-        try:
+
+        async def buckets() -> dict[RowKey, Place]:
+            nonlocal region
             region = await storage.region()
-            for bucket in await storage.buckets():
-                rows[BUCKET, bucket.name, ""] = of_bucket(bucket, region)
-        except ConsoleError as error:
-            rows[BUCKET, "", ""] = _unread(BUCKET, error)
-            failed[BUCKET] = error
-        try:
-            for lustre in await storage.lustre():
-                rows[LUSTRE, lustre.name, lustre.location] = of_lustre(lustre, region)
-        except ConsoleError as error:
-            rows[LUSTRE, "", ""] = _unread(LUSTRE, error)
-            failed[LUSTRE] = error
-        try:
-            for share in await storage.filestore():
-                rows[FILESTORE, f"{share.name}/{share.share}", share.location] = of_filestore(share, region)
-        except ConsoleError as error:
-            rows[FILESTORE, "", ""] = _unread(FILESTORE, error)
-            failed[FILESTORE] = error
+            return {(BUCKET, each.name, ""): of_bucket(each, region) for each in await storage.buckets()}
+
+        async def lustre() -> dict[RowKey, Place]:
+            return {(LUSTRE, each.name, each.location): of_lustre(each, region) for each in await storage.lustre()}
+
+        async def shares() -> dict[RowKey, Place]:
+            found = await storage.filestore()
+            return {
+                (FILESTORE, f"{each.name}/{each.share}", each.location): of_filestore(each, region) for each in found
+            }
+
+        for kind, places in ((BUCKET, buckets), (LUSTRE, lustre), (FILESTORE, shares)):
+            try:
+                rows |= await places()
+                self.heard(kind)
+            except ConsoleError as error:
+                rows[kind, "", ""] = Place(kind, "", "", "", False, "", "", "", {}, error=error)
+                self.heard(kind, error)
         self.table.show_trouble(PlaceTable.EMPTY)
         self.table.show_rows(rows)
         near = sum(each.near for each in rows.values())
         there = sum(each.error is None for each in rows.values())
-        for kind in (BUCKET, LUSTRE, FILESTORE):
-            self.heard(kind, failed.get(kind))
         words = f"{wording.count(there, 'place')} to store in"
         where = f", project {project}" if project else f", {near} by the cluster"
         self.summary.runs = (Span(f"{words}{where}", "strong"), Span(f"   {region}", "dim"), *self.place_words())
@@ -122,10 +113,10 @@ class StorageScreen(PlacedScreen, AskingScreen):
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        place = self.table.listing.rows.get(event.key)
+        place = self.table.row
         if place is not None and place.kind == BUCKET and place.error is None:
             self.app.open_page("bucket", f"gs://{place.name}")
-        elif place is not None and place.values:
+        else:
             self.action_launch()
 
     def action_launch(self) -> None:
@@ -137,13 +128,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
     def action_copy(self) -> None:
         place = self.table.row
         if place is not None and place.values:
-            address = f"gs://{place.name}" if place.kind == BUCKET else place.address
-            self.app.copy_to_clipboard(address)
-            self.notify(f"Copied {address}.", timeout=2, markup=False)
-
-
-def _unread(kind: str, error: ConsoleError) -> Place:
-    return Place(kind, "", "", "", False, "", "", "", {}, error=error)
+            self.copy([f"gs://{place.name}" if place.kind == BUCKET else place.address])
 
 
 def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
@@ -157,12 +142,8 @@ def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
         slow = Span("Pods would read it over the network between regions. ", "waits")
         far = [] if place.near or not place.match else [slow]
         return [*far, Span(words, "dim")]
-    fields = "  ".join(f"{name}={value}" for kind in _maps(place.values) for name, value in kind.items())
+    storage = place.values.get("storage")
+    kinds = storage.values() if isinstance(storage, dict) else ()
+    fields = "  ".join(f"{name}={value}" for kind in kinds if isinstance(kind, dict) for name, value in kind.items())
     fills = "mounted by: " if screen.app.without_cluster else "n fills the form: "
     return [Span(fills, "dim"), Span(fields)]
-
-
-def _maps(values: Mapping[str, Value]) -> list[Mapping[str, Value]]:
-    storage = values.get("storage")
-    found = list(storage.values()) if isinstance(storage, dict) else []
-    return [each for each in found if isinstance(each, dict)]

@@ -66,9 +66,7 @@ class TunnelsScreen(LiveScreen):
         yield SentenceLine(id="told")
 
     def on_mount(self) -> None:
-        """Other programs open tunnels too."""
-        self.table.focus()
-        self.set_interval(AGAIN, self.read)
+        self.set_interval(AGAIN, self.read)  # other programs open tunnels too
 
     def show_fleet(self, fleet: Fleet) -> None:
         self.read()
@@ -83,7 +81,6 @@ class TunnelsScreen(LiveScreen):
             self._tell()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for a tunnel only while there is one."""
         if action in ON_TUNNELS and self.table.row is None:
             return False
         return super().check_action(action, parameters)
@@ -101,9 +98,6 @@ class TunnelsScreen(LiveScreen):
     @on(ResourceTable.Opened)
     def _opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        self.action_job()
-
-    def action_job(self) -> None:
         for tunnel in self._chosen()[:1]:
             if self._elsewhere(tunnel):
                 return
@@ -122,9 +116,7 @@ class TunnelsScreen(LiveScreen):
     def action_copy(self) -> None:
         found = [f"http://127.0.0.1:{each.local}" for tunnel in self._chosen() for each in tunnel.listeners]
         if found:
-            self.app.copy_to_clipboard("\n".join(found))
-            self.notify(f"Copied {found[0] if len(found) == 1 else wording.count(len(found), 'address', 'addresses')}.",
-                        timeout=2, markup=False)  # fmt: skip
+            self.copy(found, "addresses")
 
     @work(group="actions")
     async def action_stop(self) -> None:
@@ -176,7 +168,6 @@ class TunnelsScreen(LiveScreen):
 
     @work(group="actions")
     async def action_new(self) -> None:
-        """Open a saved profile, or ports of a rank that is typed."""
         with self.report_errors("No tunnel"):
             saved = [
                 each for each in await self.session.tunnels.profiles() if each.context in {"", self.session.context}
