@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from screens.widgets.table.table import RowKey
 
 
+TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
+
+
 class AlarmTable(ResourceTable[Alarm]):
     """Alarms, those that are over too."""
 
@@ -52,9 +55,6 @@ class AlarmsScreen(LiveScreen):
         yield AlarmTable()
         yield SentenceLine(id="whole")
 
-    def on_mount(self) -> None:
-        self.table.focus()
-
     def show_fleet(self, fleet: Fleet) -> None:
         found = self.session.alarms.latest if self.app.connected and self.session.alarms_enabled else []
         rows: dict[RowKey, Alarm] = {
@@ -76,14 +76,13 @@ class AlarmsScreen(LiveScreen):
         if not thresholds.running:
             return (Span("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
         coverage = self.session.alarms.coverage
-        part = coverage.heard < coverage.running
         speed = self.app.settings.speed
-        real = f" Their times are real seconds; the speed-up of the practice cluster is {speed:g}."
-        fast = [Span(real, "dim")] if speed > 1 else []
-        return (Span("◐ " if part else "● ", "waits" if part else "ok"), Span(coverage.words), *fast)
+        real = f" Their times are real seconds; the speed-up of the practice cluster is {speed:g}." if speed > 1 else ""
+        mark = Span("◐ ", "waits") if coverage.heard < coverage.running else Span("● ", "ok")
+        return (mark, Span(coverage.words), Span(real, "dim"))
 
     def tick(self) -> None:
-        """Alarms begin and end between pictures too."""
+        """Alarms begin and end between snapshots too."""
         super().tick()
         self.show_fleet(self.app.fleet)
 
@@ -100,15 +99,8 @@ class AlarmsScreen(LiveScreen):
 
     @on(AlarmTable.Opened)
     def open_job(self, event: AlarmTable.Opened) -> None:
-        """Its job; a stall is what the X-ray is for."""
+        """Its job, at the tab that shows the cause; a stall is what the X-ray is for."""
         event.stop()
         alarm = self.table.row
         if alarm is not None:
-            tab = {
-                "stall": "hang",
-                "busbw": "nccl",
-                "gpu": "gpus",
-                "failed": "log",
-                "restart": "pods",
-            }.get(alarm.kind, "training")
-            self.app.open_page("job", alarm.namespace, alarm.job, tab)
+            self.app.open_page("job", alarm.namespace, alarm.job, TABS.get(alarm.kind, "training"))

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from screens import wording
+from screens.base import error_runs
 from screens.columns.google import BUILD_GLYPHS
 from screens.dialogs.build import cancel_build, launch_with
 from screens.dialogs.save import save_log
@@ -86,7 +87,7 @@ class BuildScreen(InGoogleScreen):
             try:
                 self.build = await self.app.google.images.look(*self._about)
             except ConsoleError as error:
-                self.head.runs = (Span("✗ ", "bad"), Span(sentence(error.message), "bad"))
+                self.head.runs = error_runs(error.message)
                 return
             self._tell()
             self.refresh_bindings()
@@ -132,7 +133,6 @@ class BuildScreen(InGoogleScreen):
             self.view.lines.append([(line.time, line.text)])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Cancel while it runs; launch with what it makes, unless it failed."""
         build = self.build
         if action == "cancel" and (build is None or build.over):
             return False

@@ -29,8 +29,7 @@ def glyph(row: Row) -> Span:
     return GLYPHS[row[1].state] if row[1] else WAITS
 
 
-def took(row: Row) -> str:
-    """Milliseconds."""
+def milliseconds(row: Row) -> str:
     step = row[1]
     return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
 
@@ -50,7 +49,7 @@ class StepTable(ResourceTable[Row]):
     COLUMNS: ClassVar = (
         Column("", glyph, width=1),
         Column("STEP", lambda row: STEPS[row[0]], least=16),
-        Column("MS", took, right=True, least=6),
+        Column("MS", milliseconds, right=True, least=6),
         Column("FOUND", said, fill=True, least=20),
     )
 
@@ -78,13 +77,11 @@ class DoctorScreen(LiveScreen):
         self._running = False
 
     def body(self) -> ComposeResult:
-        """Whom it is about, the steps, and what mends them."""
         yield SentenceLine(id="who")
         yield SentenceLine(id="fix")
         yield StepTable()
 
     def on_mount(self) -> None:
-        self.table.focus()
         self.action_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -99,8 +96,7 @@ class DoctorScreen(LiveScreen):
     def tell(self, event: StepTable.Opened) -> None:
         """The whole of what was found, and what to do."""
         event.stop()
-        step = self._steps.get(event.key[0])
-        if step is not None:
+        if step := self._steps.get(event.key[0]):
             self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8, markup=False)
 
     @work(group="doctor", exclusive=True)

@@ -46,30 +46,27 @@ class FactsScreen(LiveScreen):
         super().__init__()
         self.key = namespace, pod
         self.crumb = f"pod {rank} facts" if rank else f"{pod} facts"
-        self._container, self._rank = container, rank
+        self._container = container
         self._facts: dict[str, ContainerFact] = {}
-        self._gpus = ""
 
     def body(self) -> ComposeResult:
         yield SentenceLine(id="who")
         yield OutputText()
 
     def on_mount(self) -> None:
-        self.text.focus()
         self.action_ask()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """The pod may have gone since."""
-        pod = fleet.pods.get(self.key)
-        words = [Span(self.key[1], "strong")]
+        pod, gpus = fleet.pods.get(self.key), self._facts.get("gpus")
         if pod is None:
-            words.append(Span("  was deleted: these are its last answers", "waits"))
+            about = Span("  was deleted: these are its last answers", "waits")
         else:
-            container = self._container or (pod.main.name if pod.main else "")
-            words.append(Span(f"  container {container} on {pod.node}", "dim"))
-        if self._gpus:
-            words.append(Span(f"  {self._gpus}"))
-        self.who.runs = tuple(words)
+            about = Span(f"  container {self._of_container()} on {pod.node}", "dim")
+        self.who.runs = (Span(self.key[1], "strong"), about, Span(f"  {gpus.words if gpus else ''}"))
+
+    def _of_container(self) -> str:
+        pod = self.app.fleet.pods.get(self.key)
+        return self._container or (pod.main.name if pod and pod.main else "")
 
     def action_ask(self) -> None:
         self._facts.clear()
@@ -80,9 +77,7 @@ class FactsScreen(LiveScreen):
     async def action_browse(self) -> None:
         path = await self.app.push_screen_wait(Prompt("Which folder of the container?", "/"))
         if path:
-            pod = self.app.fleet.pods.get(self.key)
-            container = self._container or (pod.main.name if pod and pod.main else "")
-            self.app.open_page("folder", *self.key, container, path)
+            self.app.open_page("folder", *self.key, self._of_container(), path)
 
     @work(group="facts", exclusive=True)
     async def _ask(self) -> None:
@@ -101,8 +96,6 @@ class FactsScreen(LiveScreen):
         from console.session import container_questions
 
         lines: list[str] = []
-        gpus = self._facts.get("gpus")
-        self._gpus = gpus.words if gpus else ""
         self.show_fleet(self.app.fleet)
         for asked in container_questions():
             fact = self._facts.get(asked.name, asked)

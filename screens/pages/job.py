@@ -40,18 +40,7 @@ if TYPE_CHECKING:
     from screens.dialogs.pod_actions import RankAction
 
 
-TABS: tuple[type[JobTab], ...] = (
-    RanksTab,
-    LogTab,
-    NcclTab,
-    TrainingTab,
-    GpusTab,
-    HangTab,
-    EventsTab,
-    YamlTab,
-)
-
-
+TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
 BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
@@ -122,7 +111,7 @@ class JobScreen(LiveScreen):
     # the snapshot
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Draw the job as it is in that snapshot; a job that is gone is shown as it last was."""
+        """A job that is gone is shown as it last was."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
             connection = self.app.connection
@@ -133,7 +122,6 @@ class JobScreen(LiveScreen):
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)
-        if jobset is not None:
             self._ended = ""
         elif fleet.links["jobsets"].state is WatchState.LIVE:
             self._find_end()
@@ -210,7 +198,6 @@ class JobScreen(LiveScreen):
         self.refresh_bindings()
 
     def action_turn(self, step: int) -> None:
-        """The tab before or after, round the end."""
         names = list(self.tabs)
         self.action_tab(names[(names.index(self.here.NAME) + step) % len(names)])
 
@@ -222,7 +209,6 @@ class JobScreen(LiveScreen):
 
     @on(JobTab.Chosen)
     def choose_rank(self, event: JobTab.Chosen) -> None:
-        """A rank was chosen in a tab."""
         if not event.led and (event.open or event.rank != self.rank):
             self.query_one(LogTab).given = True
         self._choose(event.rank)
@@ -230,7 +216,6 @@ class JobScreen(LiveScreen):
             self.action_tab(event.open)
 
     def action_rank(self, step: int) -> None:
-        """The rank before or after."""
         if self._line is not None and self._line.ranks:
             self._choose((self.rank + step) % len(self._line.ranks))
 
@@ -240,7 +225,6 @@ class JobScreen(LiveScreen):
             tab.rank = rank
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Ranks are turned through where one of them is shown."""
         if action == "rank":
             turns = self.is_mounted and self.here.turns_ranks
             return turns and self._line is not None and len(self._line.ranks) > 1
@@ -266,14 +250,11 @@ class JobScreen(LiveScreen):
         with self.report_errors(f"{action.title}: pod {rank.number} of {line.jobset.name}"):
             await action.perform(self, line, rank)
 
-    def action_stop(self) -> None:
-        self._stop()
-
     @work(group="actions")
     async def action_again(self) -> None:
         if self._line is not None:
             await launch_like_job(self, self._line.jobset)
 
     @work(group="actions")
-    async def _stop(self) -> None:
+    async def action_stop(self) -> None:
         await stop_jobs(self, [self.key])

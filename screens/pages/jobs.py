@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from screens.widgets.table.table import RowKey
 
@@ -54,7 +53,6 @@ class JobTable(ResourceTable[JobLine]):
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:
-        """Names, whose it is, state, recipe, queue."""
         jobset = row.jobset
         whose = wording.whose(row.owner, jobset.owner)
         return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {jobset.state} {jobset.queue}"
@@ -90,12 +88,8 @@ class JobsScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Live jobs first, newest first; finished ones below."""
-        ordered = sorted(
-            self.narrowed(fleet.jobsets).values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key)
-        )
-        if not self.app.connected:
-            self.table.show_rows({}, fleet.links.get("jobsets"))
-            return
+        jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
+        ordered = sorted(jobsets, key=lambda jobset: (jobset.finished, -jobset.created, jobset.key))
         rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
@@ -104,7 +98,6 @@ class JobsScreen(LiveScreen):
         self._tell_reason()
 
     def on_mount(self) -> None:
-        """From here on the ends of logs are looked at while somebody looks."""
         self._glance()
 
     @work(group="glance", exclusive=True)
@@ -133,12 +126,11 @@ class JobsScreen(LiveScreen):
             self.reason.runs = ()
             return
         glyph, state = runs_of(state_cell(line))
-        runs = [glyph, Span(f" {line.jobset.name}", "strong"), state]
         sentence, own = reasons(line)
-        runs += [Span(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
-        if own:
-            runs.append(Span(f"  {own}", "dim"))
-        self.reason.runs = tuple(runs)
+        self.reason.runs = (
+            glyph, Span(f" {line.jobset.name}", "strong"), state,
+            Span(f"  {sentence or place_words(line)}"), Span(f"  {own}", "dim"),
+        )  # fmt: skip
 
     @on(ResourceTable.Opened)
     def open_job(self, event: ResourceTable.Opened) -> None:
@@ -149,54 +141,39 @@ class JobsScreen(LiveScreen):
         self.action_tab("log")
 
     def action_tab(self, tab: str) -> None:
-        """The page of the job under the cursor, at one of its tabs."""
         if self.table.cursor:
             self.app.open_page("job", *self.table.cursor, tab)
 
-    def action_shell(self) -> None:
-        """A shell in rank 0 of the job under the cursor."""
+    @work(group="actions")
+    async def action_shell(self) -> None:
         line = self.table.row
         if line is None:
             return
         running = [rank.pod for rank in line.ranks if rank.pod and rank.phase == "Running"]
         if running:
-            self._shell(running[0].namespace, running[0].name)
+            await open_shell(self, running[0].namespace, running[0].name)
         else:
             left = f" {AFTER_THE_END}" if line.jobset.finished else ""
             self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8, markup=False)
 
     @work(group="actions")
-    async def _shell(self, namespace: str, pod: str) -> None:
-        await open_shell(self, namespace, pod)
-
-    def action_stop(self) -> None:
-        """Stop the marked jobs, or the one under the cursor."""
+    async def action_stop(self) -> None:
         chosen = [(key[0], key[1]) for key in self.table.chosen]
-        if chosen:
-            self._stop(chosen)
-
-    @work(group="actions")
-    async def _stop(self, keys: list[tuple[str, str]]) -> None:
-        if await stop_jobs(self, keys):
+        if chosen and await stop_jobs(self, chosen):
             self.table.clear_marks()
 
-    def action_launch(self) -> None:
+    @work(group="actions")
+    async def action_launch(self) -> None:
         """To the launch screen, with the values of the job under the cursor."""
         if self.table.row is None:
             self.app.switch_mode("launch")
         else:
-            self._launch(self.table.row.jobset)
-
-    @work(group="actions")
-    async def _launch(self, jobset: JobSet) -> None:
-        await launch_like_job(self, jobset)
+            await launch_like_job(self, self.table.row.jobset)
 
     def action_why(self) -> None:
-        """The whole reason, however long; again: as much of it as there is room for."""
         show_whole(self, self.reason)
 
     def action_release(self) -> None:
-        """The release that the job under the cursor came from."""
         if self.table.row is not None:
             open_release(self, self.table.row.jobset.key)
 

@@ -46,7 +46,6 @@ class LeftoversScreen(LiveScreen):
     told = getters.query_one(SentenceLine)
 
     def body(self) -> ComposeResult:
-        """The table, and what could not be listed."""
         yield SentenceLine()
         yield LeftoverTable()
 
@@ -77,14 +76,11 @@ class LeftoversScreen(LiveScreen):
         else:
             self.app.open_page("manifest", kind, namespace, name)
 
-    def action_remove(self) -> None:
-        """Remove the marked ones, or the one under the cursor."""
-        chosen = [self.table.listing.rows[key] for key in self.table.chosen if key in self.table.listing.rows]
-        if chosen:
-            self._remove(chosen)
-
     @work(group="actions")
-    async def _remove(self, chosen: list[Leftover]) -> None:
+    async def action_remove(self) -> None:
+        chosen = [self.table.listing.rows[key] for key in self.table.chosen if key in self.table.listing.rows]
+        if not chosen:
+            return
         lines = [
             f"{each.kind} {each.name}{each.namespace and ' in '}{each.namespace}"
             + (f", with {', '.join(each.goes)}" if each.goes else "")

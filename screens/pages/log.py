@@ -56,7 +56,6 @@ class LogScreen(LiveScreen):
             self.follow()
 
     def action_previous(self) -> None:
-        """The run before the last restart, or back to the present one."""
         self._previous = not self._previous
         self._memory = log_memory()
         self.view.lines.clear()

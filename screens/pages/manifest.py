@@ -6,33 +6,23 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, work
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from screens.base import LiveScreen
+from screens.widgets.yaml import YamlText
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.kube.snapshot import Fleet
-
-
-class Manifest(VerticalScroll, can_focus=True):
-    """The text, scrolled by keys."""
-
 
 class ManifestScreen(LiveScreen):
-    """The object's YAML; read again with `u`."""
+    """The object's YAML; it does not follow the snapshot: text under one's eyes must not move."""
 
     OF_CLUSTER = True
-    DEFAULT_CSS = """
-    ManifestScreen #yaml { width: auto; padding: 0 2; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "read", "Read again", id="manifest.read"),
         Binding("c", "copy", "Copy", id="manifest.copy", tooltip="Put the text on the clipboard (OSC 52)"),
     ]
-    text_box = getters.query_one("#yaml", Static)
+    text = getters.query_one(YamlText)
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         super().__init__()
@@ -41,14 +31,10 @@ class ManifestScreen(LiveScreen):
         self._text = ""
 
     def body(self) -> ComposeResult:
-        with Manifest():
-            yield Static("Reading …", id="yaml", markup=False)
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Does not follow the snapshot: text under one's eyes must not move."""
+        yield YamlText()
 
     def on_mount(self) -> None:
-        self.query_one(Manifest).focus()
+        self.text.show("# Reading …")
         self.action_read()
 
     @work(group="manifest", exclusive=True)
@@ -56,14 +42,8 @@ class ManifestScreen(LiveScreen):
         kind, namespace, name = self._about
         with self.report_errors(f"Could not read {kind} {name}"):
             self._text = await self.session.watch.manifest(kind, namespace, name)
-            self._draw()
+            self.text.show(self._text)
 
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._text)
         self.notify("Copied.", timeout=2)
-
-    def _draw(self) -> None:
-        from rich.syntax import Syntax  # Pygments takes a while to import
-
-        theme = "ansi_dark" if self.app.current_theme.dark else "ansi_light"
-        self.text_box.update(Syntax(self._text, "yaml", theme=theme, background_color="default"))

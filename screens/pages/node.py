@@ -127,24 +127,20 @@ class NodeScreen(NodeActions, PodActions):
 
     @property
     def pod_keys(self) -> list[Key]:
-        """The marked pods, else the one under the cursor."""
         return self.pods_here.chosen
 
     def action_yaml(self) -> None:
-        """The pod under the cursor if the pods have the keys, else the node."""
-        if self.pods() and self.pods_here.has_focus:
-            PodActions.action_yaml(self)
-        else:
-            NodeActions.action_yaml(self)
+        self._focused().action_yaml(self)
+
+    def action_copy(self) -> None:
+        self._focused().action_copy(self)
+
+    def _focused(self) -> type[PodActions | NodeActions]:
+        """What keys are about: the pod under the cursor if the pods have the focus, else the node."""
+        return PodActions if self.pods() and self.pods_here.has_focus else NodeActions
 
     def action_node_yaml(self) -> None:
         NodeActions.action_yaml(self)
-
-    def action_copy(self) -> None:
-        if self.pods() and self.pods_here.has_focus:
-            PodActions.action_copy(self)
-        else:
-            NodeActions.action_copy(self)
 
     @on(ResourceTable.Opened)
     def _open_pod(self, event: ResourceTable.Opened) -> None:

@@ -73,7 +73,7 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("Owner", f"{pod.owner_kind} {pod.owner_name}".strip()),
         ("Index in the job", rank),
         ("Attempt", str(pod.attempt) if pod.attempt else ""),
-        ("Created", _created(pod.created, now)),
+        ("Created", f"{duration(now - pod.created)} ago, {clock(pod.created)}" if pod.created else ""),
         ("Started", moment(pod.started, now)),
         ("Ready", "yes" if pod.ready else "no"),
         ("Gates", Span(", ".join(pod.gated), "waits")),
@@ -81,12 +81,6 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("Not placed", Span(sentence(pod.unschedulable), "waits")),
         ("Message", Span(sentence(pod.message), "waits")),
     )
-
-
-def _created(created: float, now: float) -> str:
-    if not created:
-        return ""
-    return f"{duration(now - created)} ago, {clock(created)}"
 
 
 class PodScreen(PodActions):
@@ -131,17 +125,14 @@ class PodScreen(PodActions):
 
     @property
     def container(self) -> str:
-        """The container under the cursor."""
         return self.containers.cursor[0] if self.containers.cursor else ""
 
     def action_open_job(self) -> None:
-        """Open the job it belongs to."""
         pod = self.app.fleet.pods.get(self.key)
         if pod is not None and pod.jobset:
             self.app.open_page("job", pod.namespace, pod.jobset)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only a pod of a job leads to one."""
         if action == "open_job":
             pod = self.app.fleet.pods.get(self.key)
             return pod is not None and bool(pod.jobset)

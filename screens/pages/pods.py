@@ -81,7 +81,6 @@ class PodsScreen(PodActions):
 
     @property
     def pod_keys(self) -> list[Key]:
-        """The marked pods, else the one under the cursor."""
         return self.table.chosen
 
     @on(ResourceTable.Opened)

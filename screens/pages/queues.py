@@ -63,7 +63,6 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     NOUN = "workload"
 
     def row_text(self, row: WorkloadLine) -> str:
-        """Every cell, and whose it is."""
         return f"{super().row_text(row)} {wording.whose(row.whose, row.owner)}"
 
     def on_resize(self) -> None:
@@ -143,6 +142,7 @@ class QueuesScreen(LiveScreen):
         back = [Span("   esc shows all queues", "faint")] if self.only else []
         self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
 
+    @on(ResourceTable.Highlighted, "WorkloadTable")
     def _tell_reason(self) -> None:
         line = self.workloads.row
         if line is None:
@@ -150,19 +150,11 @@ class QueuesScreen(LiveScreen):
             return
         told = line.why
         runs = [Span(f"{name_of(line.workload)} ", "strong"), Span(wording.sentence(told.sentence) or "does not wait")]
-        if own := wording.quotation(told, told.sentence):
-            runs.append(Span(f"  {own}", "dim"))
-        self.reason.runs = tuple(runs)
+        self.reason.runs = (*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
 
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the reason is one key away."""
         self.set_class(event.size.height < 30, "-low")
-
-    @on(ResourceTable.Highlighted)
-    def follow_cursor(self, event: ResourceTable.Highlighted) -> None:
-        """The reason is that of the row under the cursor."""
-        if event.table is self.workloads:
-            self._tell_reason()
 
     @on(ResourceTable.Opened)
     def open_row(self, event: ResourceTable.Opened) -> None:
@@ -173,7 +165,7 @@ class QueuesScreen(LiveScreen):
             self.show_fleet(self.app.fleet)
             self.workloads.focus()
             return
-        line = self.workloads.listing.rows.get(event.key)
+        line = self.workloads.row
         if line is not None and line.workload.owner_uid in line.fleet.jobset_by_uid:
             self.app.open_page("job", line.workload.namespace, line.workload.owner_name)
         elif line is not None:
@@ -196,17 +188,14 @@ class QueuesScreen(LiveScreen):
         super().action_mine()
 
     def action_why(self) -> None:
-        """The whole reason, however long; again: as much of it as there is room for."""
         show_whole(self, self.reason)
 
     def action_manifest(self) -> None:
-        table = self.focused
-        if table is self.cluster_queues and self.cluster_queues.cursor:
-            self.app.open_page("manifest", "ClusterQueue", "", *self.cluster_queues.cursor)
-        elif table is self.local_queues and self.local_queues.cursor:
-            self.app.open_page("manifest", "LocalQueue", *self.local_queues.cursor)
-        elif self.workloads.cursor:
-            self.app.open_page("manifest", "Workload", *self.workloads.cursor)
+        table = self.focused if isinstance(self.focused, ResourceTable) else self.workloads
+        kind = {self.cluster_queues: "ClusterQueue", self.local_queues: "LocalQueue"}.get(table, "Workload")
+        if table.cursor:
+            *namespace, name = table.cursor
+            self.app.open_page("manifest", kind, "".join(namespace), name)
 
     def action_launch(self) -> None:
         self.app.switch_mode("launch")
