@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from textual import events
 
     from console.google.account import Cloud
-    from console.google.node_pools import PoolsSnapshot
-    from console.session import Session
 
 ASKING = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
@@ -86,46 +84,6 @@ class InGoogleScreen(LiveScreen):
         """A word of the keys, such as "Launch with it"."""
         self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4,
                     markup=False)  # fmt: skip
-
-
-class PoolsScreen(LiveScreen):
-    """Follows what Google says of the cluster's node pools, as long as somebody looks."""
-
-    pools: PoolsSnapshot | None = None  # what Google said last
-    _asked: Session | None = None
-
-    def look_again(self) -> None:
-        """Follow what Google says from now on, not waiting for the next look."""
-        if self.app.connected:
-            self._asked = self.session
-            self._follow(self.session)
-
-    @work(group="google", exclusive=True)
-    async def _follow(self, session: Session) -> None:
-        async for found in session.google.node_pools.follow():
-            if isinstance(found, ConsoleError):
-                self.pools_refused(found)
-            else:
-                self.pools = found
-                self.pools_answered()
-
-    @abstractmethod
-    def pools_answered(self) -> None: ...
-
-    @abstractmethod
-    def pools_refused(self, error: ConsoleError) -> None: ...
-
-    def tick(self) -> None:
-        super().tick()
-        if self._asked is not None and self.app.connected and self._asked is not self.session:
-            self.look_again()
-
-    def on_screen_suspend(self) -> None:
-        self.workers.cancel_group(self, "google")
-
-    def on_screen_resume(self) -> None:
-        if self.is_mounted:
-            self.look_again()
 
 
 class PlacedScreen(InGoogleScreen):

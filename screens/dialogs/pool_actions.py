@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from console.errors import BadInput
+from console.errors import BadInput, ConsoleError
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
-from screens.google_base import PoolsScreen
 from screens.wording import count
 
 if TYPE_CHECKING:
     from console.google.clusters import GkeOperation
-    from console.google.node_pools import PoolStatus
+    from console.google.node_pools import PoolsSnapshot, PoolStatus
     from console.kube.objects.node import Node
+    from console.session import Session
 
 
 class NodeActions(LiveScreen):
@@ -82,6 +82,46 @@ class NodeActions(LiveScreen):
     def _held(self, node: Node) -> str:
         used = self.app.fleet.gpus_used.get(node.name, 0)
         return f"{used} of {count(node.gpus, 'GPU')} in use" if node.gpus else "no GPUs"
+
+
+class PoolsScreen(LiveScreen):
+    """Follows what Google says of the cluster's node pools, as long as somebody looks."""
+
+    pools: PoolsSnapshot | None = None  # what Google said last
+    _asked: Session | None = None
+
+    def look_again(self) -> None:
+        """Follow what Google says from now on, not waiting for the next look."""
+        if self.app.connected:
+            self._asked = self.session
+            self._follow(self.session)
+
+    @work(group="google", exclusive=True)
+    async def _follow(self, session: Session) -> None:
+        async for found in session.google.node_pools.follow():
+            if isinstance(found, ConsoleError):
+                self.pools_refused(found)
+            else:
+                self.pools = found
+                self.pools_answered()
+
+    @abstractmethod
+    def pools_answered(self) -> None: ...
+
+    @abstractmethod
+    def pools_refused(self, error: ConsoleError) -> None: ...
+
+    def tick(self) -> None:
+        super().tick()
+        if self._asked is not None and self.app.connected and self._asked is not self.session:
+            self.look_again()
+
+    def on_screen_suspend(self) -> None:
+        self.workers.cancel_group(self, "google")
+
+    def on_screen_resume(self) -> None:
+        if self.is_mounted:
+            self.look_again()
 
 
 class PoolSizes(PoolsScreen):

@@ -13,7 +13,7 @@ from console.google.node_pools import with_google
 from console.scheduling.pools import Pool, pools
 from console.scheduling.ranks import ranks
 from screens.columns.nodes import POOLS, busbw_words, node_state
-from screens.google_base import PoolsScreen
+from screens.dialogs.pool_actions import PoolsScreen
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
