@@ -135,7 +135,7 @@ async def _path(catalogue: ApiDiscovery, word: str, namespace: str, name: str) -
         plural = next((each for each in _ALSO_SHOWN if each in names), None)
         if plural is None:
             raise BadInput(f"{word} is not a kind that can be shown.")
-        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE, KINDS[0].read_by)
+        kind = Kind(plural, "", ("v1",), plural not in _CLUSTER_WIDE)
     version = await catalogue.version(kind)
     if not version:
         raise NotFound(f"This cluster does not serve {kind.plural}.", status=404)

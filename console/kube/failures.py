@@ -40,16 +40,12 @@ if TYPE_CHECKING:
 
 
 class DetailsWire(Wire):
-    """The object that a refusal is about."""
-
     kind: str | None = None
     name: str | None = None
     retry_after_seconds: int | None = None
 
 
 class StatusWire(Wire):
-    """A Status object, as an error body or as the object of an ERROR event."""
-
     kind: str | None = None
     code: int | None = None
     reason: str | None = None

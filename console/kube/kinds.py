@@ -25,30 +25,22 @@ Key = tuple[str, str]
 
 
 class ListMetaWire(Wire):
-    """metadata of a list; `continue` names the next page."""
-
     resource_version: str | None = None
     next: str | None = msgspec.field(default=None, name="continue")
     remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
 class ListWire(Wire, Generic[W]):
-    """A list, or one page of it."""
-
     metadata: ListMetaWire | None = None
     items: list[W] | None = None
 
 
 class RawListWire(Wire):
-    """The same list with its items left as bytes, for when one of them cannot be read."""
-
     metadata: ListMetaWire | None = None
     items: list[msgspec.Raw] | None = None
 
 
 class LineWire(Wire):
-    """A watch event."""
-
     type: str | None = None
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -179,12 +171,10 @@ class Kind(Struct, frozen=True):
     group: str
     versions: tuple[str, ...]  # versions that can be read, best first
     namespaced: bool
-    read_by: Callable[[], KindReader[Any, Any]]
 
     @property
     def reader(self) -> KindReader[Any, Any]:
-        """The reader of this kind; the module of its objects is imported here, as a command needs few of them."""
-        return self.read_by()
+        return reader_of(self.plural)
 
     def path(self, version: str, namespace: str = "") -> str:
         """URL path of the list; over all namespaces unless one is named."""
@@ -193,102 +183,48 @@ class Kind(Struct, frozen=True):
 
 
 @cache
-def _nodes() -> KindReader[Any, Any]:
-    from console.kube.objects.node import NodeWire, parse_node
+def reader_of(plural: str) -> KindReader[Any, Any]:
+    """The reader of a watched kind; the module of its objects is imported here, as a command needs few of them."""
+    match plural:
+        case "nodes":
+            from console.kube.objects import node
 
-    return KindReader(NodeWire, parse_node)
+            return KindReader(node.NodeWire, node.parse_node)
+        case "pods":
+            from console.kube.objects import pod
 
+            return KindReader(pod.PodWire, pod.parse_pod)
+        case "events":
+            from console.kube.objects import event
 
-@cache
-def _pods() -> KindReader[Any, Any]:
-    from console.kube.objects.pod import PodWire, parse_pod
+            return KindReader(event.EventWire, event.parse_event)
+        case "jobsets" | "jobs":
+            from console.kube.objects import jobset
 
-    return KindReader(PodWire, parse_pod)
+            return KindReader(*jobset.PARSERS[plural])
+        case "workloads":
+            from console.kube.objects import workload
 
+            return KindReader(workload.WorkloadWire, workload.parse_workload)
+        case _:
+            from console.kube.objects import queue
 
-@cache
-def _events() -> KindReader[Any, Any]:
-    from console.kube.objects.event import EventWire, parse_event
-
-    return KindReader(EventWire, parse_event)
-
-
-@cache
-def _jobsets() -> KindReader[Any, Any]:
-    from console.kube.objects.jobset import JobSetWire, parse_jobset
-
-    return KindReader(JobSetWire, parse_jobset)
-
-
-@cache
-def _jobs() -> KindReader[Any, Any]:
-    from console.kube.objects.jobset import JobWire, parse_job
-
-    return KindReader(JobWire, parse_job)
-
-
-@cache
-def _clusterqueues() -> KindReader[Any, Any]:
-    from console.kube.objects.queue import ClusterQueueWire, parse_cluster_queue
-
-    return KindReader(ClusterQueueWire, parse_cluster_queue)
-
-
-@cache
-def _localqueues() -> KindReader[Any, Any]:
-    from console.kube.objects.queue import LocalQueueWire, parse_local_queue
-
-    return KindReader(LocalQueueWire, parse_local_queue)
-
-
-@cache
-def _workloads() -> KindReader[Any, Any]:
-    from console.kube.objects.workload import WorkloadWire, parse_workload
-
-    return KindReader(WorkloadWire, parse_workload)
-
-
-@cache
-def _resourceflavors() -> KindReader[Any, Any]:
-    from console.kube.objects.queue import FlavorWire, parse_flavor
-
-    return KindReader(FlavorWire, parse_flavor)
-
-
-@cache
-def _topologies() -> KindReader[Any, Any]:
-    from console.kube.objects.topology import TopologyWire, parse_topology
-
-    return KindReader(TopologyWire, parse_topology)
-
-
-@cache
-def _cohorts() -> KindReader[Any, Any]:
-    from console.kube.objects.queue import CohortWire, parse_cohort
-
-    return KindReader(CohortWire, parse_cohort)
-
-
-@cache
-def _admissionchecks() -> KindReader[Any, Any]:
-    from console.kube.objects.queue import AdmissionCheckWire, parse_admission_check
-
-    return KindReader(AdmissionCheckWire, parse_admission_check)
+            return KindReader(*queue.PARSERS[plural])
 
 
 _QUEUES = ("v1beta2", "v1beta1", "v1alpha1")
 
 KINDS: tuple[Kind, ...] = (
-    Kind("nodes", "", ("v1",), False, _nodes),
-    Kind("pods", "", ("v1",), True, _pods),
-    Kind("events", "", ("v1",), True, _events),
-    Kind("jobsets", JOBSET, ("v1alpha2",), True, _jobsets),
-    Kind("jobs", "batch", ("v1",), True, _jobs),
-    Kind("clusterqueues", KUEUE, _QUEUES, False, _clusterqueues),
-    Kind("localqueues", KUEUE, _QUEUES, True, _localqueues),
-    Kind("workloads", KUEUE, _QUEUES, True, _workloads),
-    Kind("resourceflavors", KUEUE, _QUEUES, False, _resourceflavors),
-    Kind("topologies", KUEUE, _QUEUES, False, _topologies),
-    Kind("cohorts", KUEUE, _QUEUES, False, _cohorts),
-    Kind("admissionchecks", KUEUE, _QUEUES, False, _admissionchecks),
+    Kind("nodes", "", ("v1",), False),
+    Kind("pods", "", ("v1",), True),
+    Kind("events", "", ("v1",), True),
+    Kind("jobsets", JOBSET, ("v1alpha2",), True),
+    Kind("jobs", "batch", ("v1",), True),
+    Kind("clusterqueues", KUEUE, _QUEUES, False),
+    Kind("localqueues", KUEUE, _QUEUES, True),
+    Kind("workloads", KUEUE, _QUEUES, True),
+    Kind("resourceflavors", KUEUE, _QUEUES, False),
+    Kind("topologies", KUEUE, _QUEUES, False),
+    Kind("cohorts", KUEUE, _QUEUES, False),
+    Kind("admissionchecks", KUEUE, _QUEUES, False),
 )

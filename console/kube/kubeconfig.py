@@ -38,8 +38,6 @@ class Masked(msgspec.Struct, rename="kebab"):
 
 
 class _ClusterWire(Masked):
-    """How to reach an API server, as it is written."""
-
     server: str = ""
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -50,8 +48,6 @@ class _ClusterWire(Masked):
 
 
 class _UserWire(Masked):
-    """How to prove who one is, as it is written."""
-
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None

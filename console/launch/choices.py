@@ -245,7 +245,7 @@ class _Source:
 
 
 def _core(plural: str) -> Kind:
-    return Kind(plural, "", ("v1",), True, KINDS[0].read_by)
+    return Kind(plural, "", ("v1",), True)
 
 
 _SOURCES: Mapping[str, _Source] = {
@@ -254,10 +254,10 @@ _SOURCES: Mapping[str, _Source] = {
     "serviceaccounts": _Source("ServiceAccounts", _core("serviceaccounts"), names, True),
     "priorityclasses": _Source(
         "WorkloadPriorityClasses",
-        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False, KINDS[0].read_by),
+        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False),
         priorities,
     ),
-    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True, KINDS[0].read_by), images),
+    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), images),
 }
 
 

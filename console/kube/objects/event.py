@@ -26,22 +26,16 @@ class Event(Struct, frozen=True):
 
 
 class ReferenceWire(Wire):
-    """The object an event is about."""
-
     kind: str | None = None
     name: str | None = None
     uid: str | None = None
 
 
 class SourceWire(Wire):
-    """Who reported it, in the old recorder's words."""
-
     component: str | None = None
 
 
 class SeriesWire(Wire):
-    """How often it happened, in the new recorder's words."""
-
     count: int | None = None
     last_observed_time: str | None = None
 

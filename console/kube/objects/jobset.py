@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from console.kube.objects.meta import (
     Condition,
     ConditionWire,
     Meta,
+    NamespacedObject,
     ObjectWire,
     Wire,
     annotations_of,
@@ -23,9 +25,13 @@ from console.kube.objects.meta import (
     label_int,
     labels_of,
     launched_by,
+    namespaced_identity_of,
     parse_time,
 )
 from console.kube.objects.pod import TemplateWire, gpus_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class JobState(StrEnum):
@@ -40,13 +46,9 @@ class JobState(StrEnum):
     STOPPING = "stopping"
 
 
-class Job(Struct, frozen=True):
+class Job(NamespacedObject, frozen=True):
     """One batch Job, usually a child of a JobSet."""
 
-    namespace: str
-    name: str
-    uid: str = ""
-    created: float = 0.0
     jobset: str = ""
     jobset_uid: str = ""
     replicated_job: str = ""
@@ -81,13 +83,9 @@ class ReplicatedJob(Struct, frozen=True):
         return self.replicas * self.pods_per_job
 
 
-class JobSet(Struct, frozen=True):
+class JobSet(NamespacedObject, frozen=True):
     """A JobSet, launched by a4 or by anybody else."""
 
-    namespace: str
-    name: str
-    uid: str = ""
-    created: float = 0.0
     queue: str = ""  # LocalQueue it was submitted to; empty if Kueue does not manage it
     recipe: str = ""
     release: str = ""  # Helm release that made it; empty if none did
@@ -102,11 +100,6 @@ class JobSet(Struct, frozen=True):
     terminal_state: str = ""
     conditions: tuple[Condition, ...] = ()
     groups: tuple[ReplicatedJob, ...] = ()
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return self.namespace, self.name
 
     @property
     def gpus(self) -> int:
@@ -158,8 +151,6 @@ class JobSet(Struct, frozen=True):
 
 
 class JobSpecWire(Wire):
-    """spec of a Job, or of the Job template in a JobSet."""
-
     parallelism: int | None = None
     suspend: bool | None = None
     template: TemplateWire | None = None
@@ -183,10 +174,7 @@ def parse_job(wire: JobWire) -> Job:
     meta, spec, status = wire.metadata, wire.spec or JobSpecWire(), wire.status or JobStatusWire()
     labels = labels_of(meta)
     return Job(
-        namespace=intern_text(meta.namespace),
-        name=meta.name or "",
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **namespaced_identity_of(meta),
         jobset=intern_text(labels.get(JOBSET + "jobset-name")),
         jobset_uid=intern_text(labels.get(JOBSET + "jobset-uid")),
         replicated_job=intern_text(labels.get(JOBSET + "replicatedjob-name")),
@@ -204,28 +192,20 @@ def parse_job(wire: JobWire) -> Job:
 
 
 class JobTemplateWire(Wire):
-    """template of a replicated job."""
-
     spec: JobSpecWire | None = None
 
 
 class ReplicatedJobWire(Wire):
-    """An entry of replicatedJobs."""
-
     name: str | None = None
     replicas: int | None = None
     template: JobTemplateWire | None = None
 
 
 class FailurePolicyWire(Wire):
-    """What JobSet does after a failure."""
-
     max_restarts: int | None = None
 
 
 class JobSetSpecWire(Wire):
-    """spec of a JobSet."""
-
     replicated_jobs: list[ReplicatedJobWire] | None = None
     failure_policy: FailurePolicyWire | None = None
     suspend: bool | None = None
@@ -233,8 +213,6 @@ class JobSetSpecWire(Wire):
 
 
 class ReplicatedJobStatusWire(Wire):
-    """An entry of replicatedJobsStatus."""
-
     name: str | None = None
     ready: int | None = None
     succeeded: int | None = None
@@ -244,8 +222,6 @@ class ReplicatedJobStatusWire(Wire):
 
 
 class JobSetStatusWire(Wire):
-    """Status of a JobSet."""
-
     conditions: list[ConditionWire] | None = None
     restarts: int | None = None
     terminal_state: str | None = None
@@ -253,8 +229,6 @@ class JobSetStatusWire(Wire):
 
 
 class JobSetWire(ObjectWire):
-    """A JobSet."""
-
     spec: JobSetSpecWire | None = None
     status: JobSetStatusWire | None = None
 
@@ -300,10 +274,7 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
     labels, wires = labels_of(meta), spec.replicated_jobs or []
     told = {each.name: each for each in status.replicated_jobs_status or ()}
     return JobSet(
-        namespace=intern_text(meta.namespace),
-        name=meta.name or "",
-        uid=intern_text(meta.uid),
-        created=parse_time(meta.creation_timestamp),
+        **namespaced_identity_of(meta),
         queue=intern_text(labels.get(KUEUE + "queue-name")),
         recipe=intern_text(labels.get(OURS + "recipe")),
         release=_release(meta),
@@ -318,3 +289,9 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         conditions=conditions_of(status.conditions),
         groups=tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires),
     )
+
+
+PARSERS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
+    "jobsets": (JobSetWire, parse_jobset),
+    "jobs": (JobWire, parse_job),
+}

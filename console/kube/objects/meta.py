@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import lru_cache
 from sys import intern
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,24 @@ from console.errors import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+class ClusterObject(Struct, frozen=True):
+    name: str
+    uid: str = ""
+    created: float = 0.0
+
+
+class NamespacedObject(Struct, frozen=True):
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
 
 
 class Condition(Struct, frozen=True):
@@ -103,8 +121,6 @@ class Wire(msgspec.Struct, rename="camel", gc=False):
 
 
 class OwnerWire(Wire):
-    """An entry of ownerReferences."""
-
     kind: str | None = None
     name: str | None = None
     uid: str | None = None
@@ -146,13 +162,21 @@ def intern_text(text: str | None) -> str:
     return intern(text) if text else ""
 
 
+def identity_of(meta: Meta) -> dict[str, Any]:
+    """The fields of a ClusterObject."""
+    return {"name": intern_text(meta.name), "uid": meta.uid or "", "created": parse_time(meta.creation_timestamp)}
+
+
+def namespaced_identity_of(meta: Meta) -> dict[str, Any]:
+    """The fields of a NamespacedObject."""
+    return {"namespace": intern_text(meta.namespace), **identity_of(meta)}
+
+
 def labels_of(meta: Meta) -> Mapping[str, str]:
-    """Labels, empty if there are none."""
     return meta.labels or {}
 
 
 def annotations_of(meta: Meta) -> Mapping[str, str]:
-    """Annotations, empty if there are none."""
     return meta.annotations or {}
 
 

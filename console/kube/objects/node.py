@@ -12,10 +12,12 @@ from msgspec import Struct
 from console.errors import Unreadable
 from console.kube.objects.meta import (
     GPU,
+    ClusterObject,
     ConditionWire,
     Meta,
     ObjectWire,
     Wire,
+    identity_of,
     intern_text,
     label_int,
     labels_of,
@@ -52,12 +54,9 @@ class NodeFault(Struct, frozen=True):
     since: float = 0.0  # since when; 0.0: not known
 
 
-class Node(Struct, frozen=True):
+class Node(ClusterObject, frozen=True):
     """One node: its pool, place in the network, GPUs and health."""
 
-    name: str
-    uid: str = ""
-    created: float = 0.0
     pool: str = ""  # label cloud.google.com/gke-nodepool; empty on clusters that have no pools
     machine_type: str = ""
     zone: str = ""
@@ -149,15 +148,11 @@ class NodeSpecWire(Wire):
 
 
 class AddressWire(Wire):
-    """An entry of status.addresses."""
-
     type: str | None = None
     address: str | None = None
 
 
 class NodeInfoWire(Wire):
-    """status.nodeInfo: the version of the kubelet."""
-
     kubelet_version: str | None = None
 
 
@@ -170,8 +165,6 @@ class NodeStatusWire(Wire):
 
 
 class ManagedFieldsWire(Wire):
-    """An entry of metadata.managedFields: who set which fields last, and when."""
-
     manager: str | None = None
     time: str | None = None
     fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
@@ -265,9 +258,7 @@ def parse_node(wire: NodeWire) -> Node:
     addresses = {each.type: each.address for each in status.addresses or ()}
     capacity, allocatable = status.capacity or {}, status.allocatable or {}
     return Node(
-        name=intern_text(meta.name),
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **identity_of(meta),
         pool=intern_text(labels.get(GKE + "gke-nodepool")),
         machine_type=intern_text(labels.get("node.kubernetes.io/instance-type")),
         zone=intern_text(labels.get("topology.kubernetes.io/zone")),

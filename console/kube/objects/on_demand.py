@@ -13,8 +13,6 @@ _T = TypeVar("_T")
 
 
 class BuildWire(Wire):
-    """The answer of /version."""
-
     git_version: str | None = None
 
 
@@ -23,21 +21,15 @@ class NamedWire(ObjectWire):
 
 
 class NamesWire(Wire):
-    """A list of objects of which only the names are read."""
-
     items: list[NamedWire] | None = None
 
 
 class ImageWire(Wire):
-    """A container."""
-
     name: str | None = None
     image: str | None = None
 
 
 class PodWire(Wire):
-    """A pod's spec."""
-
     containers: list[ImageWire] | None = None
 
 
@@ -46,28 +38,20 @@ class PodObjectWire(ObjectWire):
 
 
 class TemplateWire(Wire):
-    """A pod's template."""
-
     spec: PodWire | None = None
 
 
 class WorkloadControllerSpecWire(Wire):
-    """spec of a DaemonSet or a Deployment."""
-
     template: TemplateWire | None = None
 
 
 class WorkloadControllerStatusWire(Wire):
-    """status of a DaemonSet or a Deployment."""
-
     desired_number_scheduled: int | None = None
     number_ready: int | None = None
     conditions: list[ConditionWire] | None = None
 
 
 class WorkloadControllerWire(ObjectWire):
-    """A DaemonSet or a Deployment."""
-
     spec: WorkloadControllerSpecWire | None = None
     status: WorkloadControllerStatusWire | None = None
 
@@ -98,20 +82,14 @@ class WorkloadControllerWire(ObjectWire):
 
 
 class WorkloadControllersWire(Wire):
-    """A list of them."""
-
     items: list[WorkloadControllerWire] | None = None
 
 
 class VersionWire(Wire):
-    """A version of an API group."""
-
     version: str | None = None
 
 
 class GroupWire(Wire):
-    """An API group, as discovery tells it."""
-
     versions: list[VersionWire] | None = None
 
     @property
@@ -121,21 +99,15 @@ class GroupWire(Wire):
 
 
 class ClaimStatusWire(Wire):
-    """status of a PersistentVolumeClaim."""
-
     phase: str | None = None
     capacity: dict[str, str] | None = None
 
 
 class ClaimWire(ObjectWire):
-    """A PersistentVolumeClaim."""
-
     status: ClaimStatusWire | None = None
 
 
 class SelectorWire(Wire):
-    """A label selector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[dict[str, object]] | None = None
 
@@ -157,16 +129,12 @@ class PeerWire(Wire):
 
 
 class RuleWire(Wire, rename={"from_": "from"}):
-    """An ingress or egress rule of a NetworkPolicy."""
-
     ports: list[PortWire] | None = None
     from_: list[PeerWire] | None = None
     to: list[PeerWire] | None = None
 
 
 class PolicySpecWire(Wire):
-    """spec of a NetworkPolicy."""
-
     pod_selector: SelectorWire | None = None
     ingress: list[RuleWire] | None = None
     egress: list[RuleWire] | None = None
@@ -174,14 +142,10 @@ class PolicySpecWire(Wire):
 
 
 class PolicyWire(ObjectWire):
-    """A NetworkPolicy."""
-
     spec: PolicySpecWire | None = None
 
 
 class PoliciesWire(Wire):
-    """A list of them."""
-
     items: list[PolicyWire] | None = None
 
 

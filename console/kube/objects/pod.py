@@ -12,6 +12,7 @@ from console.kube.objects.meta import (
     KUEUE,
     ConditionWire,
     Meta,
+    NamespacedObject,
     ObjectWire,
     Wire,
     controller_of,
@@ -48,13 +49,9 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     last_reason: str = ""
 
 
-class Pod(msgspec.Struct, frozen=True, gc=False):
+class Pod(NamespacedObject, frozen=True, gc=False):
     """One pod; the fields of a JobSet are empty or -1 when it belongs to none."""
 
-    namespace: str
-    name: str
-    uid: str = ""
-    created: float = 0.0
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -81,11 +78,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     workload: str = ""
     owner_kind: str = ""
     owner_name: str = ""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return self.namespace, self.name
 
     @property
     def finished(self) -> bool:
@@ -144,29 +136,21 @@ Amounts = dict[str, str | int | float]
 
 
 class ResourcesWire(Wire):
-    """requests and limits of a container."""
-
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
 class ContainerSpecWire(Wire):
-    """A container of a pod spec."""
-
     name: str | None = None
     resources: ResourcesWire | None = None
     restart_policy: str | None = None
 
 
 class NamedWire(Wire):
-    """Anything with a name, such as a scheduling gate."""
-
     name: str | None = None
 
 
 class PodSpecWire(Wire):
-    """spec of a pod or of a pod template."""
-
     node_name: str | None = None
     containers: list[ContainerSpecWire] | None = None
     init_containers: list[ContainerSpecWire] | None = None
@@ -175,8 +159,6 @@ class PodSpecWire(Wire):
 
 
 class TemplateWire(Wire):
-    """A pod template."""
-
     spec: PodSpecWire | None = None
 
 
@@ -243,8 +225,6 @@ def _gpus(container: ContainerSpecWire) -> int:
 
 
 class StateWire(Wire):
-    """What a container waits for, since when it runs, or how it ended."""
-
     reason: str | None = None
     message: str | None = None
     started_at: str | None = None
@@ -253,16 +233,12 @@ class StateWire(Wire):
 
 
 class StatesWire(Wire):
-    """state or lastState of a container: one of the three is there."""
-
     waiting: StateWire | None = None
     running: StateWire | None = None
     terminated: StateWire | None = None
 
 
 class ContainerStatusWire(Wire):
-    """An entry of containerStatuses."""
-
     name: str | None = None
     ready: bool | None = None
     restart_count: int | None = None

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from msgspec import Struct
 
 from console.kube.objects.matching import Requirement, Toleration
 from console.kube.objects.meta import (
     GPU,
+    ClusterObject,
     Condition,
     ConditionWire,
+    NamespacedObject,
     ObjectWire,
     Wire,
     condition,
     conditions_of,
+    identity_of,
     intern_text,
+    namespaced_identity_of,
     parse_amount,
-    parse_time,
 )
 from console.kube.objects.node import TaintWire, format_taint
 from console.kube.objects.pod import NamedWire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Quota(Struct, frozen=True):
@@ -49,12 +57,9 @@ class Preemption(Struct, frozen=True):
     borrow_threshold: int | None = None  # the highest priority that may go while borrowing; None: any lower one
 
 
-class ClusterQueue(Struct, frozen=True):
+class ClusterQueue(ClusterObject, frozen=True):
     """A pool of quota that LocalQueues draw on."""
 
-    name: str
-    uid: str = ""
-    created: float = 0.0
     cohort: str = ""
     strategy: str = "BestEffortFIFO"
     stop_policy: str = "None"
@@ -88,13 +93,9 @@ class ClusterQueue(Struct, frozen=True):
         return sum(usage.borrowed for usage in self.reserved if usage.resource == resource)
 
 
-class LocalQueue(Struct, frozen=True):
+class LocalQueue(NamespacedObject, frozen=True):
     """A LocalQueue: the queue of a namespace that leads to a ClusterQueue."""
 
-    namespace: str
-    name: str
-    uid: str = ""
-    created: float = 0.0
     cluster_queue: str = ""
     stop_policy: str = "None"
     reserved: tuple[Usage, ...] = ()
@@ -102,11 +103,6 @@ class LocalQueue(Struct, frozen=True):
     pending: int = 0
     admitted: int = 0
     conditions: tuple[Condition, ...] = ()
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return self.namespace, self.name
 
     @property
     def inactive_reason(self) -> str:
@@ -119,12 +115,9 @@ class LocalQueue(Struct, frozen=True):
         return sum(usage.total for usage in self.reserved if usage.resource == resource)
 
 
-class ResourceFlavor(Struct, frozen=True):
+class ResourceFlavor(ClusterObject, frozen=True):
     """A ResourceFlavor: node labels, taints and topology that quota is given for."""
 
-    name: str
-    uid: str = ""
-    created: float = 0.0
     node_labels: tuple[tuple[str, str], ...] = ()
     topology: str = ""
     taints: tuple[str, ...] = ()
@@ -132,31 +125,22 @@ class ResourceFlavor(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()  # what pods put up with once they have this flavor
 
 
-class Topology(Struct, frozen=True):
+class Topology(ClusterObject, frozen=True):
     """The levels of the network that placement may ask for, widest first (node labels)."""
 
-    name: str
-    uid: str = ""
-    created: float = 0.0
     levels: tuple[str, ...] = ()
 
 
-class Cohort(Struct, frozen=True):
+class Cohort(ClusterObject, frozen=True):
     """ClusterQueues that lend to each other; quota may also sit on the cohort itself."""
 
-    name: str
-    uid: str = ""
-    created: float = 0.0
     parent: str = ""
     quotas: tuple[Quota, ...] = ()
 
 
-class AdmissionCheck(Struct, frozen=True):
+class AdmissionCheck(ClusterObject, frozen=True):
     """A second condition for admission, such as a provisioning request."""
 
-    name: str
-    uid: str = ""
-    created: float = 0.0
     controller: str = ""
     conditions: tuple[Condition, ...] = ()
 
@@ -165,8 +149,6 @@ Amount = str | int | float
 
 
 class QuotaWire(Wire):
-    """Quota for one resource of a flavor."""
-
     name: str | None = None
     nominal_quota: Amount | None = None
     borrowing_limit: Amount | None = None
@@ -179,14 +161,10 @@ class FlavorQuotasWire(Wire):
 
 
 class ResourceGroupWire(Wire):
-    """Resources that are given out together."""
-
     flavors: list[FlavorQuotasWire] | None = None
 
 
 class ResourceUsageWire(Wire):
-    """Usage of one resource of a flavor."""
-
     name: str | None = None
     total: Amount | None = None
     borrowed: Amount | None = None
@@ -231,37 +209,27 @@ def usages_of(flavors: list[FlavorUsageWire] | None) -> tuple[Usage, ...]:
 
 
 class BorrowWithinCohortWire(Wire):
-    """When a borrowing queue may preempt others of its cohort."""
-
     policy: str | None = None
     max_priority_threshold: int | None = None
 
 
 class PreemptionWire(Wire):
-    """The preemption policies."""
-
     within_cluster_queue: str | None = None
     reclaim_within_cohort: str | None = None
     borrow_within_cohort: BorrowWithinCohortWire | None = None
 
 
 class ChecksStrategyWire(Wire):
-    """Admission checks with the flavors they are for."""
-
     admission_checks: list[NamedWire] | None = None
 
 
 class RequirementWire(Wire):
-    """A match expression."""
-
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
 class SelectorWire(Wire):
-    """A label selector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[RequirementWire] | None = None
 
@@ -280,9 +248,12 @@ class ClusterQueueSpecWire(Wire):
     admission_checks_strategy: ChecksStrategyWire | None = None
 
 
-class ClusterQueueStatusWire(Wire):
+class QueueStatusWire(Wire):
+    """Of either kind of queue; `flavor_usage` is that of a LocalQueue in v1beta1."""
+
     flavors_reservation: list[FlavorUsageWire] | None = None
     flavors_usage: list[FlavorUsageWire] | None = None
+    flavor_usage: list[FlavorUsageWire] | None = None
     pending_workloads: int | None = None
     admitted_workloads: int | None = None
     conditions: list[ConditionWire] | None = None
@@ -290,7 +261,7 @@ class ClusterQueueStatusWire(Wire):
 
 class ClusterQueueWire(ObjectWire):
     spec: ClusterQueueSpecWire | None = None
-    status: ClusterQueueStatusWire | None = None
+    status: QueueStatusWire | None = None
 
 
 def _preemption(wire: PreemptionWire | None) -> Preemption:
@@ -321,12 +292,9 @@ def _namespaces(wire: SelectorWire | None) -> tuple[Requirement, ...] | None:
 
 def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
     """A ClusterQueue with its quota and what is taken of it."""
-    meta, spec = wire.metadata, wire.spec or ClusterQueueSpecWire()
-    status = wire.status or ClusterQueueStatusWire()
+    meta, spec, status = wire.metadata, wire.spec or ClusterQueueSpecWire(), wire.status or QueueStatusWire()
     return ClusterQueue(
-        name=intern_text(meta.name),
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **identity_of(meta),
         cohort=intern_text(spec.cohort_name or spec.cohort),
         strategy=intern_text(spec.queueing_strategy) or "BestEffortFIFO",
         stop_policy=intern_text(spec.stop_policy) or "None",
@@ -347,30 +315,16 @@ class LocalQueueSpecWire(Wire):
     stop_policy: str | None = None
 
 
-class LocalQueueStatusWire(Wire):
-    """Status; `flavor_usage` is v1beta1, `flavors_usage` is v1beta2."""
-
-    flavors_reservation: list[FlavorUsageWire] | None = None
-    flavors_usage: list[FlavorUsageWire] | None = None
-    flavor_usage: list[FlavorUsageWire] | None = None
-    pending_workloads: int | None = None
-    admitted_workloads: int | None = None
-    conditions: list[ConditionWire] | None = None
-
-
 class LocalQueueWire(ObjectWire):
     spec: LocalQueueSpecWire | None = None
-    status: LocalQueueStatusWire | None = None
+    status: QueueStatusWire | None = None
 
 
 def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
     """A LocalQueue; an empty stop policy is none."""
-    meta, spec, status = wire.metadata, wire.spec or LocalQueueSpecWire(), wire.status or LocalQueueStatusWire()
+    meta, spec, status = wire.metadata, wire.spec or LocalQueueSpecWire(), wire.status or QueueStatusWire()
     return LocalQueue(
-        namespace=intern_text(meta.namespace),
-        name=intern_text(meta.name),
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **namespaced_identity_of(meta),
         cluster_queue=intern_text(spec.cluster_queue),
         stop_policy=intern_text(spec.stop_policy) or "None",
         reserved=usages_of(status.flavors_reservation),
@@ -397,9 +351,7 @@ def parse_cohort(wire: CohortWire) -> Cohort:
     """A cohort with quota of its own, if it has any."""
     meta, spec = wire.metadata, wire.spec or CohortSpecWire()
     return Cohort(
-        name=intern_text(meta.name),
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **identity_of(meta),
         parent=intern_text(spec.parent_name or spec.parent),
         quotas=quotas_of(spec.resource_groups),
     )
@@ -413,8 +365,6 @@ class TolerationWire(Wire):
 
 
 class FlavorSpecWire(Wire):
-    """spec of a ResourceFlavor."""
-
     node_labels: dict[str, str] | None = None
     topology_name: str | None = None
     node_taints: list[TaintWire] | None = None
@@ -422,17 +372,13 @@ class FlavorSpecWire(Wire):
 
 
 class FlavorWire(ObjectWire):
-    """A ResourceFlavor."""
-
     spec: FlavorSpecWire | None = None
 
 
 def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
     meta, spec = wire.metadata, wire.spec or FlavorSpecWire()
     return ResourceFlavor(
-        name=intern_text(meta.name),
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **identity_of(meta),
         node_labels=tuple(sorted((spec.node_labels or {}).items())),
         topology=intern_text(spec.topology_name),
         taints=tuple(map(format_taint, spec.node_taints or ())),
@@ -440,6 +386,27 @@ def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
             Toleration(each.key or "", each.operator or "Equal", each.value or "", each.effect or "")
             for each in spec.tolerations or ()
         ),
+    )
+
+
+class LevelWire(Wire):
+    node_label: str | None = None
+
+
+class TopologySpecWire(Wire):
+    levels: list[LevelWire] | None = None
+
+
+class TopologyWire(ObjectWire):
+    spec: TopologySpecWire | None = None
+
+
+def parse_topology(wire: TopologyWire) -> Topology:
+    """A topology with its levels, widest first."""
+    meta, spec = wire.metadata, wire.spec or TopologySpecWire()
+    return Topology(
+        **identity_of(meta),
+        levels=tuple(intern_text(each.node_label) for each in spec.levels or ()),
     )
 
 
@@ -459,9 +426,17 @@ class AdmissionCheckWire(ObjectWire):
 def parse_admission_check(wire: AdmissionCheckWire) -> AdmissionCheck:
     meta, spec = wire.metadata, wire.spec or AdmissionCheckSpecWire()
     return AdmissionCheck(
-        name=intern_text(meta.name),
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **identity_of(meta),
         controller=intern_text(spec.controller_name),
         conditions=conditions_of(wire.status.conditions if wire.status else None),
     )
+
+
+PARSERS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
+    "clusterqueues": (ClusterQueueWire, parse_cluster_queue),
+    "localqueues": (LocalQueueWire, parse_local_queue),
+    "resourceflavors": (FlavorWire, parse_flavor),
+    "topologies": (TopologyWire, parse_topology),
+    "cohorts": (CohortWire, parse_cohort),
+    "admissionchecks": (AdmissionCheckWire, parse_admission_check),
+}

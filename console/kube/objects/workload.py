@@ -7,10 +7,12 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from console.errors import Unreadable
 from console.kube.objects.meta import (
     KUEUE,
     Condition,
     ConditionWire,
+    NamespacedObject,
     ObjectWire,
     Wire,
     condition,
@@ -19,10 +21,10 @@ from console.kube.objects.meta import (
     intern_text,
     is_condition_true,
     labels_of,
+    namespaced_identity_of,
     parse_time,
 )
 from console.kube.objects.pod import NamedWire, TemplateWire, requests_of
-from console.kube.objects.topology import AssignmentWire, TopologyDomain, domains_of
 
 
 class WorkloadState(StrEnum):
@@ -34,6 +36,13 @@ class WorkloadState(StrEnum):
     EVICTED = "evicted"  # lost its quota and waits to be queued again
     DEACTIVATED = "deactivated"
     FINISHED = "finished"
+
+
+class TopologyDomain(Struct, frozen=True):
+    """A place that a topology assignment names: values of the assignment's levels, and how many pods go there."""
+
+    values: tuple[str, ...]
+    count: int
 
 
 class PodSet(Struct, frozen=True):
@@ -60,13 +69,9 @@ class CheckState(Struct, frozen=True):
     since: float = 0.0
 
 
-class Workload(Struct, frozen=True):
+class Workload(NamespacedObject, frozen=True):
     """One Workload with its claim and its state."""
 
-    namespace: str
-    name: str
-    uid: str = ""
-    created: float = 0.0
     queue: str = ""
     cluster_queue: str = ""  # set once quota is reserved; a pending Workload's comes from its LocalQueue
     priority: int = 0
@@ -81,11 +86,6 @@ class Workload(Struct, frozen=True):
     requeue_at: float = 0.0
     requeue_count: int = 0
     evictions: tuple[tuple[str, int], ...] = ()  # reason -> how often
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return self.namespace, self.name
 
     def total(self, resource: str) -> int:
         """Amount of that resource over all its pods."""
@@ -119,6 +119,46 @@ class Workload(Struct, frozen=True):
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
 
 
+class IndividualValuesWire(Wire):
+    """One value per domain: prefix, then its root, then suffix."""
+
+    prefix: str | None = None
+    suffix: str | None = None
+    roots: list[str] | None = None
+
+
+class LevelValuesWire(Wire):
+    """Values of one level over the domains of a slice."""
+
+    universal: str | None = None
+    individual: IndividualValuesWire | None = None
+
+
+class PodCountsWire(Wire):
+    universal: int | None = None
+    individual: list[int] | None = None
+
+
+class SliceWire(Wire):
+    """A group of domains of a v1beta2 assignment, written compactly."""
+
+    domain_count: int | None = None
+    values_per_level: list[LevelValuesWire] | None = None
+    pod_counts: PodCountsWire | None = None
+
+
+class DomainWire(Wire):
+    values: list[str] | None = None
+    count: int | None = None
+
+
+class AssignmentWire(Wire):
+    """topologyAssignment: `domains` is v1beta1, `slices` is v1beta2."""
+
+    domains: list[DomainWire] | None = None
+    slices: list[SliceWire] | None = None
+
+
 class TopologyRequestWire(Wire):
     """What a pod set demands of the network; what it only prefers keeps no workload waiting."""
 
@@ -126,8 +166,6 @@ class TopologyRequestWire(Wire):
 
 
 class PodSetWire(Wire):
-    """An entry of podSets."""
-
     name: str | None = None
     count: int | None = None
     template: TemplateWire | None = None
@@ -146,8 +184,6 @@ class WorkloadSpecWire(Wire):
 
 
 class PodSetAssignmentWire(Wire):
-    """What admission gave a pod set."""
-
     name: str | None = None
     flavors: dict[str, str] | None = None
     count: int | None = None
@@ -155,22 +191,16 @@ class PodSetAssignmentWire(Wire):
 
 
 class AdmissionWire(Wire):
-    """The reservation."""
-
     cluster_queue: str | None = None
     pod_set_assignments: list[PodSetAssignmentWire] | None = None
 
 
 class RequeueStateWire(Wire):
-    """When an evicted Workload is queued again, and how often it was."""
-
     count: int | None = None
     requeue_at: str | None = None
 
 
 class CheckStateWire(Wire):
-    """State of one admission check."""
-
     name: str | None = None
     state: str | None = None
     message: str | None = None
@@ -178,15 +208,11 @@ class CheckStateWire(Wire):
 
 
 class EvictionWire(Wire):
-    """How often one reason evicted it."""
-
     reason: str | None = None
     count: int | None = None
 
 
 class SchedulingStatsWire(Wire):
-    """What happened to it so far."""
-
     evictions: list[EvictionWire] | None = None
 
 
@@ -201,6 +227,39 @@ class WorkloadStatusWire(Wire):
 class WorkloadWire(ObjectWire):
     spec: WorkloadSpecWire | None = None
     status: WorkloadStatusWire | None = None
+
+
+MAX_DOMAINS = 100_000  # of an assignment: a few bytes may speak of any number
+
+
+def _values(wire: LevelValuesWire, count: int) -> list[str]:
+    if wire.individual is None:
+        return [wire.universal or ""] * count
+    prefix, suffix = wire.individual.prefix or "", wire.individual.suffix or ""
+    return [f"{prefix}{root}{suffix}" for root in wire.individual.roots or ()]
+
+
+def _slice(wire: SliceWire) -> list[TopologyDomain]:
+    count, counts = wire.domain_count or 0, wire.pod_counts or PodCountsWire()
+    pods = counts.individual if counts.individual is not None else [counts.universal or 0] * count
+    columns = [_values(each, count) for each in wire.values_per_level or ()]
+    if len(pods) != count or any(len(column) != count for column in columns):
+        raise Unreadable(f"A topology assignment speaks of {count} domains and lists another number.")
+    rows = zip(*columns, strict=True) if columns else [()] * count
+    return [TopologyDomain(tuple(map(intern_text, row)), number) for row, number in zip(rows, pods, strict=True)]
+
+
+def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
+    """The topology domains of a pod set's assignment, from either API version."""
+    if wire is None:
+        return ()
+    count = sum(max(each.domain_count or 0, 0) for each in wire.slices or ())
+    if count > MAX_DOMAINS:
+        raise Unreadable(f"A topology assignment speaks of {count:,} domains, more than any cluster has.")
+    written = [
+        TopologyDomain(tuple(map(intern_text, each.values or ())), each.count or 0) for each in wire.domains or ()
+    ]
+    return (*written, *(domain for each in wire.slices or () for domain in _slice(each)))
 
 
 def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
@@ -240,10 +299,7 @@ def parse_workload(wire: WorkloadWire) -> Workload:
     given = {each.name: each for each in admission.pod_set_assignments or ()}
     priority_class = spec.priority_class_ref.name if spec.priority_class_ref else spec.priority_class_name
     return Workload(
-        namespace=intern_text(meta.namespace),
-        name=meta.name or "",
-        uid=meta.uid or "",
-        created=parse_time(meta.creation_timestamp),
+        **namespaced_identity_of(meta),
         queue=intern_text(spec.queue_name),
         cluster_queue=intern_text(admission.cluster_queue),
         priority=spec.priority or 0,

@@ -6,16 +6,16 @@ import pytest
 
 from console.errors import Unreadable
 from console.kube.objects.meta import condition
-from console.kube.objects.topology import (
+from console.kube.objects.workload import (
     AssignmentWire,
     IndividualValuesWire,
     LevelValuesWire,
     PodCountsWire,
     SliceWire,
     TopologyDomain,
+    WorkloadState,
     domains_of,
 )
-from console.kube.objects.workload import WorkloadState
 from tests.console.kube.objects.recorded import kind, read, recorded
 
 
