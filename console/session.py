@@ -177,9 +177,11 @@ class Session:
         command that looks once and ends.
         """
         kinds = tuple(FIELDS) if kinds is None else kinds
-        connecting = await asyncio.to_thread(cls.prepare)
+        await asyncio.to_thread(cls.prepare)
+        from console.kube.kubeconfig import load
+
         try:
-            kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
+            kubeconfig = await asyncio.to_thread(load, settings.kubeconfig)
             kubeconfig.target(settings.context)
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:

@@ -10,26 +10,18 @@ import msgspec
 import yaml
 
 from console.errors import BadInput, NotFound, Refused, Unreadable
-from console.kube.kinds import KINDS, Kind
-from console.kube.objects.jobset import JobSet
-from console.kube.objects.meta import UNREADABLE, Wire
+from console.kube.kinds import KINDS, Kind, reader_of
+from console.kube.objects.meta import UNREADABLE
 
 if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.discovery import ApiDiscovery
+    from console.kube.objects.jobset import JobSet
 
 _MERGE = "application/merge-patch+json"
 _ALSO_SHOWN = ("secrets", "configmaps", "services", "persistentvolumeclaims", "persistentvolumes", "namespaces")
 _CLUSTER_WIDE = frozenset({"namespaces", "persistentvolumes"})
 _MASK = "(hidden)"
-
-
-class _Verdict(Wire):
-    allowed: bool = False
-
-
-class _Review(Wire):
-    status: _Verdict | None = None
 
 
 def _object(collection: str, name: str) -> str:
@@ -67,22 +59,9 @@ async def is_allowed(
         body=msgspec.json.encode(review),
     )
     try:
-        verdict = msgspec.json.decode(body, type=_Review).status
-    except UNREADABLE as error:
+        return msgspec.json.decode(body, type=dict[str, Any])["status"]["allowed"] is True
+    except (*UNREADABLE, LookupError, TypeError) as error:
         raise Unreadable(f"The API server's answer about rights cannot be read: {error}.") from error
-    return bool(verdict and verdict.allowed)
-
-
-class _User(Wire):
-    username: str | None = None
-
-
-class _WhoStatus(Wire):
-    user_info: _User | None = None
-
-
-class _Who(Wire):
-    status: _WhoStatus | None = None
 
 
 async def whoami(client: Client) -> str:
@@ -93,32 +72,25 @@ async def whoami(client: Client) -> str:
         body = await client.request(
             "POST", path, doing="read the name of the account", body=msgspec.json.encode(review)
         )
-        status = msgspec.json.decode(body, type=_Who).status
-    except (Refused, *UNREADABLE):
+        return str(msgspec.json.decode(body, type=dict[str, Any])["status"]["userInfo"]["username"] or "")
+    except (Refused, *UNREADABLE, LookupError, TypeError):
         return ""
-    return (status.user_info.username or "") if status and status.user_info else ""
 
 
 async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
     """Set labels of a node; a value of None removes the label."""
-    await client.request(
-        "PATCH",
-        _object("/api/v1/nodes", node),
-        doing=f"label node {node}",
-        body=msgspec.json.encode({"metadata": {"labels": labels}}),
-        content=_MERGE,
-    )
+    await _patch_node(client, node, {"metadata": {"labels": labels}}, f"label node {node}")
 
 
 async def cordon(client: Client, node: str, *, on: bool) -> None:
     """Mark a node unschedulable (`on`), or schedulable again."""
-    await client.request(
-        "PATCH",
-        _object("/api/v1/nodes", node),
-        doing=f"{'cordon' if on else 'uncordon'} node {node}",
-        body=msgspec.json.encode({"spec": {"unschedulable": True if on else None}}),
-        content=_MERGE,
-    )
+    patch = {"spec": {"unschedulable": True if on else None}}
+    await _patch_node(client, node, patch, f"{'cordon' if on else 'uncordon'} node {node}")
+
+
+async def _patch_node(client: Client, node: str, patch: Mapping[str, Any], doing: str) -> None:
+    body = msgspec.json.encode(patch)
+    await client.request("PATCH", _object("/api/v1/nodes", node), doing=doing, body=body, content=_MERGE)
 
 
 async def delete_pod(client: Client, namespace: str, name: str) -> None:
@@ -168,13 +140,9 @@ def _shown(data: dict[str, Any]) -> dict[str, Any]:
 
 async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> JobSet:
     """The JobSet as it is now; NotFound if there is none."""
-    kind = next(each for each in KINDS if each.plural == "jobsets")
     path = await _path(catalogue, "jobsets", namespace, name)
     body = await client.request("GET", path, doing=f"read JobSet {name}")
-    made, odd = kind.reader.build_models(kind.reader.read_page(b'{"items":[' + body + b"]}").items)
-    found = made.get((namespace, name))
-    if not isinstance(found, JobSet):
-        raise Unreadable(f"The JobSet {name} cannot be read: {next(iter(odd.values()), 'it has another name')}.")
+    found: JobSet = reader_of("jobsets").read_object(body, f"The JobSet {name}")
     return found
 
 

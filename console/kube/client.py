@@ -107,46 +107,27 @@ class Client:
         return f"{address}{'&' if parts.query else '?'}{urlencode(list(pairs), quote_via=quote)}"
 
     @asynccontextmanager
-    async def stream(
-        self,
-        path: str,
-        *,
-        doing: str,
-        params: Params | None = None,
-        method: str = "GET",
-        body: bytes | None = None,
-        content: str = _JSON,
-        silence: float = ANSWER,
-        accept: str = _JSON,
-    ) -> AsyncIterator[HttpResponse]:
-        """Send a request and give the response to be read, if its status is 200 to 299; `silence` is how many seconds
-        it may send nothing. Raises Refused and its subclasses, Unreachable, NotLoggedIn.
+    async def stream(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
+        """Send a request and give the response to be read, if its status is 200 to 299. Raises Refused and its
+        subclasses, Unreachable, NotLoggedIn.
         """
-        request = HttpRequest(
-            self.url(path, params), silence, method, body, content, accept, compressed=not self.login.loopback
-        )
-        async with self._answered(request, doing) as answer:
-            yield answer
-
-    @asynccontextmanager
-    async def follow(
-        self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
-    ) -> AsyncIterator[HttpResponse]:
-        """A response that goes on, such as a watch or a log, among many at once; raises as `stream` does. `at_once`: it
-        is complete from the start, and is given up when it only trickles.
-        """
-        request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
-        async with self._answered(request, doing) as answer:
-            yield answer
-
-    @asynccontextmanager
-    async def _answered(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
         self._check_open()
         answer = await self._accepted(request, doing)
         try:
             yield answer
         finally:
             answer.close()
+
+    @asynccontextmanager
+    async def follow(
+        self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
+    ) -> AsyncIterator[HttpResponse]:
+        """A response that goes on, such as a log, among many at once; raises as `stream` does. `silence`: seconds for
+        which it may send nothing. `at_once`: it is complete from the start, and is given up when it only trickles.
+        """
+        request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
+        async with self.stream(request, doing) as answer:
+            yield answer
 
     async def wait_before_retry(self, seconds: float) -> None:
         """Wait before `follow` is tried again; ends early once the server has answered any request."""
@@ -183,9 +164,8 @@ class Client:
         accept: str = _JSON,
     ) -> bytes:
         """The body of the answer; raises as `stream` does."""
-        async with self.stream(
-            path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
-        ) as answer:
+        sent = HttpRequest(self.url(path, params), silence, method, body, content, accept)
+        async with self.stream(sent, doing) as answer:
             pieces, found = answer.iter_chunks(), BytesIO()
             try:
                 await _read_on(pieces, found, LARGE)

@@ -7,52 +7,30 @@ aggregated API whose server is down neither slows this nor breaks it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from console.errors import NotAllowed, NotFound, Unreadable
+from console.errors import NotAllowed, NotFound
 from console.kube.client import Client
-from console.kube.kinds import KINDS
-from console.kube.kubeconfig import Kubeconfig, load
+from console.kube.kinds import kind_named
 from console.kube.login import Login
-from console.kube.objects.meta import UNREADABLE, Wire
+from console.kube.objects.meta import Wire
+from console.kube.objects.on_demand import BuildWire, GroupWire, read_object
+from console.kube.objects.pod import NamedWire
 from console.kube.watch import USUAL, Backoff, Change, Served, watch_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
     from console.kube.kinds import Kind
     from console.kube.target import Target
 
 
-_T = TypeVar("_T")
-
-
-class _Version(Wire):
-    version: str = ""
-
-
-class _Group(Wire):
-    name: str = ""
-    versions: list[_Version] | None = None
-
-
 class _Groups(Wire):
-    groups: list[_Group] | None = None
-
-
-class _Resource(Wire):
-    name: str = ""
+    groups: list[GroupWire] | None = None
 
 
 class _Resources(Wire):
-    resources: list[_Resource] | None = None
-
-
-class _Build(Wire):
-    git_version: str = ""
+    resources: list[NamedWire] | None = None
 
 
 _BUILT_IN = frozenset({"", "batch"})
@@ -90,14 +68,11 @@ class ApiDiscovery:
     async def server_version(self) -> str:
         """The server's version, such as "v1.36.4-gke.1000000"."""
         body = await self._client.request("GET", "/version", doing="read the version of the server")
-        return _decode(body, _Build).git_version
+        return read_object(body, BuildWire).git_version or ""
 
     async def _list_groups(self) -> dict[str, tuple[str, ...]]:
         body = await self._client.request("GET", "/apis", doing="list the APIs of the server")
-        return {
-            group.name: tuple(each.version for each in group.versions or ())
-            for group in _decode(body, _Groups).groups or ()
-        }
+        return {group.name or "": group.names for group in read_object(body, _Groups).groups or ()}
 
     async def _plurals(self, group_version: str) -> frozenset[str]:
         if group_version not in self._resources:
@@ -105,21 +80,11 @@ class ApiDiscovery:
                 body = await self._client.request(
                     "GET", f"/apis/{group_version}", doing=f"list the resources of {group_version}"
                 )
-                names = frozenset(each.name for each in _decode(body, _Resources).resources or ())
+                names = frozenset(each.name or "" for each in read_object(body, _Resources).resources or ())
             except (NotFound, NotAllowed):
                 names = frozenset()
             self._resources[group_version] = names
         return self._resources[group_version]
-
-
-def _decode(body: bytes, type_: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(body, type=type_)
-    except UNREADABLE as error:
-        raise Unreadable(f"The server's answer is not that of a Kubernetes API: {error}.") from error
-
-
-__all__ = ["Connection", "Kubeconfig", "Served", "load"]
 
 
 class Connection:
@@ -132,13 +97,7 @@ class Connection:
         self._backoff = backoff
 
     def feed(self, plural: str, namespace: str) -> AsyncGenerator[Change | Served, None]:
-        kind = next(each for each in KINDS if each.plural == plural)
-        return watch_kind(self.client, self.catalogue, kind, namespace, self._backoff)
+        return watch_kind(self.client, self.catalogue, kind_named(plural), namespace, self._backoff)
 
     async def close(self) -> None:
         await self.client.close()
-
-
-def read_kubeconfig(path: Path | None) -> Kubeconfig:
-    """The merged kubeconfig; blocking. Raises BadKubeconfig."""
-    return load(path)

@@ -17,7 +17,7 @@ import msgspec
 
 from console.errors import ProgramFailed, Unreachable, Unreadable
 from console.kube.actions import pod_path
-from console.kube.objects.meta import UNREADABLE, Wire
+from console.kube.failures import read_status
 from console.pace import rest_after_slice
 
 if TYPE_CHECKING:
@@ -42,22 +42,6 @@ HELD, MAX_PIECES = 1 << 18, 1 << 12
 """Bytes, and pieces, of output that wait for who takes them, beyond which the command is kept waiting."""
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
-
-
-class _Cause(Wire):
-    reason: str | None = None
-    message: str | None = None
-
-
-class _Details(Wire):
-    causes: list[_Cause] | None = None
-
-
-class _Outcome(Wire):
-    status: str | None = None
-    message: str | None = None
-    reason: str | None = None
-    details: _Details | None = None
 
 
 class Process:
@@ -162,10 +146,7 @@ _EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
 
 def exit_code(status: bytes, doing: str) -> int:
     """Exit code in the Status that ends an exec; ProgramFailed if the command could not be run at all."""
-    try:
-        outcome = msgspec.json.decode(status, type=_Outcome)
-    except UNREADABLE:
-        outcome = _Outcome(message=status.decode(errors="replace"))
+    outcome = read_status(status)
     if outcome.status == "Success":
         return 0
     for cause in (outcome.details.causes or ()) if outcome.details else ():

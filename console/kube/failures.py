@@ -39,14 +39,18 @@ if TYPE_CHECKING:
     from console.kube.login import Login
 
 
+class CauseWire(Wire):
+    reason: str | None = None
+    message: str | None = None
+
+
 class DetailsWire(Wire):
-    kind: str | None = None
-    name: str | None = None
+    causes: list[CauseWire] | None = None
     retry_after_seconds: int | None = None
 
 
 class StatusWire(Wire):
-    kind: str | None = None
+    status: str | None = None
     code: int | None = None
     reason: str | None = None
     message: str | None = None

@@ -75,8 +75,6 @@ class HttpRequest:
     body: bytes | None = None
     content: str = ""
     accept: str = "application/json"
-    compressed: bool = False
-    """Whether the answer may be."""
     goes_on: bool = False  # whether the answer is one that goes on, and may begin late
     at_once: bool = False  # whether the answer is there as a whole, and given up where it only drips
 
@@ -342,7 +340,7 @@ class HttpConnections:
             curl.setopt(pycurl.CUSTOMREQUEST, request.method)
         if request.body is not None:
             curl.setopt(pycurl.POSTFIELDS, request.body)
-        if request.compressed:
+        if not request.goes_on and not self.login.loopback:
             curl.setopt(pycurl.ACCEPT_ENCODING, "gzip")
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))

@@ -132,6 +132,13 @@ class KindReader(Generic[W, M]):
             raise Unreadable("its name is missing.")
         return self._parse(wire)
 
+    def read_object(self, body: bytes, what: str) -> M:
+        """The model of one object; Unreadable, which names it as `what`, if it cannot be read."""
+        made, unreadable = self.build_models(self.read_page(b'{"items":[' + body + b"]}").items)
+        for model in made.values():
+            return model
+        raise Unreadable(f"{what} cannot be read: {next(iter(unreadable.values()), 'it is no such object')}.")
+
     def read_event(self, text: bytes) -> WatchEvent[M]:
         """Decode a watch event; Unreadable if it is not one, such as a line that was cut off."""
         try:
@@ -228,3 +235,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("cohorts", KUEUE, _QUEUES, False),
     Kind("admissionchecks", KUEUE, _QUEUES, False),
 )
+
+
+def kind_named(plural: str) -> Kind:
+    """The watched kind of that plural name."""
+    return next(each for each in KINDS if each.plural == plural)

@@ -7,7 +7,6 @@ and paths inside a file are relative to it. A written entry is put beside what i
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,47 +16,14 @@ import yaml
 from msgspec import Struct
 
 from console.errors import BadKubeconfig
-from console.folders import make_private
+from console.folders import atomic_write, make_private
 from console.kube.safe_yaml import load_yaml
 from console.kube.snapshot import ContextName
-from console.kube.target import Cluster, Target, User
+from console.kube.target import Cluster, Masked, Target, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
 _GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`."
-
-
-class Masked(msgspec.Struct, rename="kebab"):
-    """A structure that may hold a secret; its repr shows no value."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:  # crash reports print what locals hold
-        return []
-
-
-class _ClusterWire(Masked):
-    server: str = ""
-    certificate_authority: str | None = None
-    certificate_authority_data: str | None = None
-    insecure_skip_tls_verify: bool | None = None
-    tls_server_name: str | None = None
-    proxy_url: str | None = None
-    extensions: list[dict[str, Any]] | None = None
-
-
-class _UserWire(Masked):
-    client_certificate: str | None = None
-    client_certificate_data: str | None = None
-    client_key: str | None = None
-    client_key_data: str | None = None
-    token: str | None = None
-    token_file: str | None = msgspec.field(default=None, name="tokenFile")
-    username: str | None = None
-    password: str | None = None
-    exec: dict[str, Any] | None = None
-    auth_provider: dict[str, Any] | None = None
 
 
 class Context(Masked):
@@ -70,12 +36,12 @@ class Context(Masked):
 
 class _NamedCluster(Masked):
     name: str
-    cluster: _ClusterWire | None = None
+    cluster: Cluster | None = None
 
 
 class _NamedUser(Masked):
     name: str
-    user: _UserWire | None = None
+    user: User | None = None
 
 
 class _NamedContext(Masked):
@@ -103,10 +69,13 @@ class Kubeconfig:
     def merge(self, path: Path) -> None:
         """Add what a file defines and no earlier file did."""
         read = _read(path)
-        for cluster in read.clusters or ():
-            self.clusters.setdefault(cluster.name, _absolute(_cluster(cluster.cluster, path.parent), path.parent))
+        for named in read.clusters or ():
+            cluster = named.cluster or Cluster()
+            practice = any(each.get("name") == PRACTICE for each in cluster.extensions or ())
+            cluster.practice_folder = path.parent if practice else None
+            self.clusters.setdefault(named.name, _absolute(cluster, path.parent))
         for user in read.users or ():
-            self.users.setdefault(user.name, _absolute(_user(user.user), path.parent))
+            self.users.setdefault(user.name, _absolute(user.user or User(), path.parent))
         for context in read.contexts or ():
             self.contexts.setdefault(context.name, context.context or Context())
         self.current = self.current or read.current_context or ""
@@ -152,16 +121,6 @@ class Kubeconfig:
                 "Choose another context, or write the kubeconfig again.",
             )
         return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
-
-
-def _cluster(wire: _ClusterWire | None, folder: Path) -> Cluster:
-    written = msgspec.structs.asdict(wire) if wire else {}
-    practice = any(each.get("name") == PRACTICE for each in written.pop("extensions", None) or ())
-    return Cluster(**written, practice_folder=folder if practice else None)
-
-
-def _user(wire: _UserWire | None) -> User:
-    return User(**msgspec.structs.asdict(wire)) if wire else User()
 
 
 def _absolute(entry: Any, folder: Path) -> Any:
@@ -378,16 +337,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
 def _replace(path: Path, text: str) -> None:
     try:
         make_private(path.parent)
-        handle, name = tempfile.mkstemp(prefix=".config-", dir=path.parent)  # 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        atomic_write(path, text.encode())
     except OSError as error:
         raise BadKubeconfig(
             f"The kubeconfig {path} cannot be written: {error.strerror}.", "Name another file."

@@ -10,13 +10,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import Job, JobSet
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
 
 
 Key = tuple[str, str]  # namespace and name; the namespace is empty for what belongs to none
+
+
+T = TypeVar("T")
+
+
+def _grouped(objects: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    """The objects by that key; those whose key is empty are left out."""
+    found: dict[str, list[T]] = defaultdict(list)
+    for each in objects:
+        if name := key(each):
+            found[name].append(each)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,29 +69,17 @@ class Fleet:
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[Pod]]:
         """Pods placed on each node, finished ones too."""
-        placed: dict[str, list[Pod]] = defaultdict(list)
-        for pod in self.pods.values():
-            if pod.node:
-                placed[pod.node].append(pod)
-        return placed
+        return _grouped(self.pods.values(), attrgetter("node"))
 
     @cached_property
     def pods_by_jobset(self) -> Mapping[str, list[Pod]]:
         """Pods by the uid of their JobSet: names are reused, uids are not."""
-        made: dict[str, list[Pod]] = defaultdict(list)
-        for pod in self.pods.values():
-            if pod.jobset_uid:
-                made[pod.jobset_uid].append(pod)
-        return made
+        return _grouped(self.pods.values(), attrgetter("jobset_uid"))
 
     @cached_property
     def jobs_by_jobset(self) -> Mapping[str, list[Job]]:
         """Jobs by the uid of their JobSet."""
-        made: dict[str, list[Job]] = defaultdict(list)
-        for job in self.jobs.values():
-            if job.jobset_uid:
-                made[job.jobset_uid].append(job)
-        return made
+        return _grouped(self.jobs.values(), attrgetter("jobset_uid"))
 
     @cached_property
     def workload_by_owner(self) -> Mapping[str, Workload]:
@@ -92,9 +93,7 @@ class Fleet:
     @cached_property
     def events_by_object(self) -> Mapping[str, list[Event]]:
         """Events by the uid of the object they are about, oldest first."""
-        told: dict[str, list[Event]] = defaultdict(list)
-        for event in self.events.values():
-            told[event.object_uid].append(event)
+        told = _grouped(self.events.values(), attrgetter("object_uid"))
         for each in told.values():
             each.sort(key=lambda event: event.last)
         return told

@@ -1,16 +1,12 @@
-"""One context of the kubeconfig with all that belongs to it.
-
-Apart from `kubeconfig`, which reads it, so that `a4 proxy` can log in without a YAML reader.
-"""
+"""One context of the kubeconfig with all that belongs to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, SupportsIndex
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
+from msgspec import Struct, field
 
 
 class Secret(str):
@@ -25,8 +21,8 @@ class Secret(str):
         return Secret(super().__getitem__(key))
 
 
-class _Masked:
-    """Something that may hold a secret: it never shows what it holds."""
+class Masked(Struct, rename="kebab"):
+    """A part of a kubeconfig, which may hold a secret: it never shows what it holds."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -35,8 +31,7 @@ class _Masked:
         return []
 
 
-@dataclass(repr=False)
-class Cluster(_Masked):
+class Cluster(Masked):
     """How to reach an API server."""
 
     server: str = ""
@@ -45,12 +40,12 @@ class Cluster(_Masked):
     insecure_skip_tls_verify: bool | None = None
     tls_server_name: str | None = None
     proxy_url: str | None = None
+    extensions: list[dict[str, Any]] | None = None
     practice_folder: Path | None = None
     """Where a practice cluster keeps what goes with it; None: it is a real one."""
 
 
-@dataclass(repr=False)
-class User(_Masked):
+class User(Masked):
     """How to prove who one is."""
 
     client_certificate: str | None = None
@@ -58,7 +53,7 @@ class User(_Masked):
     client_key: str | None = None
     client_key_data: str | None = None
     token: str | None = None
-    token_file: str | None = None
+    token_file: str | None = field(default=None, name="tokenFile")
     username: str | None = None
     password: str | None = None
     exec: dict[str, Any] | None = None
@@ -67,8 +62,7 @@ class User(_Masked):
     """Gives a bearer token and when it ends (seconds since the epoch); asked again before that."""
 
 
-@dataclass(repr=False)
-class Target(_Masked):
+class Target(Masked):
     """One context with its cluster and user, all paths absolute."""
 
     context: str

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
 from console.kube.failures import StatusWire, error_from_status
+from console.kube.http import HttpRequest
 from console.kube.kinds import JOBSET, KUEUE, Kind
 from console.kube.snapshot import WatchState
 from console.pace import WorkSlices
@@ -284,10 +285,11 @@ class HttpSource:
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
         lasts = str(random.randint(*LASTS))
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
-        doing = f"watch {self._what}"
+        client = self._client
+        request = HttpRequest(client.url(self._path, params), self._silence)
         try:
             async with (
-                self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
+                client.stream(request, f"watch {self._what}") as answer,
                 aclosing(self._at_rest(answer.iter_chunks())) as lines,
             ):
                 yield lines

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
-from console.kube.kinds import JOBSET, KINDS, KUEUE, Kind
+from console.kube.kinds import JOBSET, KUEUE, Kind
 from console.kube.objects.meta import OURS, UNREADABLE, Meta, ObjectWire, Wire, labels_of, parse_time
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
 from console.kube.actions import pod_path
-from console.kube.kinds import KINDS
+from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
-from console.kube.objects.pod import Pod
 from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineSplitter, split_timestamps, text_of
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from console.kube.client import Client
+    from console.kube.objects.pod import Pod
 
 
 if TYPE_CHECKING:
@@ -442,12 +442,8 @@ async def follow_log(
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     """The pod as it is now; NotFound if there is none."""
-    kind = next(each for each in KINDS if each.plural == "pods")
     body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
-    made, odd = kind.reader.build_models(kind.reader.read_page(b'{"items":[' + body + b"]}").items)
-    found = made.get((namespace, name))
-    if not isinstance(found, Pod):
-        raise Unreadable(f"The pod {name} cannot be read: {next(iter(odd.values()), 'it has another name')}.")
+    found: Pod = reader_of("pods").read_object(body, f"The pod {name}")
     return found
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.google.api import loaded
-from console.kube.kinds import KINDS as REPAIRS_KINDS
+from console.kube.kinds import kind_named
 from console.preflight import access, cluster, images, machines, network, queues, storage
 from console.preflight import cluster as named
 from console.preflight.check import Check, LaunchNeeds, RepairKind, Result, Verdict, name_of, verdict_of_error
@@ -240,7 +240,7 @@ async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
 async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
     namespace, name, above = target
     connection = cluster.watch.connection_for_change(f"create LocalQueue {name}")
-    kind = next(each for each in REPAIRS_KINDS if each.plural == "localqueues")
+    kind = kind_named("localqueues")
     version = await connection.catalogue.version(kind)
     if not version:
         raise NotFound("This cluster has no LocalQueues: Kueue is not installed.", status=404)

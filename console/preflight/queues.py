@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
-from console.kube.kinds import JOBSET, KINDS, KUEUE
+from console.kube.kinds import JOBSET, KUEUE, kind_named
 from console.kube.objects.meta import GPU
 from console.kube.objects.on_demand import GroupWire, WorkloadControllersWire
 from console.preflight.check import (
@@ -69,7 +69,7 @@ async def _served(
 
 
 async def _version(look: CheckContext, group: str, plural: str) -> str:
-    kind = next(each for each in KINDS if each.plural == plural)
+    kind = kind_named(plural)
 
     async def question() -> str:
         return await look.cluster.watch.current_connection.catalogue.version(kind)

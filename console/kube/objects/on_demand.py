@@ -90,6 +90,7 @@ class VersionWire(Wire):
 
 
 class GroupWire(Wire):
+    name: str | None = None
     versions: list[VersionWire] | None = None
 
     @property
