@@ -16,11 +16,13 @@ from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
+from console.config import FASTEST, Loaded, config_time, load_config
 from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
 from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
+from screens.config import OURS, all_problems, applies, known_names, quick_problems, theme_names, themes_of
 from screens.dialogs.question import Choice, Pick
 from screens.palette import ActiveBindings
 from screens.typing_ahead import KeyOrderedApp
@@ -115,10 +117,14 @@ class ConsoleApp(KeyOrderedApp):
     """The latest snapshot; only `follow_store` assigns it."""
     trouble: reactive[ConsoleError | None] = reactive(None, init=False)
     """Why there is no session; None while there is one or one is being opened."""
+    loaded: reactive[Loaded] = reactive(load_config, init=False)
+    """The person's settings; they are taken over while the console runs."""
 
     def __init__(
         self, settings: Settings, practice: PracticeProcess | None = None, *, connect: Connect | None = None
     ) -> None:
+        loaded = load_config()
+        self.DEFAULT_MODE = loaded.config.start  # type: ignore[misc]  # each console has its own, from its beginning
         super().__init__()
         self.settings = settings
         self._connect = connect or self._open_session
@@ -134,9 +140,41 @@ class ConsoleApp(KeyOrderedApp):
         self._practice = practice
         self._bell = AlarmNotifier()
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        self.theme = DARK.name
+        for theme in OURS.values():
+            self.register_theme(theme)
+        self._config_changed_at = config_time()
+        self._take_config(loaded)
+
+    def _take_config(self, loaded: Loaded) -> None:
+        """Themes and keys of the person; what is wrong in the file is told once the console is open."""
+        config = loaded.config
+        for theme in themes_of(config):
+            self.register_theme(theme)
+        if config.theme in theme_names(config):
+            self.theme = config.theme
+        self.set_keymap(config.keys)
+        self.loaded = loaded
+
+    def _follow_config(self) -> None:
+        """Take the settings over when their file has changed."""
+        changed = config_time()
+        if changed != self._config_changed_at:
+            self._config_changed_at = changed
+            self._take_config(load_config())
+            self.tell_config_problems()
+
+    @work(group="config", exclusive=True)
+    async def tell_config_problems(self) -> None:
+        """Name the first wrong line of the file; the names in it are compared once there is time."""
+        loaded = self.loaded
+        if loaded.text is None:
+            return
+        problems = [*loaded.problems, *quick_problems(loaded)]
+        problems = problems or all_problems(loaded, await asyncio.to_thread(known_names))
+        if problems:
+            more = f" And {len(problems) - 1} more: a4 config check." if len(problems) > 1 else ""
+            said = f"{loaded.path}:{problems[0].line}: {problems[0].text}{more}"
+            self.notify(said, title="Settings that do not hold", severity="warning", timeout=10)
 
     async def _open_session(self) -> Session:
         """Threads: the imports take half a second, in which keys have to work and a practice cluster starts."""
@@ -219,6 +257,7 @@ class ConsoleApp(KeyOrderedApp):
         """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
         self.set_interval(TICK, self.tick)
+        self.tell_config_problems()
 
     @work(group="store", exclusive=True)
     async def follow_store(self) -> None:
@@ -234,6 +273,7 @@ class ConsoleApp(KeyOrderedApp):
         self.refresh_bindings()
         async for fleet in session.watch.snapshots():
             self.fleet = fleet
+            await asyncio.sleep(self.loaded.config.refresh - FASTEST)
 
     def job_ink(self, uid: str) -> str:
         """The ink of a job, the same on every screen; those that are drawn share inks only when there are too many."""
@@ -285,6 +325,7 @@ class ConsoleApp(KeyOrderedApp):
     def tick(self) -> None:
         """Once a second: alarms that are new, and what ages by itself."""
         if self.is_running:  # a last tick may come while the screens are being taken away
+            self._follow_config()
             notify_new_alarms(self, self._bell)
             self.draw_between_keys("ages", self._draw_ages)
 
@@ -294,10 +335,32 @@ class ConsoleApp(KeyOrderedApp):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our inks, for themes that do not have them."""
-        return DARK.variables
+        return (DARK if self.current_theme.dark else LIGHT).variables
 
     def action_theme(self) -> None:
-        self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
+        """A light theme instead of a dark one, or the other way; one of the two is the person's."""
+        own, dark = self.loaded.config.theme, not self.current_theme.dark
+        theme = self.available_themes.get(own)
+        self.theme = own if theme is not None and theme.dark == dark else (DARK if dark else LIGHT).name
+
+    @work(group="actions")
+    async def action_own_command(self, number: int) -> None:
+        """Run a command of the settings on what is under the cursor."""
+        from screens.dialogs.own_command import run_command
+
+        if isinstance(self.screen, LiveScreen):
+            await run_command(self.screen, self.loaded.config.commands[number])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A command of one's own that changes the cluster is gone in read-only mode; without its object it is off."""
+        if action == "own_command" and isinstance(self.screen, LiveScreen):
+            command = self.loaded.config.commands[int(str(parameters[0]))]
+            return (
+                False
+                if command.changes and self.settings.read_only
+                else applies(command, self.screen.subject()) or None
+            )
+        return super().check_action(action, parameters)
 
     def action_help(self) -> None:
         """Show all keys that work here, and what the screen has to tell of the place of the cursor."""

@@ -14,6 +14,7 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from console.config import ListConfig
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, WatchState
 from screens.widgets.base import Abstract
@@ -123,6 +124,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
 
     crumb = ""  # name of this page in the trail; empty on a main screen
+    _own_keys: Sequence[str] = ()  # of the person's own commands
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
     _filtered: ResourceTable[Any]
@@ -157,6 +159,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     def on_mount(self) -> None:
         self.watch(self.app, "fleet", self._fleet_changed, init=False)
         self.watch(self.app, "trouble", self._trouble_changed, init=False)
+        self.watch(self.app, "loaded", self._config_changed)
         self.bindings_updated_signal.subscribe(self, lambda _: self._show_keys())
         self._show_title()
         self.show_fleet(self.app.fleet)
@@ -206,6 +209,28 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST * cost, max(FIRST_REST, LISTING_SHARE * cost) if listing else LONGEST_REST)
         self._rested_at = monotonic() + (rest if self._drawing_is_slow else 0.0)
+
+    def _config_changed(self) -> None:
+        """Lists and keys follow the person's settings."""
+        config = self.app.loaded.config
+        for table in self.query(ResourceTable):
+            if table.LIST:
+                table.configure(config.lists.get(table.LIST, ListConfig()))
+        for key in self._own_keys:
+            self._bindings.key_to_bindings.pop(key, None)
+        self._own_keys = own = []
+        subject = self.subject()
+        for number, command in enumerate(config.commands):
+            if subject.keys() >= set(command.uses):
+                own.append(command.key)
+                self._bindings.bind(command.key, f"app.own_command({number})", command.name)
+        self.refresh_bindings()
+
+    def subject(self) -> dict[str, str]:
+        """What the person's own commands are about here: job, pod, node, namespace, context; empty texts: none now."""
+        session = self.app.session if self.app.connected else None
+        namespace = self.app.only_namespace or (session.namespace if session else "")
+        return {"context": session.context if session else "", "namespace": namespace}
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble

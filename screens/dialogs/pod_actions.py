@@ -18,7 +18,7 @@ from console.kube.objects.pod import AFTER_THE_END
 from console.scheduling.ranks import PodFate, pod_fate, ranks, successor
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, rank_waits
-from screens.dialogs.copy import copy_files
+from screens.dialogs.copy import fetch_from_pod, send_to_pod
 from screens.dialogs.forward import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.wording import count
@@ -63,6 +63,13 @@ class PodActions(LiveScreen):
         pods = self.app.fleet.pods
         return [pods[key[0], key[1]] for key in self.pod_keys if (key[0], key[1]) in pods]
 
+    def subject(self) -> dict[str, str]:
+        pod = next(iter(self.pods()), None)
+        if pod is None:
+            return {**super().subject(), "job": "", "pod": "", "node": ""}
+        own = {"namespace": pod.namespace, "job": pod.jobset, "pod": pod.name, "node": pod.node}
+        return {**super().subject(), **own}
+
     def action_log(self) -> None:
         for pod in self.pods()[:1]:
             self.app.open_page("log", pod.namespace, pod.name, self.container)
@@ -75,30 +82,35 @@ class PodActions(LiveScreen):
         if pods := self.pods():
             self.copy([pod.name for pod in pods], "names")
 
-    @work(group="actions")
-    async def action_shell(self) -> None:
+    def action_shell(self) -> None:
         for pod in self.living_pods()[:1]:
-            await open_shell(self, pod.namespace, pod.name, self.container)
+            self.shell(pod.namespace, pod.name, self.container)
 
     @work(group="actions")
-    async def action_forward(self) -> None:
+    async def shell(self, namespace: str, name: str, container: str) -> None:
+        """The shell, until it ends."""
+        await open_shell(self, namespace, name, container)
+
+    def action_forward(self) -> None:
         for pod in self.living_pods()[:1]:
-            await forward_pod(self, pod)
+            self.forward(pod)
+
+    @work(group="actions")
+    async def forward(self, pod: Pod) -> None:
+        """The question, and the tunnel."""
+        await forward_pod(self, pod)
 
     def action_facts(self) -> None:
         for pod in self.running_pods()[:1]:
             self.app.open_page("facts", pod.namespace, pod.name, self.container)
 
     def action_copy_from(self) -> None:
-        self._copy_files(fetch=True)
+        for pod in self.running_pods()[:1]:
+            self.copy_files(pod, self.container, fetch=True)
 
     def action_copy_to(self) -> None:
-        self._copy_files(fetch=False)
-
-    @work(group="actions")
-    async def _copy_files(self, *, fetch: bool) -> None:
         for pod in self.running_pods()[:1]:
-            await copy_files(self, pod.namespace, pod.name, f"pod {pod.name}", self.container, fetch=fetch)
+            self.copy_files(pod, self.container, fetch=False)
 
     def living_pods(self) -> list[Pod]:
         """The pods an action is about, but for one whose container has ended: what is left to do with it is said."""
@@ -117,14 +129,21 @@ class PodActions(LiveScreen):
         return pods
 
     @work(group="actions")
-    async def action_editor(self) -> None:
+    async def copy_files(self, pod: Pod, container: str, *, fetch: bool) -> None:
+        """The dialog, until it is closed."""
+        act = fetch_from_pod if fetch else send_to_pod
+        await act(self, pod.namespace, pod.name, f"pod {pod.name}", container)
+
+    def action_editor(self) -> None:
+        for pod in self.pods()[:1]:
+            self.open_editor(pod)
+
+    @work(group="actions")
+    async def open_editor(self, pod: Pod) -> None:
         """The same as on its job's page: names for ssh are names of ranks."""
         from screens.dialogs.editor import open_editor_in_rank
 
-        pods, fleet = self.pods(), self.app.fleet
-        if not pods:
-            return
-        pod = pods[0]
+        fleet = self.app.fleet
         jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
         found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
         if jobset is None or not found or pod.phase != "Running":
@@ -135,11 +154,14 @@ class PodActions(LiveScreen):
         with self.report_errors(f"No editor in {pod.name}"):
             await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])
 
-    @work(group="actions")
-    async def action_delete_pods(self) -> None:
+    def action_delete_pods(self) -> None:
         pods = self.pods()
-        if not pods:
-            return
+        if pods:
+            self.delete(pods)
+
+    @work(group="actions")
+    async def delete(self, pods: list[Pod]) -> None:
+        """Delete these pods, if the answer is yes."""
         question = f"Delete pod {pods[0].name}?" if len(pods) == 1 else f"Delete {len(pods)} pods?"
         if not await self.app.push_screen_wait(Confirm(question, [*map(told, pods), *consequences(pods)])):
             return
@@ -205,29 +227,79 @@ class RankAction:
 
 
 RANK_ACTIONS: tuple[RankAction, ...] = (
-    RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank",
-               changes=True),
-    RankAction("facts", "i", "Facts", "What its container says: GPUs, disks, mounts, NCCL environment",
-               "screens.pages.facts:facts_of_rank"),
-    RankAction("code", "v", "VS Code",
-               "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
-               "screens.dialogs.editor:open_editor_in_rank", changes=True),
-    RankAction("forward", "f", "Forward",
-               "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
-               "screens.dialogs.forward:forward_rank", running=False, alive=True),
-    RankAction("doctor", "D", "Doctor", "Each step from your token to an editor in the chosen pod, and what fixes it",
-               "screens.dialogs.editor:diagnose_rank", running=False, show=False),
-    RankAction("everywhere", "exclamation_mark", "Run in pods",
-               "A command in many pods at once, equal outputs together",
-               "screens.dialogs.run_in_ranks:run_in_ranks", changes=True, running=False, show=False),
-    RankAction("nccl", "Q", "NCCL test",
-               "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
-               "screens.dialogs.run_in_ranks:nccl_in_pod", changes=True, show=False),
-    RankAction("fetch", "u", "Copy from", "Copy a file or folder of the chosen pod to this machine",
-               "screens.dialogs.copy:fetch_from_rank", show=False),
-    RankAction("send", "U", "Copy to", "Copy a file or folder of this machine to the chosen pod",
-               "screens.dialogs.copy:send_to_rank", changes=True, show=False),
-)  # fmt: skip
+    RankAction(
+        "shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank", changes=True
+    ),
+    RankAction(
+        "facts",
+        "i",
+        "Facts",
+        "What its container says: GPUs, disks, mounts, NCCL environment",
+        "screens.pages.facts:facts_of_rank",
+    ),
+    RankAction(
+        "code",
+        "v",
+        "VS Code",
+        "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
+        "screens.dialogs.editor:open_editor_in_rank",
+        changes=True,
+    ),
+    RankAction(
+        "forward",
+        "f",
+        "Forward",
+        "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
+        "screens.dialogs.forward:forward_rank",
+        running=False,
+        alive=True,
+    ),
+    RankAction(
+        "doctor",
+        "D",
+        "Doctor",
+        "Each step from your token to an editor in the chosen pod, and what fixes it",
+        "screens.dialogs.editor:diagnose_rank",
+        running=False,
+        show=False,
+    ),
+    RankAction(
+        "everywhere",
+        "exclamation_mark",
+        "Run in pods",
+        "A command in many pods at once, equal outputs together",
+        "screens.dialogs.run_in_ranks:run_in_ranks",
+        changes=True,
+        running=False,
+        show=False,
+    ),
+    RankAction(
+        "nccl",
+        "Q",
+        "NCCL test",
+        "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
+        "screens.dialogs.run_in_ranks:nccl_in_pod",
+        changes=True,
+        show=False,
+    ),
+    RankAction(
+        "fetch",
+        "u",
+        "Copy from",
+        "Copy a file or folder of the chosen pod to this machine",
+        "screens.dialogs.copy:fetch_from_rank",
+        show=False,
+    ),
+    RankAction(
+        "send",
+        "U",
+        "Copy to",
+        "Copy a file or folder of this machine to the chosen pod",
+        "screens.dialogs.copy:send_to_rank",
+        changes=True,
+        show=False,
+    ),
+)
 """In the order of the key line."""
 
 

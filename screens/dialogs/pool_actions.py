@@ -42,6 +42,9 @@ class NodeActions(LiveScreen):
         nodes = self.app.fleet.nodes
         return [nodes["", name] for name in self.node_names if ("", name) in nodes]
 
+    def subject(self) -> dict[str, str]:
+        return {**super().subject(), "node": next(iter(self.node_names), "")}
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Cordon what is open, uncordon what is not."""
         if action in {"cordon", "uncordon"} and not any(n.cordoned == (action == "uncordon") for n in self.nodes()):
@@ -67,8 +70,11 @@ class NodeActions(LiveScreen):
         """Cordon or uncordon these nodes, if the answer is yes."""
         verb = "Cordon" if on else "Uncordon"
         title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
-        stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
-        lines = [*(f"{node.name}: {self._held(node)}" for node in nodes), " ", stays]
+        lines = [f"{node.name}: {self._held(node)}" for node in nodes]
+        lines += [
+            " ",
+            "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again.",
+        ]
         if not await self.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
             return
         for node in nodes:
@@ -146,11 +152,12 @@ class PoolSizes(PoolsScreen):
             return False
         return super().check_action(action, parameters)
 
+    def action_resize(self) -> None:
+        if self.facts is not None:
+            self.resize(self.facts)
+
     @work(group="actions")
-    async def action_resize(self) -> None:
-        facts = self.facts
-        if facts is None:
-            return
+    async def resize(self, facts: PoolStatus) -> None:
         name, zones = facts.pool.name, len(facts.pool.zones)
         now = facts.target if facts.target is not None else facts.nodes
         each = now // max(1, zones)
@@ -168,8 +175,11 @@ class PoolSizes(PoolsScreen):
                 self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
                 return
             lines = [*facts.losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
-            if wanted > each:
-                lines.append("The reservation or the zone must have enough capacity: else the resize stops part-way.")
+            lines += (
+                ["The reservation or the zone must have enough capacity: otherwise the resize stops part-way."]
+                if wanted > each
+                else []
+            )
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
                 self._tell(await self.session.google.node_pools.resize(name, wanted))
@@ -178,14 +188,15 @@ class PoolSizes(PoolsScreen):
         if not facts.pool.autoscaling:
             return []
         outside = not facts.pool.least <= wanted <= facts.pool.most
-        follows = ": it would undo this." if outside else ", and may change it again."
-        return [f"Its autoscaler keeps it at {facts.limits} nodes{follows}"]
+        words = f"Its autoscaler keeps it at {facts.limits} nodes"
+        return [f"{words}, and may change it again." if not outside else f"{words}: it would undo this."]
+
+    def action_limits(self) -> None:
+        if self.facts is not None:
+            self.limits(self.facts)
 
     @work(group="actions")
-    async def action_limits(self) -> None:
-        facts = self.facts
-        if facts is None:
-            return
+    async def limits(self, facts: PoolStatus) -> None:
         name = facts.pool.name
         now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
         hint = "Minimum and maximum over all zones; 0 0 turns autoscaling off. Enter confirms, Esc cancels."
@@ -206,6 +217,9 @@ class PoolSizes(PoolsScreen):
                 self._tell(await self.session.google.node_pools.scale_between(name, least, most))
 
     def _tell(self, operation: GkeOperation) -> None:
-        words = f"Google has started the operation; a row here shows its progress ({operation.name})."
-        self.notify(words, timeout=4, markup=False)
+        self.notify(
+            f"Google has started the operation; a row here shows its progress ({operation.name}).",
+            timeout=4,
+            markup=False,
+        )
         self.look_again()

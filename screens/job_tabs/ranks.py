@@ -96,8 +96,10 @@ def rank_columns(width: int) -> Sequence[Column[Rank]]:
 class RankTable(ResourceTable[Rank]):
     """All ranks the job asks for; Enter opens a rank's log."""
 
+    LIST = "job_pods"
     NOUN = "pod"
     EMPTY = Notice("This job asks for no pods.")
+    COLUMNS = rank_columns(200)
 
     def on_resize(self) -> None:
         """Long names of nodes are cut where the line is short."""

@@ -29,6 +29,7 @@ TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "resta
 class AlarmTable(ResourceTable[Alarm]):
     """Alarms, those that are over too."""
 
+    LIST = "alarms"
     NOUN = "alarm"
     EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
     COLUMNS: ClassVar = ALARMS

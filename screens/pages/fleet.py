@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class PoolTable(ResourceTable[Pool]):
     """Node pools, those with GPUs first."""
 
+    LIST = "pools"
     NOUN = "pool"
     EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
     COLUMNS: ClassVar = POOLS.columns

@@ -29,6 +29,7 @@ SOON, LATER = 3.0, 30.0  # seconds between two looks while a build is under way,
 
 
 class BuildTable(ResourceTable["Build"]):
+    LIST = "builds"
     NOUN = "build"
     EMPTY = Notice("No builds.", "b builds one that comes with the console, or one of yours.")
     COLUMNS: ClassVar = BUILDS
@@ -40,6 +41,7 @@ class BuildTable(ResourceTable["Build"]):
 class ImageTable(ResourceTable["Image"]):
     """Images of the registries, latest first."""
 
+    LIST = "images"
     NOUN = "image"
     EMPTY = Notice("No images.", "b builds one.")
     COLUMNS: ClassVar = IMAGES

@@ -224,6 +224,13 @@ class JobScreen(LiveScreen):
         for tab in self.tabs.values():
             tab.rank = rank
 
+    def subject(self) -> dict[str, str]:
+        """The job, and the pod that is chosen."""
+        ranks = self._line.ranks if self._line is not None else ()
+        pod = ranks[self.rank].pod if self.rank < len(ranks) else None
+        own = {"namespace": self.key[0], "job": self.key[1]}
+        return {**super().subject(), **own, "pod": pod.name if pod else "", "node": pod.node if pod else ""}
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "rank":
             turns = self.is_mounted and self.here.turns_ranks

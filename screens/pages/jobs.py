@@ -43,13 +43,15 @@ GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked
 class JobTable(ResourceTable[JobLine]):
     """JobSets, the live ones first."""
 
+    LIST = "jobs"
     NOUN = "job"
     EMPTY = Notice("No jobs.", "n launches one.")
+    COLUMNS = JOBS.columns
 
     def on_resize(self) -> None:
         """The reason gets a third of the line; columns that matter less make room."""
         least = max(20, self.size.width // 4 + 7)
-        self.set_columns([replace(each, least=least) if each.fill else each for each in JOBS.columns])
+        self.set_columns([replace(each, least=least) if each.fill else each for each in self.COLUMNS])
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:
@@ -85,6 +87,11 @@ class JobsScreen(LiveScreen):
     def body(self) -> ComposeResult:
         yield JobTable()
         yield SentenceLine(id="reason")
+
+    def subject(self) -> dict[str, str]:
+        row = self.table.row
+        namespace = {"namespace": row.jobset.namespace} if row is not None else {}
+        return {**super().subject(), **namespace, "job": row.jobset.name if row is not None else ""}
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Live jobs first, newest first; finished ones below."""

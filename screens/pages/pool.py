@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 class NodeTable(ResourceTable[NodeRow]):
+    LIST = "nodes"
     NOUN = "node"
     EMPTY = Notice("This pool has no nodes now.")
     SORTED_BY = "NODE"

@@ -39,12 +39,14 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
     """The pools of quota; Enter shows only that queue's workloads."""
 
     EMPTY = Notice("This cluster has no ClusterQueues.", "Jobs without a queue start at once, or not at all.")
+    LIST = "cluster_queues"
     NOUN = "ClusterQueue"
+    COLUMNS = QUEUES.columns
 
     def on_resize(self) -> None:
         """Longer bars where there is room."""
         width = 36 if self.size.width >= ROOMY else 24
-        self.set_columns([structs.replace(each, width=width) if each.drawn else each for each in QUEUES.columns])
+        self.set_columns([structs.replace(each, width=width) if each.drawn else each for each in self.COLUMNS])
         super().on_resize()
 
 
@@ -52,6 +54,7 @@ class LocalQueueTable(ResourceTable[LocalQueue]):
     """The doors to them, by namespace."""
 
     EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask the cluster administrator.")
+    LIST = "local_queues"
     NOUN = "LocalQueue"
     COLUMNS: ClassVar = LOCAL_QUEUES
 
@@ -60,6 +63,8 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     """Workloads in Kueue's order; Enter opens the job."""
 
     EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
+    LIST = "workloads"
+    COLUMNS = WORKLOADS.columns
     NOUN = "workload"
 
     def row_text(self, row: WorkloadLine) -> str:
@@ -68,7 +73,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
     def on_resize(self) -> None:
         """The reason gets two fifths of the line; columns that matter less make room."""
         least = max(24, 2 * self.size.width // 5)
-        self.set_columns([structs.replace(each, least=least) if each.fill else each for each in WORKLOADS.columns])
+        self.set_columns([structs.replace(each, least=least) if each.fill else each for each in self.COLUMNS])
         super().on_resize()
 
 

@@ -34,6 +34,7 @@ ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that ne
 
 
 class RunTable(ResourceTable["RunRecord"]):
+    LIST = "runs"
     NOUN = "run"
     EMPTY = Notice("No runs in the history.", "Jobs launched from the form or with a4 launch appear here.")
     COLUMNS: ClassVar = RUNS

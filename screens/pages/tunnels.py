@@ -33,6 +33,7 @@ ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})  # actions that need a 
 class TunnelTable(ResourceTable["Tunnel"]):
     """Tunnels of this user, whichever program opened them."""
 
+    LIST = "tunnels"
     NOUN = "tunnel"
     EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
     COLUMNS: ClassVar = TUNNELS

@@ -18,3 +18,4 @@ def own_state(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
     """
     if request.path.parent.name != "cli":
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class PodTable(ResourceTable[Pod]):
     """Pods of the whole cluster, or of one node."""
 
+    LIST = "pods"
     NOUN = "pod"
     EMPTY = Notice("No pods.", "5 launches a job.")
     COLUMNS: ClassVar[Sequence[Column[Any]]] = PODS.columns

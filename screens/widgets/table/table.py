@@ -27,6 +27,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from console.config import ListConfig
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import PAGE, Column, RowT
 from screens.widgets.line import Inked, changed_columns
@@ -189,6 +190,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     """Column that orders the rows at first; empty: the order in which they are given."""
     EMPTY: ClassVar[Notice] = Notice("Nothing here.")  # what stands in place of the rows when there are none
     NOUN: ClassVar[str] = "row"
+    LIST: ClassVar[str] = ""  # what the person's settings call this list; empty: it cannot be set
 
     @dataclass
     class Opened(Message):
@@ -239,6 +241,8 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._trouble: Notice | None = None
         self._painter: RowPainter[RowT] = RowPainter(self)
         self._painted: dict[int, Strip] = {}
+        self._own = ListConfig()
+        self._declared: Sequence[Column[Any]] = ()
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
             self.sort_by(self.SORTED_BY)
@@ -247,10 +251,26 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         """What the filter looks at: by default every cell."""
         return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
 
+    @classmethod
+    def columns_of_page(cls) -> Sequence[Column[Any]]:
+        return [column for column in cls.COLUMNS if column.only in {"", PAGE}]
+
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        self._painter.set_columns([column for column in columns if column.only in {"", PAGE}])
+        """Show these, those that the person has chosen in that order."""
+        self._declared = columns
+        shown = {column.title: column for column in columns if column.only in {"", PAGE}}
+        chosen = [shown[title] for title in self._own.columns if title in shown]
+        self._painter.set_columns(chosen or list(shown.values()))
         self._painter.measure(list(self.listing.rows.values()))
         self.refresh()
+
+    def configure(self, own: ListConfig) -> None:
+        """Take the person's columns and order for this list."""
+        if own == self._own:
+            return
+        self._own = own
+        self.set_columns(self._declared)
+        self.sort_by(own.sort or self.SORTED_BY, descending=own.descending)
 
     # rows
 

@@ -1,0 +1,268 @@
+"""The person's settings, `~/.config/a4/config.toml`: read and checked. A wrong line is named, and the rest holds.
+
+`Config` says what there is; its JSON schema, for editors, is made from it.
+"""
+
+from __future__ import annotations
+
+import re
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from console.folders import config_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
+Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
+Place = Literal["job", "pod", "node"]
+FASTEST = 0.25
+"""Seconds between two snapshots of the cluster."""
+PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
+"""What a command of one's own may name, each in braces."""
+
+
+class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How one list is shown."""
+
+    columns: Annotated[tuple[str, ...], Meta(description="titles of the columns, in this order; empty: all")] = ()
+    sort: Annotated[str, Meta(description="title of the column that orders the rows")] = ""
+    descending: Annotated[bool | None, Meta(description="largest first; not set: as the column does")] = None
+
+
+class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A command of one's own, behind a key of every page that shows what it is about."""
+
+    key: Annotated[str, Meta(description='the key, such as "ctrl+t"')]
+    name: Annotated[str, Meta(min_length=1, max_length=40, description="what the key line and help call it")]
+    command: Annotated[str, Meta(min_length=1, description="run by sh, with {job} {pod} {node} {namespace} {context}")]
+    changes: Annotated[bool, Meta(description="it changes the cluster: asks first, and is off when read-only")] = True
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The placeholders that it names."""
+        return tuple(each for each in PLACEHOLDERS if f"{{{each}}}" in self.command)
+
+
+class ThemeConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A theme of one's own: one of ours with other colours."""
+
+    base: Annotated[Literal["a4-dark", "a4-light"], Meta(description="the theme that it changes")] = "a4-dark"
+    colors: Annotated[dict[str, Color], Meta(description="colours by name")] = msgspec.field(default_factory=dict)
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person may set for the console."""
+
+    theme: Annotated[str, Meta(description="a theme of ours, of Textual's, or of [themes]")] = "a4-dark"
+    start: Annotated[Page, Meta(description="the page that is open at first")] = "fleet"
+    refresh: Annotated[float, Meta(ge=FASTEST, le=60, description="seconds between two pictures, at least")] = FASTEST
+    keys: Annotated[
+        dict[str, str], Meta(description="keys of bindings by their id, as `a4 config keys` lists them")
+    ] = msgspec.field(default_factory=dict)
+    lists: Annotated[dict[str, ListConfig], Meta(description="columns and order of lists, by the list's name")] = (
+        msgspec.field(default_factory=dict)
+    )
+    themes: Annotated[dict[str, ThemeConfig], Meta(description="themes of one's own, by name")] = msgspec.field(
+        default_factory=dict
+    )
+    commands: Annotated[tuple[OwnCommand, ...], Meta(description="commands of one's own")] = ()
+
+
+class Problem(Struct, frozen=True):
+    """What is wrong in the file."""
+
+    line: int
+    text: str
+    """What is wrong, and what is allowed, in sentences."""
+    path: tuple[str | int, ...] = ()
+
+
+class Loaded(Struct, frozen=True):
+    """The settings in force, and what of the file is not."""
+
+    path: Path
+    config: Config
+    problems: tuple[Problem, ...] = ()
+    text: str | None = None
+    """The file; None: there is none."""
+
+    def where(self, *path: str | int) -> int:
+        """The line on which a setting stands."""
+        return line_of(self.text or "", path)
+
+
+def config_path() -> Path:
+    return config_folder() / "config.toml"
+
+
+def config_time() -> int:
+    """When the file was changed; 0: there is none."""
+    try:
+        return config_path().stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def load_config(path: Path | None = None) -> Loaded:
+    """Read the file; a line that cannot be used costs itself alone. Blocking."""
+    path = path or config_path()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Loaded(path, Config())
+    except (OSError, ValueError) as error:
+        return Loaded(path, Config(), (Problem(1, f"The file cannot be read: {error}."),))
+    problems: list[Problem] = []
+    data = _parse(text, problems)
+    config = _checked(data, Config, (), text, problems)
+    return Loaded(path, config, tuple(sorted(problems, key=lambda each: each.line)), text)
+
+
+def json_schema() -> dict[str, Any]:
+    """For editors that check TOML files by a JSON schema."""
+    return msgspec.json.schema(Config)
+
+
+MAX_WRONG_LINES = 50
+_AT = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
+
+
+def _parse(text: str, problems: list[Problem]) -> dict[str, Any]:
+    """TOML without the lines that are none."""
+    import tomllib  # most who start a4 have no such file
+
+    lines = text.split("\n")
+    for _ in range(MAX_WRONG_LINES):
+        try:
+            return tomllib.loads("\n".join(lines))
+        except tomllib.TOMLDecodeError as error:
+            at = _AT.search(str(error))
+            number = int(at[1]) if at and at[1] else len(lines)
+            while number > 1 and not lines[number - 1].strip():
+                number -= 1  # a text or list that is not closed is noticed where the next line begins
+            said = _AT.sub("", str(error)).strip()
+            problems.append(Problem(number, f"This is no TOML: {said[:1].lower()}{said[1:]}."))
+            lines[number - 1] = ""
+    return {}
+
+
+def _checked(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[Problem]) -> Any:
+    """The value as that type, without the parts that cannot be used: those are named."""
+    bare, meta = _bare(kind)
+    origin = get_origin(bare)
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        return _checked_struct(value, bare, path, text, problems)
+    if origin is dict and isinstance(value, dict):
+        of = get_args(bare)[1]
+        parts = {key: _checked(each, of, (*path, key), text, problems) for key, each in value.items()}
+        return {key: each for key, each in parts.items() if each is not None}
+    if origin is tuple and isinstance(value, list):
+        of = get_args(bare)[0]
+        items = [_checked(each, of, (*path, number), text, problems) for number, each in enumerate(value)]
+        return tuple(each for each in items if each is not None)
+    try:
+        return msgspec.convert(value, Annotated[bare, meta] if meta else bare)
+    except msgspec.ValidationError:
+        said = f"{_dotted(path)} is {_short(value)}, and has to be {_allowed(bare, meta)}."
+        problems.append(Problem(line_of(text, path), said, path))
+        return None
+
+
+def _checked_struct(
+    value: Any, kind: type[Struct], path: tuple[str | int, ...], text: str, problems: list[Problem]
+) -> Any:
+    if not isinstance(value, dict):
+        said = f"{_dotted(path)} is {_short(value)}, and has to be a table with {', '.join(kind.__struct_fields__)}."
+        problems.append(Problem(line_of(text, path), said, path))
+        return None
+    types = get_type_hints(kind, include_extras=True)
+    given: dict[str, Any] = {}
+    for key, each in value.items():
+        if key not in types:
+            said = f"There is no setting {_dotted((*path, key))}. There are {', '.join(types)}."
+            problems.append(Problem(line_of(text, (*path, key)), said, (*path, key)))
+        elif (part := _checked(each, types[key], (*path, key), text, problems)) is not None:
+            given[key] = part
+    missing = [each.name for each in msgspec.structs.fields(kind) if each.required and each.name not in given]
+    if missing:
+        if not set(missing) & value.keys():  # what is there and wrong has been named
+            said = f"{_dotted(path)} lacks {' and '.join(missing)}."
+            problems.append(Problem(line_of(text, path), said, path))
+        return None
+    return kind(**given)
+
+
+def _bare(kind: Any) -> tuple[Any, Meta | None]:
+    """A type without what describes it."""
+    if get_origin(kind) is Annotated:
+        bare, meta = get_args(kind)
+        return bare, meta
+    return kind, None
+
+
+def _allowed(kind: Any, meta: Meta | None) -> str:
+    """What a value of that type may be, in words."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if kind is bool or NoneType in get_args(kind):
+        return "true or false"
+    if kind is float and meta:
+        return f"a number from {meta.ge:g} to {meta.le:g}"
+    if get_origin(kind) is tuple:
+        return "a list of texts in quotes"
+    if get_origin(kind) is dict:
+        return "a table"
+    if meta and meta.pattern:
+        return meta.description or "another text"
+    if meta and meta.max_length:
+        return f"a text of 1 to {meta.max_length} characters"
+    return "a text in quotes" + (" that is not empty" if meta and meta.min_length else "")
+
+
+def _short(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 40 else f"{said[:39]}…"
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    """As it is written in sentences: commands[2].key, counted from 1."""
+    said = ""
+    for part in path:
+        said += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if said else part
+    return said
+
+
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
+_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+
+
+def line_of(text: str, path: tuple[str | int, ...]) -> int:
+    """The line of a TOML file on which a setting stands, else that of the table it stands in, else 1."""
+    table: tuple[str | int, ...] = ()
+    counts: dict[tuple[str | int, ...], int] = {}
+    best, found = -1, 1
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := _HEADER.match(line):
+            here = table = _parts(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                here = table = (*table, counts[table])
+        elif key := _KEY.match(line):
+            here = (*table, *_parts(key[1]))
+        else:
+            continue
+        if here[: len(path)] == path:
+            return number
+        if len(here) > best and path[: len(here)] == here:
+            best, found = len(here), number
+    return found
+
+
+def _parts(dotted: str) -> tuple[str | int, ...]:
+    return tuple(each.strip("\"'") for each in _PART.findall(dotted))
