@@ -21,7 +21,13 @@ from console.kube.objects.matching import (
 )
 from console.kube.objects.meta import GPU
 from console.kube.snapshot import WatchState
-from console.scheduling.free_slots import EligibleNodes, eligible_nodes, jobs_blocking_placement, level_name
+from console.scheduling.free_slots import (
+    EligibleNodes,
+    eligible_nodes,
+    format_slots,
+    jobs_blocking_placement,
+    level_name,
+)
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.preemption import Preemption
 from console.scheduling.kueue.state import PodSet, Workload
@@ -218,7 +224,10 @@ def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     if why := unknown_reason(fleet, "nodes", "nodes"):
         return bare_forecast(ask, Verdict.UNKNOWN, why)
     found = _found(fleet, "", ask)
-    words = f"no queue: it starts as soon as {_hosts(ask, ask.pods)} free; {found.free} now"
+    are = "is" if ask.pods == 1 else "are"
+    words = (
+        f"no queue: it starts as soon as {format_slots(ask.pods, ask.size, free=False)} {are} free; {found.free} now"
+    )
     draft = bare_forecast(ask, Verdict.NO_QUEUE, words)
     if found.total < ask.pods:
         return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
@@ -280,7 +289,9 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
         words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.total}{own_words}"
         return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
     found = _machines(fleet, queue, flavor, ask)
-    if found and (never := _never(found, ask)):
+    if found and found.total < ask.pods:
+        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
+    if found and ask.topology == "required" and (never := found.never(ask.pods, ask.level)):
         return replace(draft, verdict=Verdict.NEVER, sentence=never)
     if ask.gpus > have.free:
         return _short(fleet, queue, ask, draft)
@@ -312,21 +323,9 @@ def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
     return unknown or f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
 
 
-def _never(found: EligibleNodes, ask: LaunchDemand) -> str:
-    """Why there would be no room even if nothing else ran; empty if there would be."""
-    if found.total < ask.pods:
-        return _too_few(ask, found)
-    if ask.topology == "required" and found.known(ask.level):
-        largest = max(found.capacity(ask.level).values(), default=0)
-        if largest < ask.pods:
-            level = level_name(ask.level)
-            return f"needs {_hosts(ask, ask.pods, '')} in one {level}, and the largest {level} has {largest}"
-    return ""
-
-
 def _too_few(ask: LaunchDemand, found: EligibleNodes) -> str:
     among = "the target nodes have" if ask.target_nodes else "the nodes it may use have"
-    return f"needs {_hosts(ask, ask.pods, '')}, and {among} {found.total}"
+    return f"needs {format_slots(ask.pods, ask.size, free=False)}, and {among} {found.total}"
 
 
 def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast) -> Forecast:
@@ -384,50 +383,21 @@ def _ahead(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand) -> tuple[QuotaH
 
 def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast) -> Forecast:
     """Quota is free: whether the machines are, and how near to each other."""
-    level = level_name(ask.level)
+    required = ask.level if ask.topology == "required" and found.known(ask.level) else ""
+    if missing := found.shortage(ask.pods, required):
+        blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
+        words = f"quota is free, but {missing}{f'; {_names(blockers)} have to end first' if blockers else ''}"
+        return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
     quota = f"{draft.account.sum_text} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
-    together = found.together(ask.pods, ask.level) if ask.topology == "required" else found.smallest(ask.pods)
-    if ask.topology == "required" and found.known(ask.level) and not together:
-        best = sorted(found.slots(ask.level).items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
-        rooms = ", ".join(f"{name or 'unnamed'} {count}" for name, count in best)
-        words = f"quota is free, but no {level} has {_hosts(ask, ask.pods, 'free')}: {rooms}"
-        blockers = jobs_blocking_placement(fleet, found, ask.pods, ask.size, ask.level)
-        return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), blockers)
-    if found.free < ask.pods:
-        words = f"quota is free, but it needs {_hosts(ask, ask.pods, 'free')} and there are {found.free}"
-        return _behind(
-            replace(draft, verdict=Verdict.WAITS, sentence=words),
-            jobs_blocking_placement(fleet, found, ask.pods, ask.size),
-        )
-    taken = f"it would take {ask.pods} of {_hosts(ask, found.free, 'free')}"
+    quota += f"; it would take {ask.pods} of {format_slots(found.free, ask.size)}"
     if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
-        words = f"{quota}; {taken}, but split over {over} {level}s"
+        words = f"{quota}, but split over {over} {level_name(ask.level)}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
-    place, name = together or ("", "")
+    place, name = (found.together(ask.pods, required) if required else found.smallest(ask.pods)) or ("", "")
     where = f", in one {place}" if place and ask.pods > 1 else ""
-    where += f" ({name})" if name else ""
-    return replace(draft, sentence=f"{quota}; {taken}{where}", place=place, blocks=1)
-
-
-def _behind(draft: Forecast, blockers: tuple[QuotaHolder, ...]) -> Forecast:
-    if not blockers:
-        return draft
-    words = f"{draft.sentence}; {_names(blockers)} have to end first"
-    return replace(draft, sentence=words, holders=blockers, unblocks=blockers)
-
-
-def _hosts(ask: LaunchDemand, count: int, state: str = "are") -> str:
-    """As in: 2 hosts are, 2 free hosts, 1 free place for 4 GPUs."""
-    many = count != 1
-    if ask.size == MACHINE_GPUS:
-        noun = "hosts" if many else "host"
-    else:
-        noun = f"places for {ask.size} GPUs" if many else f"place for {ask.size} GPUs"
-    if state == "are":
-        return f"{count} {noun} {'are' if many else 'is'}"
-    return f"{count} {f'{state} ' if state else ''}{noun}"
+    return replace(draft, sentence=f"{quota}{where}{f' ({name})' if name else ''}", place=place, blocks=1)
 
 
 def _names(held: Sequence[QuotaHolder]) -> str:

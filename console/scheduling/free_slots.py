@@ -16,7 +16,7 @@ from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.state import Node as KueueNode
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
 from console.scheduling.quota_accounts import QuotaHolder, fewest_holders
-from console.scheduling.topology import host
+from console.scheduling.topology import MACHINE_GPUS, host
 from console.scheduling.why_answer import Category
 
 if TYPE_CHECKING:
@@ -60,26 +60,12 @@ _NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a
 _NAMED = 4  # places named in the sentence; the rest is counted
 
 
-class FreeSlots(Struct, frozen=True):
-    """A place of the network, and how many pods of the size in question it has room for."""
-
-    name: str
-    free: int
-    total: int  # if nothing else ran there
-
-
 class TopologyDemand(Struct, frozen=True):
     """What the largest pod set asks of the network."""
 
     pods: int
     gpus: int  # GPUs per pod
-    level: str  # "block", "subblock", …; empty if the pods need not be together
-    label: str
-
-    @property
-    def unit(self) -> str:
-        """What is counted: whole machines, or pods of their own size."""
-        return "free host" if self.gpus == 8 else f"place for {self.gpus} GPUs"
+    label: str  # of the level that its pods must share; empty if they need not be together
 
 
 def level_name(label: str) -> str:
@@ -93,8 +79,7 @@ def topology_demand_of(workload: Workload) -> TopologyDemand | None:
     if not groups:
         return None
     group = max(groups, key=lambda each: each.total(GPU))
-    label = group.required_topology
-    return TopologyDemand(group.count, dict(group.requests)[GPU], level_name(label) if label else "", label)
+    return TopologyDemand(group.count, dict(group.requests)[GPU], group.required_topology)
 
 
 def place_of(node: Node, label: str) -> str | None:
@@ -107,26 +92,32 @@ def label_of(node: Node, label: str) -> str | None:
     return _FACTS[label](node) if label in _FACTS else place_of(node, label)
 
 
-def free_slots(wish: TopologyDemand, flavor: str, fleet: Fleet) -> tuple[FreeSlots, ...]:
-    """Room in each place of the level it asks for, most first; one without a name if it asks for none."""
-    if wish.label and wish.label not in _LEVELS:
-        return ()
-    found = eligible_nodes(fleet, wish.gpus, flavor)
-    total = found.capacity(wish.label)
-    return tuple(FreeSlots(name, free, total[name]) for name, free in found.slots(wish.label).items())
+def format_slots(count: int, size: int, *, free: bool = True) -> str:
+    """Whole machines, or places for pods of so many GPUs: "2 free hosts", "1 free place for 4 GPUs"."""
+    noun, of = ("host", "") if size == MACHINE_GPUS else ("place", f" for {size} GPUs")
+    return f"{count} {'free ' if free else ''}{noun}{'' if count == 1 else 's'}{of}"
 
 
 def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
     """No place has room for all its pods together; `draft` says which flavor and holds the account."""
-    slots = free_slots(wish, draft.flavor, fleet)
     found = eligible_nodes(fleet, wish.gpus, draft.flavor)
+    rooms = found.slots(wish.label)
+    best = next(iter(rooms), "")
+    if not rooms:
+        room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
+        words = f"but the topology has {room}{f' in one {level_name(wish.label)}' if wish.label else ''}"
+    elif missing := found.shortage(wish.pods, wish.label):
+        never = found.never(wish.pods, wish.label)
+        words = f"but {missing}{f'; it never fits: it {never}' if never else ''}"
+    else:
+        where = f"{best} has" if wish.label else "there are"
+        words = f"and {where} {format_slots(rooms[best], wish.gpus)} now, but Kueue has not assigned them yet"
     return replace(
         draft,
         category=Category.TOPOLOGY,
-        sentence=_sentence(wish, slots, said, draft),
-        level=wish.level,
-        domains=slots,
-        unblocks=jobs_blocking_placement(fleet, found, wish.pods, wish.gpus, wish.label, tried=len(slots)),
+        sentence=f"quota is there{f' ({draft.account.sum_text})' if draft.account else ''} {words}",
+        room=rooms.get(best, -1),
+        unblocks=jobs_blocking_placement(fleet, found, wish.pods, wish.label, len(rooms)),
     )
 
 
@@ -134,80 +125,33 @@ def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], said: KueueMess
     """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
     speaks of, else any without room; empty if all have room.
     """
-    room = {each: max((place.free for place in free_slots(wish, each, fleet)), default=wish.pods) for each in flavors}
+    room = {
+        each: max(eligible_nodes(fleet, wish.gpus, each).slots(wish.label).values(), default=wish.pods)
+        for each in flavors
+    }
     short = [each for each in room if room[each] < wish.pods]
     return next((each for each in short if room[each] == said.fits), short[0] if short else "")
 
 
-def is_fragmented(wish: TopologyDemand, flavor: str, fleet: Fleet) -> bool:
-    """Whether all places are known and none has room for all pods now."""
-    slots = free_slots(wish, flavor, fleet)
-    return bool(slots) and max(each.free for each in slots) < wish.pods
-
-
-def impossible_reason(wish: TopologyDemand, flavor: str, fleet: Fleet) -> str:
-    """Why its pods could not be together even on an empty floor; empty if they could."""
-    slots = free_slots(wish, flavor, fleet) if wish.level else ()
-    most = max((each.total for each in slots), default=wish.pods)
-    return (
-        f"never fits in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
-    )
-
-
-def _count(number: int, wish: TopologyDemand, *, free: bool = True) -> str:
-    unit = wish.unit if free else wish.unit.removeprefix("free ")
-    plural = f"places for {wish.gpus} GPUs" if unit.startswith("place") else f"{unit}s"
-    return f"{number} {unit if number == 1 else plural}"
-
-
-def _sentence(wish: TopologyDemand, slots: tuple[FreeSlots, ...], said: KueueMessage, draft: Why) -> str:
-    free = f"quota is there ({draft.account.sum_text})" if draft.account else "quota is there"
-    if not slots:
-        room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
-        return f"{free} but the topology has {room}{f' in one {wish.level}' if wish.level else ''}"
-    if slots[0].free >= wish.pods:
-        where = f"{slots[0].name or 'one unnamed'} has" if wish.level else "there are"
-        return f"{free} and {where} {_count(slots[0].free, wish)} now, but Kueue has not assigned them yet"
-    if not wish.level:
-        there = "there is" if slots[0].free == 1 else "there are"
-        return f"{free} but the nodes are not: it needs {_count(wish.pods, wish)}, {there} {slots[0].free or 'none'}"
-    named = ", ".join(f"{each.name or 'unnamed'} has {each.free}" for each in slots[:_NAMED])
-    more = f", {len(slots) - _NAMED} more have less" if len(slots) > _NAMED else ""
-    most = max(each.total for each in slots)
-    never = f"; and it will never fit: the largest {wish.level} has {most} in all" if most < wish.pods else ""
-    return f"{free} but no {wish.level} has {_count(wish.pods, wish)}: {named}{more}{never}"
-
-
-def jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[QuotaHolder, ...]:
+def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end makes room on these hosts; only hosts that a job is on are counted anew."""
-    taken = [_Taken(each) for each in hosts if each.node.takes_pods]
-    if sum((each.free + sum(each.by.values())) // size for each in taken) < pods:
-        return ()
-    touched: dict[Holder, list[_Taken]] = {}
-    for each in taken:
-        for holder in each.by:
-            touched.setdefault(holder, []).append(each)
-    held = {_held(holder, fleet): holder for holder in touched}
-    missing = pods - sum(each.free // size for each in taken)
+    free: list[int] = []
+    taken: dict[Holder, Counter[int]] = defaultdict(Counter)  # GPUs by host
+    for at, each in enumerate(each for each in hosts if each.node.takes_pods):
+        free.append(each.free)
+        for pip in each.pips:
+            if pip.holder:
+                taken[pip.holder][at] += 1
+    held = {_held(holder, fleet): gpus for holder, gpus in taken.items()}
+    missing = pods - sum(gpus // size for gpus in free)
 
     def enough(chosen: Sequence[QuotaHolder]) -> bool:
-        gone = {held[each] for each in chosen}
-        emptied = {each for holder in gone for each in touched[holder]}
-        return sum(each.without(gone) // size - each.free // size for each in emptied) >= missing
+        freed: Counter[int] = Counter()
+        for each in chosen:
+            freed.update(held[each])
+        return sum((free[at] + gpus) // size - free[at] // size for at, gpus in freed.items()) >= missing
 
-    return fewest_holders(list(held), enough, lambda each: sum(host_.by[held[each]] for host_ in touched[held[each]]))
-
-
-class _Taken:
-    """A host that takes pods: GPUs free, and GPUs by holder."""
-
-    def __init__(self, each: Host) -> None:
-        self.free = each.free
-        self.by = Counter(pip.holder for pip in each.pips if pip.holder)
-
-    def without(self, gone: set[Holder]) -> int:
-        """GPUs free once those are gone."""
-        return self.free + sum(count for holder, count in self.by.items() if holder in gone)
+    return fewest_holders(list(held), enough, lambda each: held[each].total())
 
 
 def _held(holder: Holder, fleet: Fleet) -> QuotaHolder:
@@ -234,7 +178,7 @@ class EligibleNodes:
 
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
         self.nodes = tuple(nodes)
-        self._size = size
+        self.size = size
         self._used = {each.name: _gpus(each) - fleet.gpus_free(each) for each in nodes}
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
@@ -244,7 +188,7 @@ class EligibleNodes:
     def _count(self, levels: Sequence[str]) -> None:
         """Count the pods that fit at these levels of the network."""
         tree = TopologyTree("", levels, Flavor(""), (_node(each, levels) for each in self.nodes), {})
-        pod = PodSet("", 1, {}, {GPU: self._size})
+        pod = PodSet("", 1, {}, {GPU: self.size})
         named = {
             level: [each for each in places.values() if each.values[-1] != _UNNAMED]
             for level, places in zip(levels, tree.by_level, strict=True)
@@ -288,6 +232,27 @@ class EligibleNodes:
         if pods == 1 and (on := self.together(1, HOSTNAME)):
             return "host", on[1]
         return next(filter(None, (self.together(pods, level) for level in (_SUBBLOCK, _BLOCK))), None)
+
+    def shortage(self, pods: int, level: str) -> str:
+        """Why there is no room now, in one place of that level if one is named; empty if there is, or nobody knows."""
+        rooms = self.slots(level)
+        if not rooms or max(rooms.values()) >= pods:
+            return ""
+        if not level:
+            there = "there is" if self.free == 1 else "there are"
+            return f"it needs {format_slots(pods, self.size)} and {there} {self.free or 'none'}"
+        named = ", ".join(f"{name} has {free}" for name, free in list(rooms.items())[:_NAMED])
+        more = f", {len(rooms) - _NAMED} more have less" if len(rooms) > _NAMED else ""
+        return f"no {level_name(level)} has {format_slots(pods, self.size)}: {named}{more}"
+
+    def never(self, pods: int, level: str) -> str:
+        """Why they could not be together even if nothing ran; empty if they could."""
+        largest = max(self.capacity(level).values(), default=pods) if level else pods
+        if largest >= pods:
+            return ""
+        name = level_name(level)
+        needs = f"{format_slots(pods, self.size, free=False)} in one {name}"
+        return f"needs {needs}, and the largest {name} has {largest}"
 
     def spread(self, pods: int, level: str) -> int:
         """The fewest places of that level over which they fit; 0 if they do not fit."""
@@ -336,12 +301,12 @@ def eligible_nodes(
 
 @per_snapshot
 def jobs_blocking_placement(
-    fleet: Fleet, found: EligibleNodes, pods: int, size: int, level: str = "", tried: int = _TRIED
+    fleet: Fleet, found: EligibleNodes, pods: int, level: str = "", tried: int = _TRIED
 ) -> tuple[QuotaHolder, ...]:
     """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
     nodes: dict[str, list[Node]] = defaultdict(list)
     for node in found.nodes:
         nodes[(place_of(node, level) or "") if level else ""].append(node)
     nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
-    answers = [jobs_to_empty((host(node, fleet) for node in nodes[name]), pods, size, fleet) for name in nearest]
+    answers = [_jobs_to_empty([host(node, fleet) for node in nodes[name]], pods, found.size, fleet) for name in nearest]
     return min(filter(None, answers), key=lambda each: (len(each), sum(job.gpus for job in each)), default=())

@@ -11,9 +11,8 @@ from console.kube.objects.workload import WorkloadState
 from console.kube.snapshot import per_snapshot
 from console.scheduling.free_slots import (
     TopologyDemand,
+    eligible_nodes,
     explain_topology,
-    impossible_reason,
-    is_fragmented,
     refused_flavor,
     topology_demand_of,
 )
@@ -206,10 +205,8 @@ def _beside(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -
     """The answer held against Kueue's message, which stays as it was when Kueue looked last."""
     if said.category is None or not said.text or answer.category is Category.UNKNOWN:
         return answer
-    same = said.category is answer.category and said.more_gpus in {0, answer.short_by}
-    if same and said.fits >= 0 and answer.domains:
-        same = said.fits == max(each.free for each in answer.domains)
-    if same:
+    same_room = -1 in {said.fits, answer.room} or said.fits == answer.room
+    if said.category is answer.category and said.more_gpus in {0, answer.short_by} and same_room:
         return replace(answer, agrees=True)
     told = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if said.text in each.message]
     reserved = condition(workload.conditions, "QuotaReserved")
@@ -268,7 +265,7 @@ def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, dr
     have, wish = draft.account, topology_demand_of(workload)
     if have and draft.need > have.free:
         return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
-    if have and wish and wish.label and is_fragmented(wish, draft.flavor, fleet):
+    if have and wish and wish.label and eligible_nodes(fleet, wish.gpus, draft.flavor).shortage(wish.pods, wish.label):
         return explain_topology(wish, fleet, said, draft)
     if draft.ahead:
         return replace(draft, sentence=f"behind {_names(draft.ahead)}", category=Category.BEHIND)
@@ -283,8 +280,8 @@ def _names(jobs: tuple[str, ...]) -> str:
 
 
 def _never_too(answer: Why, wish: TopologyDemand | None, fleet: Fleet) -> Why:
-    never = impossible_reason(wish, answer.flavor, fleet) if wish else ""
-    return replace(answer, sentence=f"{answer.sentence}; and it {never}") if never else answer
+    never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label) if wish else ""
+    return replace(answer, sentence=f"{answer.sentence}; it never fits: it {never}") if never else answer
 
 
 def _preempting(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from console.scheduling.free_slots import FreeSlots
     from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
 
 
@@ -72,7 +71,6 @@ class Why(Struct, frozen=True):
     holders: tuple[QuotaHolder, ...] = ()  # jobs that hold quota it could use, most first
     unblocks: tuple[QuotaHolder, ...] = ()
     """The fewest running jobs whose end would make room; empty if no end would."""
-    level: str = ""  # the network level that all pods must share: "block", "subblock", …
-    domains: tuple[FreeSlots, ...] = ()  # places of that level, most room first
+    room: int = -1  # pods that the best place of the level they must share has room for; -1: not known
     position: int = 0  # in its ClusterQueue; 1 is tried first, 0 stands in no queue
     ahead: tuple[str, ...] = ()  # names of the jobs that are tried before it

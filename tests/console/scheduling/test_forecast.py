@@ -164,7 +164,7 @@ def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
     assert found.verdict is Verdict.WAITS
-    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 2, b2 0; a have to end first"
+    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; a have to end first"
     assert [each.name for each in found.unblocks] == ["a"]
 
 
@@ -173,7 +173,7 @@ def test_quota_is_free_and_hosts_are_not() -> None:
     fleet = fleet_of(*cordoned, HOSTS[3], FLAVOR, DOOR, queue())
     found = told(fleet, 16)
     assert found.verdict is Verdict.WAITS
-    assert found.sentence == "quota is free, but it needs 2 free hosts and there are 1"
+    assert found.sentence == "quota is free, but it needs 2 free hosts and there is 1"
 
 
 @pytest.mark.parametrize(

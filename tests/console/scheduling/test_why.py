@@ -16,7 +16,7 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import CheckState, PodSet, Workload
 from console.scheduling.failure import rank_failures
-from console.scheduling.free_slots import FreeSlots
+from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.quota_accounts import QuotaHolder
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category, Why
@@ -222,18 +222,19 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
         found.sentence
         == "quota is there (128 own - 64 used = 64 free) but no block has 8 free hosts: blk-0 has 5, blk-1 has 3"
     )
-    assert (found.category, found.level) == (Category.TOPOLOGY, "block")
-    assert found.domains == (FreeSlots("blk-0", 5, 8), FreeSlots("blk-1", 3, 8))
+    assert (found.category, found.room) == (Category.TOPOLOGY, 5)
+    nodes = eligible_nodes(fleet, 8, "a4")
+    assert (nodes.slots(BLOCK), nodes.capacity(BLOCK)) == ({"blk-0": 5, "blk-1": 3}, {"blk-0": 8, "blk-1": 8})
     assert sorted(each.name for each in found.unblocks) == ["job-0", "job-1", "job-2"]
 
 
 def test_a_place_that_is_too_small_for_ever_is_said() -> None:
     mine = workload("wide", 8, group=structs.replace(TOGETHER, required_topology=SUBBLOCK))
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
-    assert found.sentence.endswith("; and it will never fit: the largest subblock has 4 in all")
+    assert found.sentence.endswith("; it never fits: it needs 8 hosts in one subblock, and the largest subblock has 4")
     assert found.unblocks == ()
     assert why(mine, fleet_of(DOOR, FLAVOR, queue(128, 96), mine, *floor())).sentence.endswith(
-        "; and it never fits in one subblock: the largest has 4 hosts"
+        "; it never fits: it needs 8 hosts in one subblock, and the largest subblock has 4"
     )
 
 
@@ -246,7 +247,7 @@ def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
     fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
     found = why(mine, fleet)
     assert found.flavor == "a4"
-    assert found.sentence == "quota is there (16 free) but the nodes are not: it needs 2 free hosts, there is 1"
+    assert found.sentence == "quota is there (16 free) but it needs 2 free hosts and there is 1"
 
 
 def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
@@ -262,7 +263,7 @@ def test_an_unknown_level_has_kueues_number() -> None:
     )
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
     assert found.sentence == "quota is there (128 free) but the topology has room for only 5 of its 8 pods in one rack"
-    assert found.domains == ()
+    assert found.room == -1
 
 
 def test_a_part_of_what_is_free_may_be_borrowed() -> None:
@@ -502,7 +503,7 @@ def test_whatever_is_said_there_is_one_sentence(
     assert found.sentence
     assert "\n" not in found.sentence
     assert found.short_by >= 0
-    assert sum(each.gpus for each in found.unblocks) >= found.short_by or not found.unblocks or found.level
+    assert sum(each.gpus for each in found.unblocks) >= found.short_by or not found.unblocks or found.room >= 0
 
 
 def test_a_message_that_tells_the_same_is_not_quoted_beside_the_answer() -> None:
