@@ -6,7 +6,6 @@ here, since that is the one it would end with.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -15,11 +14,9 @@ from console.kube.nested_values import get_path
 from console.kube.objects.matching import (
     ALWAYS,
     Toleration,
-    first_untolerated_taint,
     format_selector,
     selects_namespace,
 )
-from console.kube.objects.meta import GPU
 from console.kube.snapshot import WatchState
 from console.scheduling.free_slots import (
     EligibleNodes,
@@ -31,11 +28,11 @@ from console.scheduling.free_slots import (
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.preemption import Preemption
 from console.scheduling.kueue.state import PodSet, Workload
-from console.scheduling.order import queue_order
+from console.scheduling.order import closed_reason, queue_order
 from console.scheduling.quota_accounts import (
     QuotaAccount,
     account,
-    fewest_holders,
+    gpu_flavors,
     ledger,
     quota_holder_of,
     quota_holders,
@@ -165,9 +162,8 @@ def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
         there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
         return bare_forecast(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
     if why := unknown_reason(fleet, "clusterqueues", "ClusterQueues"):
-        if door.stop_policy != "None" or door.inactive_reason:
-            return _stopped(ask, door.name, door.stop_policy, door.inactive_reason)
-        return bare_forecast(ask, Verdict.UNKNOWN, why)
+        words = closed_reason(door)
+        return bare_forecast(ask, Verdict.STOPPED if words else Verdict.UNKNOWN, words or why)
     queue = fleet.cluster_queues.get(("", door.cluster_queue))
     if queue is None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
@@ -177,18 +173,8 @@ def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
             f"{queue.name} does not accept workloads of namespace {ask.namespace}; {format_selector(queue.namespaces)}"
         )
         return bare_forecast(ask, Verdict.NEVER, words)
-    for each in (door, queue):
-        if each.stop_policy not in {"", "None"} or each.inactive_reason:
-            return _stopped(ask, each.name, each.stop_policy, each.inactive_reason)
-    return None
-
-
-def _stopped(ask: LaunchDemand, name: str, policy: str, reason: str) -> Forecast:
-    if policy not in {"", "None"}:
-        words = f"queue {name} is stopped (stop policy {policy}) and admits nothing"
-    else:
-        words = f"queue {name} is not active: {reason}"
-    return bare_forecast(ask, Verdict.STOPPED, words)
+    words = closed_reason(door) or closed_reason(queue)
+    return bare_forecast(ask, Verdict.STOPPED, words) if words else None
 
 
 def bare_forecast(ask: LaunchDemand, verdict: Verdict, sentence: str) -> Forecast:
@@ -214,9 +200,9 @@ def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
     """GPUs that the queue of the ask, which has to be open, could take now in the flavor that has most for it."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
-    flavors = {quota.flavor for quota in queue.quotas if quota.resource == GPU}
-    usable = (each for each in flavors if _suits(fleet, each, ask) and not _taint(fleet, each, ask))
-    return max((account(fleet, queue.name, each).free for each in usable), default=0)
+    books = (ledger(fleet, each) for each in gpu_flavors(queue))
+    usable = (each for each in books if _suits(each, ask) and not each.flavor.untolerated_taint(ask.tolerations))
+    return max((each.account(queue.name).free for each in usable), default=0)
 
 
 def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
@@ -237,14 +223,14 @@ def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """The best that a flavor of the queue has for it."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
-    flavors = list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU))
+    flavors = gpu_flavors(queue)
     if not flavors:
         return bare_forecast(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
-    labelled = [flavor for flavor in flavors if _suits(fleet, flavor, ask)]
+    labelled = [flavor for flavor in flavors if _suits(ledger(fleet, flavor), ask)]
     if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
         return bare_forecast(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
-    tainted = {flavor: _taint(fleet, flavor, ask) for flavor in labelled}
+    tainted = {each: ledger(fleet, each).flavor.untolerated_taint(ask.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
         return bare_forecast(ask, Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
@@ -256,17 +242,8 @@ def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     return best
 
 
-def _suits(fleet: Fleet, flavor: str, ask: LaunchDemand) -> bool:
-    """Kueue leaves out a flavor whose node labels say otherwise than the pods' selector."""
-    known = fleet.flavors.get(("", flavor))
-    labels = dict(known.node_labels) if known else {}
-    return all(labels.get(key, value) == value for key, value in ask.node_selector)
-
-
-def _taint(fleet: Fleet, flavor: str, ask: LaunchDemand) -> str:
-    """The taint for which Kueue leaves out a flavor; its own tolerations count as the pods'."""
-    known = fleet.flavors.get(("", flavor))
-    return first_untolerated_taint(known.taints, (*ask.tolerations, *known.tolerations)) if known else ""
+def _suits(book: QuotaLedger, ask: LaunchDemand) -> bool:
+    return book.flavor.matches(dict(ask.node_selector))
 
 
 def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> Forecast:
@@ -284,9 +261,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
         ahead=_ahead(fleet, queue, ask),
     )
     if ask.gpus > have.total:
-        borrow = have.total - have.nominal
-        own_words = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
-        words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.total}{own_words}"
+        words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
         return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
     found = _machines(fleet, queue, flavor, ask)
     if found and found.total < ask.pods:
@@ -313,8 +288,7 @@ def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand)
 
 
 def _found(fleet: Fleet, flavor: str, ask: LaunchDemand) -> EligibleNodes:
-    known = fleet.flavors.get(("", flavor))
-    tolerations = (*ask.tolerations, *(known.tolerations if known else ()))
+    tolerations = (*ask.tolerations, *ledger(fleet, flavor).flavor.tolerations)
     return eligible_nodes(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
 
 
@@ -333,16 +307,8 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast
     short = ask.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = ledger(fleet, draft.flavor)
-    now = book.available(queue.name)
-
-    def enough(chosen: Sequence[QuotaHolder]) -> bool:
-        freed: Counter[str] = Counter()
-        for each in chosen:
-            freed[each.cluster_queue] += each.gpus
-        return book.available(queue.name, freed) - now >= short
-
     evicted = _victims(fleet, book, queue.name, ask)
-    unblocks = evicted or fewest_holders(held, enough)
+    unblocks = evicted or book.fewest_to_end(queue.name, held, short)
     noun = "GPU" if short == 1 else "GPUs"
     words = f"waits behind {short} {noun}: {draft.account.sum_text}, it needs {ask.gpus}"
     if evicted:
@@ -360,7 +326,7 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast
 def _victims(fleet: Fleet, book: QuotaLedger, queue: str, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
     """Whom Kueue would evict for it; none if nobody has to go, or nobody may who would make enough room."""
     flavor, resource = book.at
-    asks = PodSet("all", 1, {resource: ask.gpus}, {})
+    asks = PodSet("all", 1, {resource: ask.gpus}, {}, tolerations=ask.tolerations)
     asked = Workload(("", ""), "", queue, _priority(fleet, ask), float("inf"), [asks])
     preemption = Preemption(book.snapshot, asked)
     choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()

@@ -18,6 +18,7 @@ from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.state import BACK_OF_QUEUE, try_order
 
 if TYPE_CHECKING:
+    from console.kube.objects.queue import ClusterQueue, LocalQueue
     from console.kube.snapshot import Fleet
 
 _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
@@ -49,6 +50,14 @@ def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
         return workload.cluster_queue
     door = fleet.local_queues.get((workload.namespace, workload.queue))
     return door.cluster_queue if door else ""
+
+
+def closed_reason(queue: LocalQueue | ClusterQueue) -> str:
+    """Why a queue admits nothing; empty if it is open."""
+    if queue.stop_policy != "None":
+        drained = " and drained" if queue.stop_policy == "HoldAndDrain" else ""
+        return f"queue {queue.name} is stopped{drained} (stop policy {queue.stop_policy}) and admits nothing"
+    return f"queue {queue.name} is not active: {queue.inactive_reason}" if queue.inactive_reason else ""
 
 
 @per_snapshot

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from console.kube.objects.meta import GPU, condition
+from console.kube.objects.queue import ResourceFlavor
 from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.quota_tree import Cohort, Quota, QuotaNode
 from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
@@ -62,6 +63,12 @@ class QuotaAccount(Struct, frozen=True):
             f"{self.free:,} free"
         )  # fmt: skip
 
+    @property
+    def limit_text(self) -> str:
+        """What it could ever have, such as "24 (8 of its own, 16 by borrowing)"."""
+        borrow = self.total - self.nominal
+        return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
+
     def __add__(self, other: QuotaAccount) -> QuotaAccount:
         return QuotaAccount(*map(add, astuple(self), astuple(other)))
 
@@ -79,19 +86,24 @@ class QuotaHolder(Struct, frozen=True):
 
 
 class QuotaLedger:
-    """One resource of one flavor over all queues and cohorts of a snapshot, as Kueue's rules take it."""
+    """The GPUs of one flavor over all queues and cohorts of a snapshot, as Kueue's rules take them."""
 
-    def __init__(self, fleet: Fleet, flavor: str, resource: str) -> None:
-        self.at = flavor, resource
+    def __init__(self, fleet: Fleet, flavor: str) -> None:
+        self.at = flavor, GPU
         cohorts = (Cohort(each.name, each.parent, self._quotas(each.quotas)) for each in fleet.cohorts.values())
         queues = map(self._queue, fleet.cluster_queues.values())
         holding = (
             self._workload(each, fleet) for _, name in fleet.cluster_queues for each in queue_order(fleet, name).running
         )
-        self.snapshot = Snapshot(queues, cohorts, [Flavor(flavor)], holding=holding)
+        known = fleet.flavors.get(("", flavor)) or ResourceFlavor(flavor)
+        self.flavor = Flavor(flavor, dict(known.node_labels), known.taints, known.tolerations)
+        self.snapshot = Snapshot(queues, cohorts, [self.flavor], holding=holding)
         for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
             used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self.at)
-            self._correct(self.snapshot.queues[queue.name], used)
+            node = self.snapshot.queues[queue.name]
+            before = node.used.get(self.at, 0)
+            node.add_usage(self.at, max(0, used - before))
+            node.remove_usage(self.at, max(0, before - used))
 
     def _queue(self, queue: ClusterQueue) -> QueueNode:
         rules = queue.preemption
@@ -100,24 +112,21 @@ class QuotaLedger:
             queue.name,
             quotas=self._quotas(queue.quotas),
             cohort=queue.cohort,
-            groups=(ResourceGroup((self.at[1],), (self.at[0],)),),
+            groups=(ResourceGroup((GPU,), (self.at[0],)),),
             within_queue=rules.within_queue,
             reclaim=rules.reclaim_within_cohort,
             borrow_within=threshold if rules.borrow_within_cohort != "Never" else None,
         )
 
     def _quotas(self, listed: Iterable[QueueQuota]) -> dict[FlavorResource, Quota]:
-        named = {(each.flavor, each.resource): each for each in listed}
-        mine = named.get(self.at)
-        return {self.at: Quota(mine.nominal, mine.borrowing_limit, mine.lending_limit)} if mine else {}
+        return {
+            (each.flavor, each.resource): Quota(each.nominal, each.borrowing_limit, each.lending_limit)
+            for each in listed
+            if (each.flavor, each.resource) == self.at
+        }
 
     def _workload(self, workload: Workload, fleet: Fleet) -> KueueWorkload:
-        flavor, resource = self.at
-        held = sum(
-            group.total(resource)
-            for group in workload.pod_sets
-            if not group.flavors or dict(group.flavors).get(resource) == flavor
-        )
+        held = _gpus_of(workload, self.at[0])
         evicted, since = condition(workload.conditions, "Evicted"), condition(workload.conditions, "QuotaReserved")
         return KueueWorkload(
             workload.key,
@@ -125,17 +134,10 @@ class QuotaLedger:
             cluster_queue_name(workload, fleet),
             workload.priority,
             queue_timestamp(workload),
-            [PodSet("all", 1, {resource: held}, {}, flavors={resource: flavor})] if held else [],
+            [PodSet("all", 1, {GPU: held}, {}, flavors={GPU: self.at[0]})] if held else [],
             reserved=since.since if since else 0.0,
             evicted=evicted is not None and evicted.is_true,
         )
-
-    def _correct(self, queue: QueueNode, used: int) -> None:
-        before = queue.used.get(self.at, 0)
-        if used > before:
-            queue.add_usage(self.at, used - before)
-        else:
-            queue.remove_usage(self.at, before - used)
 
     def _of(self, name: str) -> QuotaNode:
         return self.snapshot.queues.get(name) or QuotaNode(name)
@@ -151,6 +153,18 @@ class QuotaLedger:
         finally:
             for node, amount in gone:
                 node.add_usage(self.at, amount)
+
+    def fewest_to_end(self, name: str, candidates: Sequence[QuotaHolder], short: int) -> tuple[QuotaHolder, ...]:
+        """The fewest of these jobs whose end frees so many GPUs for that queue."""
+        now = self.available(name)
+
+        def enough(chosen: Sequence[QuotaHolder]) -> bool:
+            freed: Counter[str] = Counter()
+            for each in chosen:
+                freed[each.cluster_queue] += each.gpus
+            return self.available(name, freed) - now >= short
+
+        return fewest_holders(candidates, enough)
 
     def shares(self, name: str, other: str) -> bool:
         """Whether two queues have the same topmost cohort, or are the same."""
@@ -173,20 +187,24 @@ class QuotaLedger:
 
 
 @per_snapshot
-def ledger(fleet: Fleet, flavor: str, resource: str = GPU) -> QuotaLedger:
-    """The ledger of one resource of one flavor: every pending row asks for the same few."""
-    return QuotaLedger(fleet, flavor, resource)
+def ledger(fleet: Fleet, flavor: str) -> QuotaLedger:
+    """The ledger of one flavor: every pending row asks for the same few."""
+    return QuotaLedger(fleet, flavor)
 
 
-def account(fleet: Fleet, cluster_queue: str, flavor: str, resource: str = GPU) -> QuotaAccount:
-    return ledger(fleet, flavor, resource).account(cluster_queue)
+def account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccount:
+    return ledger(fleet, flavor).account(cluster_queue)
 
 
-def queue_account(fleet: Fleet, cluster_queue: str, resource: str = GPU) -> QuotaAccount:
+def gpu_flavors(queue: ClusterQueue | None) -> list[str]:
+    """The flavors in which a queue has quota of GPUs, in the order in which they are tried."""
+    return list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU)) if queue else []
+
+
+def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
     """One queue's account over all its flavors; a pod still has to find all it needs in one of them."""
-    queue = fleet.cluster_queues.get(("", cluster_queue))
-    names = dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == resource) if queue else {}
-    return sum((account(fleet, cluster_queue, each, resource) for each in names), start=QuotaAccount())
+    names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
+    return sum((account(fleet, cluster_queue, each) for each in names), start=QuotaAccount())
 
 
 _PAIRED = 10
@@ -198,21 +216,25 @@ def job_name(workload: Workload) -> str:
     return workload.owner_name or workload.name
 
 
+def _gpus_of(workload: Workload, flavor: str) -> int:
+    """The GPUs that it holds of a flavor, or of any if none is named; what it asks for while it holds none."""
+    return sum(
+        group.total(GPU)
+        for group in workload.pod_sets
+        if not flavor or not group.flavors or dict(group.flavors).get(GPU) == flavor
+    )
+
+
 def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> QuotaHolder:
     """The GPUs a workload holds (or asks for), those of one flavor if it is named."""
     jobset = fleet.jobset_by_uid.get(workload.owner_uid)
-    gpus = sum(
-        group.total(GPU)
-        for group in workload.pod_sets
-        if not flavor or not group.flavors or dict(group.flavors).get(GPU, flavor) == flavor
-    )
     return QuotaHolder(
         namespace=workload.namespace,
         name=job_name(workload),
         owner=jobset.owner if jobset else "",
         queue=workload.queue,
         cluster_queue=cluster_queue_name(workload, fleet),
-        gpus=gpus,
+        gpus=_gpus_of(workload, flavor),
         priority=workload.priority,
     )
 
@@ -259,8 +281,7 @@ def fewest_holders(
 
 def best_flavor(fleet: Fleet, cluster_queue: str, said: KueueMessage) -> str:
     """The flavor to reckon with: the one Kueue speaks of, else the one with most GPUs free."""
-    queue = fleet.cluster_queues.get(("", cluster_queue))
-    names = [quota.flavor for quota in queue.quotas if quota.resource == GPU] if queue else []
+    names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
     if said.flavor in names or not names:
         return said.flavor
     return max(names, key=lambda each: ledger(fleet, each).available(cluster_queue))
@@ -270,69 +291,34 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
     """Quota is short, or can never be enough; `draft` says which flavor and holds the account."""
     have = draft.account
     if said.resource not in {"", GPU} or have is None or not draft.need:
-        words = _unreckoned(said)
+        words = _uncounted(said)
         return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
+    gpus = f"{draft.need} GPU{'' if draft.need == 1 else 's'}{f' of {draft.flavor}' if draft.flavor else ''}"
     if draft.need > have.total:
-        return replace(draft, sentence=_never(draft, have), category=Category.EXCEEDS, short_by=draft.need - have.total)
+        words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
+        return replace(draft, sentence=words, category=Category.EXCEEDS, short_by=draft.need - have.total)
     short = draft.need - have.free  # what Kueue said of it may be of some time ago
-    queue = cluster_queue_name(workload, fleet)
+    queue, book = cluster_queue_name(workload, fleet), ledger(fleet, draft.flavor)
     held = quota_holders(fleet, queue, draft.flavor)
-    answer = replace(draft, category=Category.QUOTA, short_by=short, holders=held)
+    answer = replace(draft, category=Category.QUOTA, holders=held)
     if short <= 0:
-        words = f"needs {_gpus(draft)}; {have.sum_text}, but Kueue has not assigned them"
-        return replace(answer, sentence=words, short_by=0)
-    answer = replace(answer, unblocks=_unblocking(fleet, queue, answer, held))
-    return replace(answer, sentence=_short(answer, have, fleet, queue))
-
-
-def _unblocking(fleet: Fleet, queue: str, answer: Why, held: tuple[QuotaHolder, ...]) -> tuple[QuotaHolder, ...]:
-    book = ledger(fleet, answer.flavor)
-    now = book.available(queue)
-
-    def enough(chosen: Sequence[QuotaHolder]) -> bool:
-        freed: Counter[str] = Counter()
-        for each in chosen:
-            freed[each.cluster_queue] += each.gpus
-        return book.available(queue, freed) - now >= answer.short_by
-
-    return fewest_holders(held, enough)
-
-
-def _gpus(why: Why) -> str:
-    return f"{why.need} GPU{'' if why.need == 1 else 's'}{f' of {why.flavor}' if why.flavor else ''}"
-
-
-def _short(why: Why, have: QuotaAccount, fleet: Fleet, queue: str) -> str:
-    parts = [f"needs {_gpus(why)}; {have.sum_text}, {why.short_by} more needed"]
+        words = f"needs {gpus}; {have.sum_text}, but Kueue has not assigned them"
+        return replace(answer, sentence=words)
+    words = f"needs {gpus}; {have.sum_text}, {short} more needed"
     if have.lent:
-        parts.append(f"; what is lent has {_borrowers(fleet, queue, why)}")
-    if why.holders:
-        biggest = why.holders[0]
-        parts.append(f"; biggest holder: {biggest.name} ({biggest.gpus})")
-    return "".join(parts)
+        others = (name for name in book.snapshot.queues if name != queue and book.shares(name, queue))
+        borrowers = sorted(name for name in others if book.account(name).borrowed)
+        words += f"; what is lent has {' and '.join(borrowers) or 'others'}"
+    if held:
+        words += f"; biggest holder: {held[0].name} ({held[0].gpus})"
+    return replace(answer, sentence=words, short_by=short, unblocks=book.fewest_to_end(queue, held, short))
 
 
-def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:
-    book = ledger(fleet, why.flavor)
-    names = [name for _, name in fleet.cluster_queues if name != queue and book.shares(name, queue)]
-    return " and ".join(sorted(name for name in names if book.account(name).borrowed)) or "others"
-
-
-def _never(why: Why, have: QuotaAccount) -> str:
-    borrow = have.total - have.nominal
-    own = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
-    return f"needs {_gpus(why)}, but its queue can have at most {have.total}{own}"
-
-
-def _unreckoned(said: KueueMessage) -> str:
+def _uncounted(said: KueueMessage) -> str:
     """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
-    flavor = f" of {said.flavor}" if said.flavor else ""
+    flavor, resource = f" of {said.flavor}" if said.flavor else "", said.resource or "quota"
     if said.category is Category.EXCEEDS:
-        return f"needs more {said.resource or 'quota'}{flavor} than the maximum of its queue"
+        return f"needs more {resource}{flavor} than the maximum of its queue"
     if said.more_gpus:
         return f"needs {said.more_gpus} more GPUs{flavor} than are unused"
-    return (
-        f"needs {said.more} more {said.resource}{flavor} than is unused"
-        if said.more
-        else f"needs more {said.resource or 'quota'}{flavor} than is unused"
-    )
+    return f"needs {f'{said.more} more {said.resource}' if said.more else f'more {resource}'}{flavor} than is unused"

@@ -18,12 +18,11 @@ from console.scheduling.free_slots import (
 )
 from console.scheduling.kueue.checks import Check, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
-from console.scheduling.order import cluster_queue_name, queue_order, queue_position
+from console.scheduling.order import closed_reason, cluster_queue_name, queue_order, queue_position
 from console.scheduling.quota_accounts import account, best_flavor, explain_quota, job_name
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
-    from console.kube.objects.queue import ClusterQueue, LocalQueue
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
 
@@ -161,19 +160,11 @@ def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if queue is None and name and fleet.cluster_queues:
         return replace(draft, sentence=f"cluster queue {name} does not exist", category=Category.MISSING_QUEUE)
     for each in (door, queue):
-        if each is not None and (found := _shut(each, draft)):
-            return found
-    return None
-
-
-def _shut(queue: LocalQueue | ClusterQueue, draft: Why) -> Why | None:
-    if queue.stop_policy != "None":
-        drained = " and drained" if queue.stop_policy == "HoldAndDrain" else ""
-        words = f"queue {queue.name} is stopped{drained} (stop policy {queue.stop_policy}) and admits nothing"
-        return replace(draft, sentence=words, category=Category.STOPPED)
-    if reason := queue.inactive_reason:
-        words = f"queue {queue.name} is not active: {reason}"
-        return replace(draft, sentence=words, category=Category.INACTIVE_QUEUE, api_text=draft.api_text or reason)
+        if each is not None and (words := closed_reason(each)):
+            if each.stop_policy != "None":
+                return replace(draft, sentence=words, category=Category.STOPPED)
+            text = draft.api_text or each.inactive_reason
+            return replace(draft, sentence=words, category=Category.INACTIVE_QUEUE, api_text=text)
     return None
 
 

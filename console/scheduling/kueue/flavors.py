@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from console.kube.objects.matching import first_untolerated_taint
 from console.scheduling.kueue.topology_assignment import assign_topology
 
 if TYPE_CHECKING:
@@ -245,9 +244,9 @@ class FlavorAssigner:
             return f"flavor {name} not found"
         if why := self._topology_mismatch(flavor, pod_set, group):
             return why
-        if taint := first_untolerated_taint(flavor.taints, (*pod_set.tolerations, *flavor.tolerations)):
+        if taint := flavor.untolerated_taint(pod_set.tolerations):
             return f"untolerated taint {taint} in flavor {name}"
-        if any(flavor.labels.get(key, value) != value for key, value in pod_set.selector.items()):
+        if not flavor.matches(pod_set.selector):
             return f"flavor {name} doesn't match node affinity"
         return ""
 

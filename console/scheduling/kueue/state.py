@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec import field as msgspec_field
 
-from console.kube.objects.matching import Requirement, Toleration
+from console.kube.objects.matching import Requirement, Toleration, first_untolerated_taint
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
@@ -142,6 +142,14 @@ class Flavor(Struct, frozen=True):
     taints: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: str = ""
+
+    def matches(self, selector: Mapping[str, str]) -> bool:
+        """Whether none of its labels says otherwise than the node selector of a pod."""
+        return all(self.labels.get(key, value) == value for key, value in selector.items())
+
+    def untolerated_taint(self, tolerations: Iterable[Toleration]) -> str:
+        """The first taint that keeps out pods with these tolerations and the flavor's own; empty if none does."""
+        return first_untolerated_taint(self.taints, (*tolerations, *self.tolerations))
 
 
 class Node(Struct, frozen=True):
