@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import per_snapshot
-from console.scheduling.kueue_messages import preempted_by, preempted_why
+from console.scheduling.kueue_messages import preempted_by
 from console.scheduling.ranks import rank_numbers
 
 if TYPE_CHECKING:
@@ -40,17 +40,7 @@ _OTHERS = {"Evicted", "Preempted", "Preempting", "TaintManagerEviction", "NodeSh
 _MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
-class Deletion(Struct, frozen=True):
-    """A pod that was deleted while its container was running."""
-
-    pod: str
-    rank: int
-    attempt: int
-    time: float  # when its containers were told to stop
-    uid: str = ""  # the pod's
-
-
-def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
+def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
     """The pod that was deleted first, in the latest attempt in which one was; None if none was, as far as is known."""
     if jobset.deleting_since or jobset.state is JobState.SUCCEEDED:
         return None
@@ -59,7 +49,10 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> Deletion | None:
         return None
     found = _deletions(jobset, _told(jobset, fleet), _names(jobset))
     latest = max((each.attempt for each in found), default=0)
-    return min((each for each in found if each.attempt == latest), key=lambda each: each.time, default=None)
+    first = min((each for each in found if each.attempt == latest), key=lambda each: each.time, default=None)
+    pod = fleet.pods.get((jobset.namespace, first.pod)) if first else None
+    # Containers end in whole seconds, and a deletion is what ends them.
+    return replace(first, node=pod.node if pod else "", time=float(int(first.time))) if first else None
 
 
 @per_snapshot
@@ -93,7 +86,7 @@ def _names(jobset: JobSet) -> dict[str, int]:
     return found
 
 
-def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> list[Deletion]:
+def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> list[RankFailure]:
     restarts = [each for each in told if each.object_uid == jobset.uid and each.reason.startswith("RestartJobSet")]
     by_job = [each for each in told if each.kind == "Job" and each.reason == "SuccessfulDelete"]
     # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
@@ -113,7 +106,8 @@ def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> 
             # A pod lives in one attempt; one that nothing else is told of is older than all that is.
             attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
             if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
-                found.append(Deletion(event.object_name, rank, attempt, moment, event.object_uid))
+                ending = RankFailure(attempt, rank, event.object_name, message=DELETED, time=moment, cause="deletion")
+                found.append(replace(ending, uid=event.object_uid))
     return found
 
 
@@ -249,7 +243,7 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
         ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)), fleet.at)
         if ending is not None:
             found.append(ending)
-    found += [each for each in (_taken_away(jobset, fleet), _deleted(jobset, fleet)) if each]
+    found += [each for each in (_taken_away(jobset, fleet), first_deletion(jobset, fleet)) if each]
     return sorted(deduplicate(found), key=_order)
 
 
@@ -268,16 +262,6 @@ def deduplicate(found: list[RankFailure]) -> list[RankFailure]:
 def _order(ending: RankFailure) -> tuple[int, float, bool, int]:
     """Attempt, then time; containers end in whole seconds, and a deletion is what ends them."""
     return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
-
-
-def _deleted(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
-    """The first pod that was deleted, if one was."""
-    gone = first_deletion(jobset, fleet)
-    if gone is None:
-        return None
-    pod = fleet.pods.get((jobset.namespace, gone.pod))
-    return RankFailure(gone.attempt, gone.rank, gone.pod, pod.node if pod else "", message=DELETED,
-                  time=float(int(gone.time)), cause="deletion", uid=gone.uid)  # fmt: skip
 
 
 def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> RankFailure | None:
@@ -318,7 +302,7 @@ def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
         return None
     cause, message = "eviction", evicted.message
     if workload is not None and evicted.reason == "Preempted":
-        cause, other, why = "preemption", preempted_by(workload, fleet), preempted_why(workload)
+        cause, (other, why) = "preemption", preempted_by(workload, fleet)
         message = f"Kueue preempted it for {other}{f': {why}' if why else ''}." if other else message
     return RankFailure(jobset.restarts, -1, reason=evicted.reason, message=message, time=evicted.since, cause=cause)
 

@@ -155,31 +155,26 @@ def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
 
 def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
     if why := unknown_reason(fleet, "localqueues", "LocalQueues"):
-        return bare_forecast(ask, Verdict.UNKNOWN, why)
+        return Forecast(Verdict.UNKNOWN, why, need=ask.gpus)
     door = fleet.local_queues.get((ask.namespace, ask.queue))
     if door is None:
         names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
         there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
-        return bare_forecast(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
+        return Forecast(Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}", need=ask.gpus)
     if why := unknown_reason(fleet, "clusterqueues", "ClusterQueues"):
         words = closed_reason(door)
-        return bare_forecast(ask, Verdict.STOPPED if words else Verdict.UNKNOWN, words or why)
+        return Forecast(Verdict.STOPPED if words else Verdict.UNKNOWN, words or why, need=ask.gpus)
     queue = fleet.cluster_queues.get(("", door.cluster_queue))
     if queue is None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
-        return bare_forecast(ask, Verdict.STOPPED, words)
+        return Forecast(Verdict.STOPPED, words, need=ask.gpus)
     if selects_namespace(queue.namespaces, ask.namespace) is False:
         words = (
             f"{queue.name} does not accept workloads of namespace {ask.namespace}; {format_selector(queue.namespaces)}"
         )
-        return bare_forecast(ask, Verdict.NEVER, words)
+        return Forecast(Verdict.NEVER, words, need=ask.gpus)
     words = closed_reason(door) or closed_reason(queue)
-    return bare_forecast(ask, Verdict.STOPPED, words) if words else None
-
-
-def bare_forecast(ask: LaunchDemand, verdict: Verdict, sentence: str) -> Forecast:
-    """A forecast with no numbers but the GPUs requested."""
-    return Forecast(verdict, sentence, need=ask.gpus)
+    return Forecast(Verdict.STOPPED, words, need=ask.gpus) if words else None
 
 
 __all__ = ["CHECK", "Forecast", "LaunchDemand", "Verdict", "demand_of", "forecast", "free_quota_gpus"]
@@ -208,13 +203,13 @@ def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
 def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """No quota holds it back: machines alone."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
-        return bare_forecast(ask, Verdict.UNKNOWN, why)
+        return Forecast(Verdict.UNKNOWN, why, need=ask.gpus)
     found = _found(fleet, "", ask)
     are = "is" if ask.pods == 1 else "are"
     words = (
         f"no queue: it starts as soon as {format_slots(ask.pods, ask.size, free=False)} {are} free; {found.free} now"
     )
-    draft = bare_forecast(ask, Verdict.NO_QUEUE, words)
+    draft = Forecast(Verdict.NO_QUEUE, words, need=ask.gpus)
     if found.total < ask.pods:
         return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
     return draft
@@ -225,15 +220,17 @@ def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = gpu_flavors(queue)
     if not flavors:
-        return bare_forecast(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+        return Forecast(Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs", need=ask.gpus)
     labelled = [flavor for flavor in flavors if _suits(ledger(fleet, flavor), ask)]
     if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
-        return bare_forecast(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
+        return Forecast(Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}", need=ask.gpus)
     tainted = {each: ledger(fleet, each).flavor.untolerated_taint(ask.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
-        return bare_forecast(ask, Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
+        return Forecast(
+            Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement", need=ask.gpus
+        )
     found = [_in_flavor(fleet, queue, flavor, ask) for flavor in labelled if not tainted[flavor]]
     best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
     if selects_namespace(queue.namespaces, ask.namespace) is None:

@@ -95,27 +95,23 @@ _PREEMPTOR = re.compile(
 )
 
 
-def preempted_by(workload: Workload, fleet: Fleet) -> str:
-    """For whom Kueue preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)"; empty if it does not say."""
+def preempted_by(workload: Workload, fleet: Fleet) -> tuple[str, str]:
+    """For whom Kueue preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)", and why, such as "reclamation
+    within the cohort"; empty where it does not say.
+    """
     told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
     found = _PREEMPTOR.search(told.message) if told else None
     if found is None:
-        return ""
-    uid, job_uid, _, path = found.groups(default="")
+        return "", ""
+    uid, job_uid, reason, path = found.groups(default="")
     other = next((each for each in fleet.workloads.values() if each.uid == uid), None)
     queue = path.rpartition("/")[2] or (cluster_queue_name(other, fleet) if other else "")
     where = f"ClusterQueue {queue}" if queue else ""
     if other is not None:
         name = job_name(other) if other.namespace == workload.namespace else f"{other.namespace}/{job_name(other)}"
-        return f"{name} ({', '.join(filter(None, (where, f'priority {other.priority}')))})"
-    jobset = fleet.jobset_by_uid.get(job_uid)
-    if jobset is not None:
-        return f"{jobset.name} ({where})" if where else jobset.name
-    return f"a job of {where} that is not listed (any more)" if where else ""
-
-
-def preempted_why(workload: Workload) -> str:
-    """Kueue's reason for the preemption, such as "reclamation within the cohort"; empty if it gives none."""
-    told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
-    found = _PREEMPTOR.search(told.message) if told else None
-    return (found[3] or "").strip() if found else ""
+        whom = f"{name} ({', '.join(filter(None, (where, f'priority {other.priority}')))})"
+    elif jobset := fleet.jobset_by_uid.get(job_uid):
+        whom = f"{jobset.name} ({where})" if where else jobset.name
+    else:
+        whom = f"a job of {where} that is not listed (any more)" if where else ""
+    return whom, reason.strip()

@@ -37,24 +37,28 @@ class _Candidate:
 
 def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
     """The namespace's only LocalQueue; of several one that fits, with the most free quota; closed ones last."""
-    names = [name for where, name in fleet.local_queues if where == ask.namespace]
     if ask.gpus <= 0:
         return QueueChoice("", "It requests no GPU, so it needs no queue.")
-    if not names:
+    found = _ranked(fleet, ask)
+    if not found:
         why = unknown_reason(fleet, "localqueues", "LocalQueues")
         said = (
             f"The LocalQueues of {ask.namespace} are not known: {why}" if why else f"{ask.namespace} has no LocalQueue"
         )
         return QueueChoice("", f"{said}. Name one with --queue, or create one: a4 preflight RECIPE --fix localqueue.")
-    found = sorted((_candidate(fleet, ask, name) for name in names), key=_best_first)
-    best = found[0]
-    return QueueChoice(best.name, _why(found, ask), tuple(each.name for each in found[1:]))
+    return QueueChoice(found[0].name, _why(found, ask), tuple(each.name for each in found[1:]))
 
 
 def rank_queues(fleet: Fleet, ask: LaunchDemand) -> tuple[str, ...]:
     """The LocalQueues of the namespace, the one that is chosen first."""
-    names = [name for where, name in fleet.local_queues if where == ask.namespace]
-    return tuple(each.name for each in sorted((_candidate(fleet, ask, name) for name in names), key=_best_first))
+    return tuple(each.name for each in _ranked(fleet, ask))
+
+
+def _ranked(fleet: Fleet, ask: LaunchDemand) -> list[_Candidate]:
+    """Those that fit first, with the most free quota; closed ones last."""
+    names = (name for where, name in fleet.local_queues if where == ask.namespace)
+    found = (_candidate(fleet, ask, name) for name in names)
+    return sorted(found, key=lambda each: (each.shut, not each.fits, -(each.free or 0), each.name))
 
 
 def _candidate(fleet: Fleet, ask: LaunchDemand, name: str) -> _Candidate:
@@ -63,10 +67,6 @@ def _candidate(fleet: Fleet, ask: LaunchDemand, name: str) -> _Candidate:
     closed = trouble is not None and trouble.verdict is not Verdict.UNKNOWN
     free = free_quota_gpus(fleet, named) if trouble is None else None
     return _Candidate(name, closed, free is not None and free >= ask.gpus, free)
-
-
-def _best_first(each: _Candidate) -> tuple[bool, bool, int, str]:
-    return each.shut, not each.fits, -(each.free or 0), each.name
 
 
 def _why(found: list[_Candidate], ask: LaunchDemand) -> str:

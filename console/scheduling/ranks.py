@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.jobset import JobSet, ReplicatedJob
     from console.kube.objects.pod import Container, Pod
     from console.kube.snapshot import Fleet
 
@@ -97,23 +97,21 @@ def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
     for pod in sorted(pods, key=lambda each: (not each.deleting_since, each.created)):
         if pod.attempt >= attempt:
             filled[pod.replicated_job, pod.job_index, max(0, pod.completion_index)] = pod
-    found: list[Rank] = []
+    return tuple(
+        Rank(number, group.name, job, index, group.gpus_per_pod, filled.get((group.name, job, index)))
+        for number, (group, job, index) in enumerate(_places(jobset))
+    )
+
+
+def _places(jobset: JobSet) -> Iterator[tuple[ReplicatedJob, int, int]]:
+    """Its pods in the order of their indexes: replicated job, number of its Job, completion index."""
     for group in jobset.groups:
-        for job in range(group.replicas):
-            for index in range(group.pods_per_job):
-                pod_of_rank = filled.get((group.name, job, index))
-                found.append(Rank(len(found), group.name, job, index, group.gpus_per_pod, pod_of_rank))
-    return tuple(found)
+        yield from ((group, job, index) for job in range(group.replicas) for index in range(group.pods_per_job))
 
 
 def rank_numbers(jobset: JobSet) -> dict[tuple[str, int, int], int]:
     """Number of each rank by replicated job, Job and completion index."""
-    found: dict[tuple[str, int, int], int] = {}
-    for group in jobset.groups:
-        for job in range(group.replicas):
-            for index in range(group.pods_per_job):
-                found[group.name, job, index] = len(found)
-    return found
+    return {(group.name, job, index): number for number, (group, job, index) in enumerate(_places(jobset))}
 
 
 def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
@@ -174,9 +172,6 @@ def successor(fleet: Fleet, pod: Pod) -> Pod | None:
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     if jobset is None:
         return None
-    place = pod.replicated_job, pod.job_index, max(0, pod.completion_index)
-    for rank in ranks(jobset, fleet):
-        if (rank.replicated_job, rank.job_index, rank.completion_index) == place:
-            found = rank.pod
-            return found if found and found.uid != pod.uid and found.phase == "Running" else None
-    return None
+    number = rank_numbers(jobset).get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)))
+    found = ranks(jobset, fleet)[number].pod if number is not None else None
+    return found if found and found.uid != pod.uid and found.phase == "Running" else None

@@ -105,7 +105,7 @@ def _lost(workload: Workload, fleet: Fleet) -> str:
     evicted = condition(workload.conditions, "Evicted")
     if evicted is None:
         return ""
-    other = preempted_by(workload, fleet) if evicted.reason == "Preempted" else ""
+    other = preempted_by(workload, fleet)[0] if evicted.reason == "Preempted" else ""
     return f"{_LOST.get(evicted.reason, evicted.reason)}{f' by {other}' if other else ''}"
 
 
