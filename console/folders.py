@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def state_folder() -> Path:
@@ -42,7 +42,7 @@ def make_private(folder: Path) -> None:
         each.mkdir(mode=0o700, exist_ok=True)
 
 
-def atomic_write(path: Path, content: bytes, mode: int = 0o600) -> None:
+def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600) -> None:
     """Replace a file as a whole, so that nobody ever reads half of it; OSError if it cannot be. Blocking."""
     import tempfile  # 10 ms that a command which writes nothing does not wait for
 
@@ -50,7 +50,7 @@ def atomic_write(path: Path, content: bytes, mode: int = 0o600) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(handle, mode)
-            file.write(content)
+            file.writelines((content,) if isinstance(content, bytes) else content)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

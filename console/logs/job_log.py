@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, Unreadable
 from console.kube.snapshot import WatchState
-from console.logs.line import RankLine
+from console.logs.line import RankLine, time_and_rank
 from console.logs.redact import Redactor
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
 from console.logs.stream import FollowedContainer, coverage, fetch_older_lines, find_gaps, loggable_containers
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from console.logs.container_log import Stamped
     from console.logs.line import Coverage, Gap
     from console.logs.segment import LogSegment
-    from console.logs.store import JobLogStore
     from console.logs.stream import OpenStream, Stream
     from console.scheduling.ranks import Rank
 
@@ -108,23 +107,18 @@ class LogCursor:
         for part, start, stop in pages:
             end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
             self._at[part] = end
-            found += _rank_lines(part, start, end)
+            found += [
+                RankLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
+                for moment, text in zip(part.times[start:end], part.texts(start, end), strict=True)
+            ]
             if end < len(part):
                 self._news.notify(part)
-        found.sort(key=_moment_and_rank)
+        found.sort(key=time_and_rank)
         return found
 
 
-def _moment_and_rank(line: RankLine) -> tuple[float, int]:
-    return line.time, line.rank
-
-
-def _rank_lines(part: LogSegment, start: int, stop: int) -> list[RankLine]:
-    rank, attempt, pod, container = part.rank, part.attempt, part.pod, part.container
-    return [
-        RankLine(rank, moment, text.decode("utf-8", "replace"), attempt, pod, container)
-        for moment, text in zip(part.times[start:stop], part.texts(start, stop), strict=True)
-    ]
+def _last_lines(part: LogSegment) -> list[Stamped]:
+    return list(part.stamped(len(part) - REMEMBER))
 
 
 ONCE, LEAST_ONCE = 96 << 20, 12 << 20
@@ -195,33 +189,24 @@ class JobLog:
                     await asyncio.to_thread(each.part.drop)
         await self.kept.close()
 
-    async def read_stored(self, shelf: JobLogStore) -> None:
-        """Take in what is kept of a job; for one that is gone, it is all there is."""
-        self.gone = True
-        self.ranks, self.uid = shelf.note.ranks, shelf.note.uid
-        self.parts = await self.kept.read(shelf)
-        self.ready.set()
-
     # what is followed
 
     async def _keep_all(self) -> None:
         async with aclosing(self._cluster.snapshots()) as pictures:
             async for fleet in pictures:
-                await self._keep(fleet)
+                async with self._keeping:
+                    await self._keep(fleet)
 
     async def _ask_again(self) -> None:
         """Logs that were refused, even if nothing changes in the cluster."""
         while True:
             await asyncio.sleep(LOOK_AGAIN)
             if any(each.is_retry_due for each in self._followed.values()):
-                await self._keep(self._cluster.fleet)
+                async with self._keeping:
+                    await self._keep(self._cluster.fleet)
 
     async def _keep(self, fleet: Fleet) -> None:
-        """Follow every container of that snapshot which has started."""
-        async with self._keeping:
-            await self._keep_jobset(fleet)
-
-    async def _keep_jobset(self, fleet: Fleet) -> None:
+        """Follow every container of that snapshot which has started; one at a time."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is None:
             await self._without(fleet)
@@ -249,8 +234,8 @@ class JobLog:
                 find_stored_job, self._folder, self._cluster.context, *self.key, server=self._cluster.server
             )
             if shelf is not None and not self.uid:
-                await self.read_stored(shelf)
-                self.uid = ""  # one of the same name may still come
+                self.ranks = shelf.note.ranks  # not its uid: one of the same name may still come
+                self.parts = await self.kept.read(shelf)
                 self._tell(*self.parts)
             self.ready.set()
 
@@ -274,13 +259,13 @@ class JobLog:
             elif self._tail is None and not self.ready.is_set():
                 with self.kept.refusals():
                     await fetch_older_lines(part, self._streams, pod, container.name)
-            given = (kept or part).tail(REMEMBER)
+            given = _last_lines(kept or part)
             stream = self._stream(given, pod, container, Redactor())
             followed = self._followed[name] = FollowedContainer(
                 part, stream, not container.init, tail=0 if given else self._tail or 0, fresh=not given
             )
         elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
-            given = followed.part.tail(REMEMBER)
+            given = _last_lines(followed.part)
             followed.stream = self._stream(given, pod, container, followed.redactor)
         else:
             return

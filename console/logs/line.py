@@ -32,6 +32,10 @@ class RankLine(msgspec.Struct, frozen=True, gc=False):
     container: str = ""
 
 
+def time_and_rank(line: RankLine) -> tuple[float, int]:
+    return line.time, line.rank
+
+
 class StreamState(StrEnum):
     """How it stands with one container's log."""
 

@@ -6,18 +6,19 @@ import asyncio
 import heapq
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.find_job import other_namespaces_hint, require_jobs
-from console.logs.line import Coverage, Gap, RankLine
+from console.logs.line import Coverage, Gap, RankLine, time_and_rank
 from console.logs.line_splitter import text_of
 from console.logs.redact import Redactor
 from console.logs.store import find_stored_job
 from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from console.kube.objects.jobset import JobSet
@@ -39,10 +40,12 @@ class PreviousLog:
     attempt: int
     pod: str
     container: str
-    stamped: Sequence[Stamped]
+    stamped: Callable[[], Iterable[Stamped]]
+    first: float  # moment of the first of these lines
+    cut: bool  # whether older ones were left out
 
     def __iter__(self) -> Iterator[RankLine]:
-        for moment, raw in self.stamped:
+        for moment, raw in self.stamped():
             text = text_of(raw).decode("utf-8", "replace")
             yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
 
@@ -62,20 +65,18 @@ class PreviousLogs:
     without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
     asked: int
     gone: bool = False  # whether the job is not in the cluster, so that all there is is what was kept
-    tail: int | None = None  # lines that were read of each at most; None: all
 
     @property
     def lines(self) -> Iterator[RankLine]:
         """What they printed, in the order of time."""
-        return heapq.merge(*self.found, key=_moment_and_rank)
+        return heapq.merge(*self.found, key=time_and_rank)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """Ranks of which there is nothing, and what was left out of the others."""
-        cut = [each for each in self.found if self.tail and len(each.stamped) >= self.tail]
         return (
             *(Gap(number, 0.0, float("inf"), why) for number, why in self.without),
-            *(Gap(each.rank, 0.0, each.stamped[0][0], "older lines were left out") for each in cut),
+            *(Gap(each.rank, 0.0, each.first, "older lines were left out") for each in self.found if each.cut),
         )
 
     @property
@@ -116,35 +117,33 @@ class PreviousLogReader:
         """
         fleet, (namespace, name) = self._cluster.fleet, self._key
         jobset = fleet.jobsets.get(self._key)
+        uid, server = jobset.uid if jobset else "", self._cluster.server
         shelf = await asyncio.to_thread(
-            find_stored_job,
-            self._folder,
-            self._cluster.context,
-            namespace,
-            name,
-            jobset.uid if jobset else "",
-            server=self._cluster.server,
+            find_stored_job, self._folder, self._cluster.context, namespace, name, uid, server=server
         )
         if jobset is None and shelf is None:
             require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
-            raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.",
-                           other_namespaces_hint(fleet, namespace,
-                                                 name) or "a4 jobs -A lists all there are.")  # fmt: skip
+            hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
+            raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
         kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.segments())) if shelf else [])
         every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
         asked = [each for each in every if wanted is None or each.number in wanted]
         found = await asyncio.gather(*(self._one(each, tail) for each in asked))
         runs = tuple(each for each in found if isinstance(each, PreviousLog))
         without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _Nothing)]
-        if not runs:
-            _raise_first(each for _, each in without)
+        for _, each in without if not runs else ():
+            if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):  # nobody can know
+                raise each.error
         reasons = tuple((number, each.why) for number, each in without)
-        return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None, tail)
+        return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
 
     async def _one(self, rank: _Rank, tail: int | None) -> PreviousLog | _Nothing:
         """What a rank printed, or why there is nothing."""
         main = rank.pod.main if rank.pod else None
-        nothing = _Nothing(f"{_known_of(rank)}, and no log of an earlier run was kept")
+        known = "not started again" if rank.pod is not None else "it has no pod"
+        nothing = _Nothing(
+            f"{'its earlier pod is gone' if rank.again else known}, and no log of an earlier run was kept"
+        )
         if rank.pod is not None and main is not None and main.restarts:
             try:
                 return await self._of_pod(rank.number, rank.pod, tail, previous=True)
@@ -155,10 +154,15 @@ class PreviousLogReader:
                 return await self._of_pod(rank.number, rank.earlier, tail, previous=False)
             except ConsoleError as error:
                 nothing = _Nothing(f"had another pod, whose log cannot be read: {error.message}", error)
-        part = _last_of(rank)
+        # The newest of what was kept: of a pod its last container, which is the one that does the work.
+        part = max((part for part in rank.kept if len(part)), key=_age, default=None)
         if part is None:
             return nothing
-        return await asyncio.to_thread(_of_part, part, tail)
+        start = 0 if tail is None else max(0, len(part) - tail)
+        first, lines = next(iter(part.times[start:]), 0.0), partial(part.stamped, start)
+        return PreviousLog(
+            part.rank, part.attempt, part.pod, part.container, lines, first, 0 < (tail or 0) <= len(part)
+        )
 
     async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
         from console.logs.container_log import LogRequest, ResumeCursor
@@ -172,20 +176,8 @@ class PreviousLogReader:
         ):
             async for batch in batches:
                 found += batch
-        return PreviousLog(rank, pod.attempt, pod.name, container, found)
-
-
-def _raise_first(without: Iterable[_Nothing]) -> None:
-    """Raise what says that nobody can know: the cluster does not let it, or cannot be reached."""
-    for each in without:
-        if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):
-            raise each.error
-
-
-def _known_of(rank: _Rank) -> str:
-    if rank.again:
-        return "its earlier pod is gone"
-    return "not started again" if rank.pod is not None else "it has no pod"
+        first = found[0][0] if found else 0.0
+        return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
 
 
 def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_Rank]:
@@ -208,10 +200,10 @@ def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[
 
 def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
     """Of a job that is gone: the last pod of each rank is the last run."""
-    found = []
-    for rank in range(max([number, *(part.rank + 1 for part in kept)])):
-        found.append(_Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank])))
-    return found
+    return [
+        _Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank]))
+        for rank in range(max([number, *(part.rank + 1 for part in kept)]))
+    ]
 
 
 def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
@@ -220,19 +212,5 @@ def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
     return [part for part in parts if last is not None and part.uid != last.uid]
 
 
-def _last_of(rank: _Rank) -> LogSegment | None:
-    """The newest of what was kept: of a pod its last container, which is the one that does the work."""
-    return max((part for part in rank.kept if len(part)), key=_age, default=None)
-
-
 def _age(part: LogSegment) -> tuple[int, float]:
     return part.attempt, part.times[-1]
-
-
-def _of_part(part: LogSegment, tail: int | None) -> PreviousLog:
-    stamped = part.tail(len(part) if tail is None else tail)
-    return PreviousLog(part.rank, part.attempt, part.pod, part.container, stamped)
-
-
-def _moment_and_rank(line: RankLine) -> tuple[float, int]:
-    return line.time, line.rank

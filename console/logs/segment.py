@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,15 @@ from console.logs.line_splitter import split_timestamps, texts_of
 from console.pace import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     from console.logs.container_log import Stamped
 
 BLOCK = 1 << 18  # bytes of a file that are read at once
 RECENT = 128  # lines that stay in memory once they are written
+PAGE = 5000  # lines of a whole log that are in memory at once
 HELD = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
 _NOWHERE = (1 << 64) - 1
 LOST = b"(this line is lost: it could not be written to the disk)"
@@ -80,13 +83,13 @@ class LogSegment:
         if self._note is not None and not self._note.exists():
             append_to(self._note, b"%d\n" % last)
 
-    def backfill(self, before: Sequence[bytes]) -> None:
+    def backfill(self, before: BinaryIO) -> None:
         """Put the lines in front that were left out; nobody may be reading yet. OSError if the disk is full."""
         assert self.file is not None
-        whole = b"".join([line + b"\n" for line in before]) + self.file.read_bytes()[: self._size]
-        atomic_write(self.file, whole)
-        if self._note is not None:
-            self._note.unlink(missing_ok=True)
+        assert self._note is not None
+        with self.file.open("rb") as file:
+            atomic_write(self.file, chain(_blocks(before, before.tell()), _blocks(file, self._size)))
+        self._note.unlink(missing_ok=True)
         again = LogSegment.read(self.file, self.rank)
         self.times, self._starts, self._size = again.times, again._starts, again._size
         self._written, self.opened_with = again._written, 0
@@ -132,42 +135,34 @@ class LogSegment:
 
         By one thread at a time: who is cancelled while it waits for one leaves that at its work.
         """
-        if self.file is not None:
-            with self._writing:
-                self._append(self.file)
-
-    def _append(self, file: Path) -> None:
-        with self._lock:
-            start = self._written
-            first = len(self.times) - len(self._recent)
-            lines = self._recent[start - first :]
-        if not lines:
-            return
-        data = b"".join([line + b"\n" for line in lines])
-        size = append_to(file, data)
-        with self._lock:
-            at = size - len(data)
-            for number, line in enumerate(lines, start):
-                self._starts[number] = at
-                at += len(line) + 1
-            self._size = size
-            self.lost -= max(0, self._written - start)  # let go in the meantime, but written
-            self._written = start + len(lines)
-            self._forget()
-
-    def _forget(self) -> None:
-        """Only the newest of the written lines stay in memory."""
-        spare = len(self._recent) - (len(self.times) - self._written) - RECENT
-        if spare > 0:
-            self._held -= sum(map(len, self._recent[:spare]))
-            del self._recent[:spare]
+        with self._writing:
+            with self._lock:
+                start = self._written
+                first = len(self.times) - len(self._recent)
+                lines = self._recent[start - first :]
+            if self.file is None or not lines:
+                return
+            data = b"".join([line + b"\n" for line in lines])
+            size = append_to(self.file, data)
+            with self._lock:
+                at = size - len(data)
+                for number, line in enumerate(lines, start):
+                    self._starts[number] = at
+                    at += len(line) + 1
+                self._size = size
+                self.lost -= max(0, self._written - start)  # let go in the meantime, but written
+                self._written = start + len(lines)
+                # Only the newest of the written lines stay in memory.
+                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT)
+                self._held -= sum(map(len, self._recent[:spare]))
+                del self._recent[:spare]
 
     def drop(self) -> None:
         """Keep nothing of it on the disk."""
         with self._writing:
-            if self.file is not None and self._note is not None:
-                self.file.unlink(missing_ok=True)
-                self._note.unlink(missing_ok=True)
+            for file in (self.file, self._note):
+                if file is not None:
+                    file.unlink(missing_ok=True)
 
     # lines are read
 
@@ -194,9 +189,10 @@ class LogSegment:
         if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
             os.truncate(self.file, self._size)
 
-    def tail(self, number: int) -> list[Stamped]:
-        """The last lines, each with its moment."""
-        return split_timestamps(self.raws(max(0, len(self) - number), len(self)))
+    def stamped(self, start: int) -> Iterator[Stamped]:
+        """The lines from that number on, each with its moment, however many they are."""
+        for at in range(max(0, start), len(self), PAGE):
+            yield from split_timestamps(self.raws(at, at + PAGE))
 
     def raws(self, start: int, stop: int) -> list[bytes]:
         """These lines with their timestamps; `stop` may be beyond the end."""
@@ -244,6 +240,14 @@ class LogSegment:
             return data.split(b"\n")[:-1]
         lines = iter(data.split(b"\n"))
         return [LOST if start == _NOWHERE else next(lines, GONE) for start in starts[:count]]
+
+
+def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """The first so many bytes of a file, some at a time."""
+    file.seek(0)
+    while size > 0 and (block := file.read(min(size, BLOCK))):
+        size -= len(block)
+        yield block
 
 
 def append_to(file: Path, data: bytes) -> int:

@@ -6,9 +6,7 @@
 Files can be read by their owner only and hold no secrets; lines are only ever added. Of several consoles on one job
 the first writes here; the others keep a copy of their own, and what the first missed is added when they leave.
 
-What of a job's log is on the disk: its folder, the lines in it, and how its ranks ended.
-
-What the ranks of a job printed, as files one file a rank, and the tables apart.
+`JobFolder` is that of a job that is followed; `LogFiles` writes one file a rank, and the tables apart.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ import time
 from bisect import bisect_left
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.folders import atomic_write, make_private, state_folder
-from console.logs.line_splitter import split_timestamps
 from console.logs.segment import LogSegment, append_to
 from console.scheduling.failure import RankFailure
 
@@ -134,13 +132,12 @@ class JobLogStore:
             mine = LogSegment.read(file, 0)
             theirs = LogSegment.read(common, 0) if common.exists() else LogSegment(0, file=common)
             theirs.repair()
-            known = {raw for _, raw in theirs.tail(TAIL)}
+            known = {raw for _, raw in theirs.stamped(len(theirs) - TAIL)}
             last = theirs.times[-1] if theirs.times else -1.0
-            for start in range(bisect_left(mine.times, last), len(mine), TAIL):
-                lines = split_timestamps(mine.raws(start, start + TAIL))
-                fresh = [raw for moment, raw in lines if moment >= last and raw not in known]
-                if fresh:
-                    append_to(common, b"".join(raw + b"\n" for raw in fresh))
+            lines = mine.stamped(bisect_left(mine.times, last))
+            fresh = (raw + b"\n" for moment, raw in lines if moment >= last and raw not in known)
+            while some := b"".join(islice(fresh, TAIL)):
+                append_to(common, some)
 
     # endings
 
@@ -205,11 +202,6 @@ def find_stored_job(
     return next((each for each in stored_jobs(root) if is_it(each.note)), None)
 
 
-def retention_limits() -> tuple[float, float]:
-    """How long logs are kept (seconds) and how much space they may take (bytes), from the environment."""
-    return _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
-
-
 def _number(name: str, usual: float) -> float:
     try:
         number = float(os.environ.get(name, ""))
@@ -223,9 +215,16 @@ def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
 
     A job that a console writes at this moment stays.
     """
-    age, most = retention_limits()
+    age, most = _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
     now = time.time() if now is None else now
-    jobs = sorted((_last_change(folder), _size(folder), folder) for folder in root.glob("*/") if folder.is_dir())
+    jobs = []
+    for folder in root.glob("*/"):
+        files = [file.stat() for file in folder.rglob("*") if file.is_file()]
+        changed = max(
+            (file.st_mtime for file in files if file.st_size), default=folder.stat().st_mtime
+        )  # a lock is empty
+        jobs.append((changed, sum(file.st_size for file in files), folder))
+    jobs.sort()
     total = sum(size for _, size, _ in jobs)
     gone = []
     for changed, size, folder in jobs:
@@ -245,14 +244,6 @@ def _removed(folder: Path) -> bool:
             os.close(lock)
         return True
     return False
-
-
-def _last_change(folder: Path) -> float:
-    return max((file.stat().st_mtime for file in folder.rglob("*.*") if file.is_file()), default=folder.stat().st_mtime)
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 class JobFolder:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from tempfile import TemporaryFile
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -121,12 +122,13 @@ async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, con
 
     if not part.opened_with or not part.times:
         return
-    first, before = part.times[0], list[bytes]()
+    first = part.times[0]
     wanted = LogRequest(pod.namespace, pod.name, container, follow=False)
-    with suppress(ConsoleError):  # coverage goes on saying that they are missing
+    # With an error coverage goes on saying that they are missing.
+    with suppress(ConsoleError), TemporaryFile(dir=part.file.parent if part.file else None) as before:
         async with aclosing(streams(wanted, ResumeCursor(), Redactor().lines, -1).batches()) as batches:
             async for batch in batches:
-                before += [raw for moment, raw in batch if moment < first]
+                before.writelines(raw + b"\n" for moment, raw in batch if moment < first)
                 if batch[-1][0] >= first:
                     break
         await asyncio.to_thread(part.backfill, before)

@@ -53,7 +53,7 @@ def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path
     again.write()
     assert again.texts(0, 99) == words(0, 15)
     assert LogSegment.read(tmp_path / "log", 7).texts(0, 99) == words(0, 15)
-    assert [moment % 60 for moment, _ in again.tail(2)] == [13.5, 14.5]
+    assert [moment % 60 for moment, _ in again.stamped(len(again) - 2)] == [13.5, 14.5]
 
 
 def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> None:
