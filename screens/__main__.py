@@ -6,13 +6,16 @@ import errno
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError
 from screens.cli import crash
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from screens.cli.arguments import Options
+    from screens.cli.command_line import ConfigOptions, PracticeOptions, TourOptions, ViewOptions
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
 COLLECTIONS = (5_000, 10, 1_000)
@@ -70,29 +73,18 @@ def nothing_more() -> None:
 
 
 def run(options: Options) -> int:
-    """Open what was asked for: the console, the tour, the practice cluster, or a plain command."""
+    """Open the console, or run a plain command."""
     from screens.cli import command_line
 
-    if options.command == "practice":
-        from practice.__main__ import serve
-
-        return serve(speed=options.demo_speed or 1.0, seed=options.seed)
-    if isinstance(options, command_line.TourOptions):
-        from screens.tour import tour
-
-        return tour(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
-    if isinstance(options, command_line.ConfigOptions):
-        from screens.config import show_config
-
-        return show_config(options)
-    if isinstance(options, command_line.ViewOptions):
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
-        from screens.pages.view import view
-
-        return view(options.file)
-    if options.command == "":
-        return open_console(options)
+    others: dict[str, Callable[[Any], int]] = {
+        "": open_console,
+        "view": view,
+        "tour": tour,
+        "practice": practice,
+        "config": config,
+    }
+    if options.command in others:
+        return others[options.command](options)
     done = command_line.command_of(options.command).run(options)
     if isinstance(done, int):
         return done
@@ -113,6 +105,32 @@ def open_console(options: Options) -> int:
         app = ConsoleApp(options.settings(), practice)
         app.run()
         return app.return_code or 0
+
+
+def view(options: ViewOptions) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
+    from screens.pages.view import view as show
+
+    return show(options.file)
+
+
+def tour(options: TourOptions) -> int:
+    from screens.tour import tour as drive
+
+    return drive(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
+
+
+def practice(options: PracticeOptions) -> int:
+    from practice.__main__ import serve
+
+    return serve(speed=options.speed or options.demo_speed or 1.0, seed=options.seed)
+
+
+def config(options: ConfigOptions) -> int:
+    from screens.config import show_config
+
+    return show_config(options)
 
 
 if __name__ == "__main__":

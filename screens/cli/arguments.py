@@ -1,17 +1,17 @@
-"""Arguments that several commands take."""
+"""What is typed after `a4`: a class of options for each command, whose fields say how they are typed."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from console.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from pathlib import Path
 
 
 EXIT_CODES = (
@@ -30,29 +30,73 @@ STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, toke
 """JSON keys of a step of training."""
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
+def word(metavar: str | None = None, *, default: Any = MISSING, **given: Any) -> Any:
+    """A field that is typed by its place; `given`: as argparse's `add_argument` takes it."""
+    optional = {"?": "", "*": ()}.get(given.get("nargs", ""), MISSING)
+    default = optional if default is MISSING else default
+    if default is not MISSING:
+        given["default"] = default
+    return _typed((), default, {"metavar": metavar, **given})
 
 
-def add_pod(parser: argparse.ArgumentParser) -> None:
-    """A job and a pod of it."""
-    parser.add_argument("job", metavar="JOB", help="or pod/NAME, without an index")
-    parser.add_argument(
-        "rank_text", metavar="POD", nargs="?", default="", help="index of the pod in the job (0), or REPLICATED/INDEX"
-    )
+def option(*flags: str, default: Any = "", **given: Any) -> Any:
+    """A field that is typed as `--name value`; with `action="append"` as often as one likes."""
+    return _typed(flags, () if given.get("action") == "append" else default, given)
 
 
-def add_container(parser: argparse.ArgumentParser) -> None:
-    """A container of that pod."""
-    parser.add_argument("-c", "--container", metavar="C", help="instead of the one that does the work")
+def flag(*flags: str, default: bool = False, **given: Any) -> Any:
+    """A field that is true where this is typed; with `default=True` false where it is."""
+    return _typed(flags, default, {"action": "store_false" if default else "store_true", **given})
 
 
-def add_queue(parser: argparse.ArgumentParser) -> None:
-    """The LocalQueue, for launch and preflight."""
-    parser.add_argument(
-        "--queue", metavar="NAME|none",
-        help="the LocalQueue; none bypasses Kueue (default: the namespace's only one, else one that has room for it)",
-    )  # fmt: skip
+def either(*choices: Any) -> Any:
+    """A field that several flags set; None where none is typed."""
+    return field(default=None, metadata={"typed": tuple(typed for each in choices for typed in each.metadata["typed"])})
+
+
+def json_flag(help_text: str = "as JSON", **given: Any) -> Any:
+    return flag("--json", help=help_text, **given)
+
+
+def confirmed(help_text: str = "do not ask for confirmation") -> Any:
+    return flag("-y", "--yes", help=help_text)
+
+
+def container_option(help_text: str = "instead of the one that does the work") -> Any:
+    return option("-c", "--container", metavar="C", help=help_text)
+
+
+def _typed(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:
+    """A field of options; of those that are `apart` by the same word one may be typed, `group` is a title in help."""
+    return field(default=default, metadata={"typed": ((flags, given),)})
+
+
+def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> None:
+    """What may be typed for these options, where their classes name it last: the cluster's first."""
+    typed = {each.name: each.metadata.get("typed", ()) for each in fields(options)}
+    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    for name in _in_order(options):
+        for flags, given in typed[name]:
+            apart, group = given.get("apart", ""), given.get("group", "")
+            if apart and apart not in groups:
+                groups[apart] = parser.add_mutually_exclusive_group()
+            if group and group not in groups:
+                groups[group] = parser.add_argument_group(group)
+            rest = {key: value for key, value in given.items() if key not in {"apart", "group"}}
+            if flags:
+                groups[apart or group].add_argument(*flags, dest=name, **rest)
+            else:
+                parser.add_argument(name, **rest)
+
+
+def _in_order(options: type[Options]) -> list[str]:
+    """The names of fields; one that a class takes over from another stands where the last one has it."""
+    names: dict[str, None] = {}
+    for each in reversed(options.__mro__[:-1]):
+        for name in each.__annotations__:
+            names.pop(name, None)
+            names[name] = None
+    return list(names)
 
 
 def speed(text: str) -> float:
@@ -109,15 +153,29 @@ class Options:
 
     command: str = ""
     """Empty: the console itself."""
-    kubeconfig: Path | None = None
-    context: str = ""
-    namespace: str = ""
-    read_only: bool = False
-    demo: bool = False
-    demo_speed: float | None = None
+    demo: bool = flag("--demo", group="cluster", help="the practice cluster: no cluster needed")
+    demo_speed: float | None = option(
+        "--demo-speed", type=speed, metavar="N", default=None, group="cluster",
+        help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
+    )  # fmt: skip
     """None: as fast as life, and the tour faster."""
-    seed: int = 0
+    seed: int = option(
+        "--seed", type=int, metavar="S", default=0, group="cluster",
+        help="the same seed gives the same run of the practice cluster",
+    )  # fmt: skip
+    kubeconfig: Path | None = option(
+        "--kubeconfig", type=Path, metavar="FILE", default=None, group="cluster",
+        help="instead of $KUBECONFIG or ~/.kube/config",
+    )  # fmt: skip
+    context: str = option("--context", metavar="C", group="cluster", help="instead of the kubeconfig's current one")
+    namespace: str = option("-n", "--namespace", metavar="N", group="cluster", help="instead of the context's")
+    read_only: bool = flag(
+        "--read-only", group="cluster",
+        help="nothing that changes the cluster can be done; what only reads inside pods (ls, cp from one, facts, "
+        "doctor) still runs there",
+    )  # fmt: skip
     json: bool = False
+    """Commands that take it say so by a field of their own."""
 
     def settings(self, kubeconfig: Path | None = None) -> Settings:
         """How to reach the cluster; `kubeconfig` is the practice cluster's, when there is one."""
@@ -132,12 +190,16 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodOptions(Options):
-    """A job and a pod of it, as `add_pod` takes them."""
+class JsonOptions(Options):
+    json: bool = json_flag()
 
-    job: str
-    rank_text: str = ""
-    """Index of the pod as it was written: a number, or REPLICATED/INDEX."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOptions(Options):
+    """A job and a pod of it."""
+
+    job: str = word("JOB", help="or pod/NAME, without an index")
+    rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0), or REPLICATED/INDEX")
 
 
 _OptionsT = TypeVar("_OptionsT", bound=Options)
@@ -147,12 +209,23 @@ _OptionsT = TypeVar("_OptionsT", bound=Options)
 class Command(Generic[_OptionsT]):
     """One word after `a4`."""
 
-    add: Callable[[argparse.ArgumentParser], None]
-    """Adds its arguments to its parser."""
     run: Callable[[_OptionsT], int | Coroutine[Any, Any, int]]
     """Does what was asked for; gives the exit code."""
     options: type[_OptionsT]
-    """Takes what was typed, by the names that `add` gives; what was not typed is at the default it has here."""
+    """Takes what was typed; what was not is at the default it has here."""
+    usage: str | None = None
+    description: str = ""
+    """Empty: what the list of commands says of it."""
+    epilog: str | Callable[[], str] = EXIT_CODES
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Make the parser one of this command; lines that are broken in its texts stay so."""
+        parser.usage = self.usage
+        parser.description = self.description or parser.description
+        parser.epilog = self.epilog if isinstance(self.epilog, str) else self.epilog()
+        if "\n" in f"{parser.description}{parser.epilog}":
+            parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        add_arguments(parser, self.options)
 
 
 Commands = Mapping[str, Command[Any]]

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound, in_read_only_mode
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, add_json, count
+from screens.cli.arguments import (
+    Command,
+    Commands,
+    JsonOptions,
+    Options,
+    confirmed,
+    count,
+    flag,
+    json_flag,
+    option,
+    word,
+)
 from screens.cli.ask import confirm
 from screens.cli.connect import google_of, open_session
 from screens.cli.output import print_json, print_line, print_table, warn
@@ -20,8 +31,6 @@ from screens.columns.column import as_text
 from screens.columns.google import CLUSTERS, NODE_POOLS, ClusterRow
 
 if TYPE_CHECKING:
-    import argparse
-
     from console.google.account import Cloud
     from console.google.clusters import GkeCluster, GkeOperation
     from console.google.node_pools import PoolsSnapshot, PoolStatus
@@ -286,111 +295,88 @@ async def report(options: ReportOptions) -> int:
     return 0
 
 
-ACTIONS = ("list", "connect", "enable", "token")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClustersOptions(Options):
+    action: str = word(choices=("list", "connect", "enable", "token"), nargs="?", default="list", help="default: list")
+    words: tuple[str, ...] = word("NAME", nargs="*")
+    """Names of clusters or of a project."""
+    projects: tuple[str, ...] = option(
+        "--project", action="append", metavar="ID",
+        help="only this project (may be repeated); default: all that the login may see",
+    )  # fmt: skip
+    via: str = option("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
+    write_kubeconfig: str | None = option(
+        "--write-kubeconfig", nargs="?", const="", metavar="FILE", default=None, help="with connect: keep the entry"
+    )
+    """None: no; empty: where kubectl looks; else that file."""
+    yes: bool = confirmed("with enable: do not ask for confirmation")
+    json: bool = json_flag()
+
+
+def until_done() -> Any:
+    return flag("--wait", help="until it is done; exit code 1 if it fails")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClustersOptions(Options):
-    action: str = "list"
-    words: tuple[str, ...] = ()
-    """Names of clusters or of a project."""
-    projects: tuple[str, ...] = ()
-    """Of Google Cloud."""
-    via: str = ""
-    write_kubeconfig: str | None = None
-    """None: no; empty: where kubectl looks; else that file."""
-    yes: bool = False
+class ResizeOptions(Options):
+    pool: str = word("POOL")
+    nodes: int | None = word("N", type=count, nargs="?", default=None, help="machines that it is to have")
+    limits: str = option("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
+    yes: bool = confirmed()
+    wait: bool = until_done()
+    json: bool = json_flag()
 
 
-def add_clusters(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "a4 clusters [--project ID ...] [--json] | a4 clusters connect NAME [--via dns|ip] [--write-kubeconfig [FILE]]"
-        " | a4 clusters enable PROJECT [--yes]"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions(Options):
+    node: str = word("NODE")
+    fault: str = option(
+        "--for", metavar="FAULT", default="unspecified", help="PERFORMANCE, SDC, XID or unspecified (default)"
     )
-    parser.epilog = (
-        "Needs Google credentials (Application Default Credentials), neither gcloud nor a kubeconfig. NAME is a "
+    yes: bool = confirmed()
+    wait: bool = until_done()
+    json: bool = json_flag()
+
+
+COMMANDS: Commands = {
+    "clusters": Command(
+        clusters,
+        ClustersOptions,
+        usage="a4 clusters [--project ID ...] [--json] | a4 clusters connect NAME [--via dns|ip] "
+        "[--write-kubeconfig [FILE]] | a4 clusters enable PROJECT [--yes]",
+        epilog="Needs Google credentials (Application Default Credentials), neither gcloud nor a kubeconfig. NAME is a "
         "cluster's name, PROJECT/LOCATION/NAME, or the context gke_PROJECT_LOCATION_NAME, which --context takes too. "
         "connect tries the way in and logs in; --write-kubeconfig puts the cluster into FILE, or where kubectl looks,"
         " beside what is there. enable switches Google's container service on in a project. token prints an "
         "ExecCredential, for kubeconfigs. JSON: kind, items with project, location, name, context, status, message, "
         "version, endpoint, private, dns_endpoint, nodes, pools, autopilot, maintenance, addons; unread (project -> "
-        "why), missing_zones."
-    )
-    parser.add_argument("action", choices=ACTIONS, nargs="?", default="list", help="default: list")
-    parser.add_argument("words", metavar="NAME", nargs="*", default=())
-    parser.add_argument("--project", dest="projects", action="append", metavar="ID",
-                        help="only this project (may be repeated); default: all that the login may see")  # fmt: skip
-    parser.add_argument("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
-    parser.add_argument("--write-kubeconfig", nargs="?", const="", metavar="FILE", help="with connect: keep the entry")
-    parser.add_argument("-y", "--yes", action="store_true", help="with enable: do not ask for confirmation")
-    add_json(parser)
-
-
-def add_nodepools(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, cluster, maintenance, unread, items with name, status, sentences, machine_type, accelerator, how, "
-        "target, ready, nodes, autoscaling (least, most; null: off), version, zones, placement, auto_repair, "
-        "auto_upgrade, surge, unavailable, operations; requests (of DWS) with namespace, name, state, why, pods, owner."
-    )
-    add_json(parser)
-
-
-def add_operations(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, items with name, kind, status, pool, detail, error, started, ended (seconds since the epoch), "
-        "done, total (steps)."
-    )
-    add_json(parser)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeOptions(Options):
-    pool: str
-    nodes: int | None = None
-    limits: str = ""
-    yes: bool = False
-    wait: bool = False
-
-
-def add_resize(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]"
-    parser.epilog = "N is for each zone of the pool. --limits 0:0 turns autoscaling off."
-    parser.add_argument("pool", metavar="POOL")
-    parser.add_argument("nodes", metavar="N", type=count, nargs="?", default=None, help="machines that it is to have")
-    parser.add_argument("--limits", metavar="LEAST:MOST", help="between which the autoscaler keeps it")
-    _add_asking(parser)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions(Options):
-    node: str
-    fault: str = "unspecified"
-    yes: bool = False
-    wait: bool = False
-
-
-def add_report(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "The host is taken out of service: its pods are evicted, its local disks are wiped, and another machine of the "
-        "reservation takes its place in 10 to 12 minutes; the repair takes 3 to 14 days. Only for machines of a "
-        "reservation."
-    )
-    parser.add_argument("node", metavar="NODE")
-    parser.add_argument("--for", dest="fault", default="unspecified", metavar="FAULT",
-                        help="PERFORMANCE, SDC, XID or unspecified (default)")  # fmt: skip
-    _add_asking(parser)
-
-
-def _add_asking(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--wait", action="store_true", help="until it is done; exit code 1 if it fails")
-    add_json(parser)
-
-
-COMMANDS: Commands = {
-    "clusters": Command(add_clusters, clusters, ClustersOptions),
-    "nodepools": Command(add_nodepools, nodepools, Options),
-    "operations": Command(add_operations, operations, Options),
-    "resize": Command(add_resize, resize, ResizeOptions),
-    "report": Command(add_report, report, ReportOptions),
+        "why), missing_zones.",
+    ),
+    "nodepools": Command(
+        nodepools,
+        JsonOptions,
+        epilog="JSON: kind, cluster, maintenance, unread, items with name, status, sentences, machine_type, "
+        "accelerator, how, target, ready, nodes, autoscaling (least, most; null: off), version, zones, placement, "
+        "auto_repair, auto_upgrade, surge, unavailable, operations; requests (of DWS) with namespace, name, state, "
+        "why, pods, owner.",
+    ),
+    "operations": Command(
+        operations,
+        JsonOptions,
+        epilog="JSON: kind, items with name, kind, status, pool, detail, error, started, ended (seconds since the "
+        "epoch), done, total (steps).",
+    ),
+    "resize": Command(
+        resize,
+        ResizeOptions,
+        usage="a4 resize POOL N [--yes] [--wait] [--json] | a4 resize POOL --limits LEAST:MOST [--yes] [--wait]",
+        epilog="N is for each zone of the pool. --limits 0:0 turns autoscaling off.",
+    ),
+    "report": Command(
+        report,
+        ReportOptions,
+        epilog="The host is taken out of service: its pods are evicted, its local disks are wiped, and another machine "
+        "of the reservation takes its place in 10 to 12 minutes; the repair takes 3 to 14 days. Only for machines of a "
+        "reservation.",
+    ),
 }

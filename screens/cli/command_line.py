@@ -8,14 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from screens.cli.arguments import ALL_EXIT_CODES, EXIT_CODES, Options, add_json, speed
+from screens.cli.arguments import (
+    ALL_EXIT_CODES,
+    Command,
+    Commands,
+    JsonOptions,
+    Options,
+    add_arguments,
+    option,
+    speed,
+    word,
+)
 from screens.cli.output import Parser, print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from screens.cli.arguments import Command, Commands
-
+    from collections.abc import Sequence
 
 HELP = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -129,26 +136,15 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
         case "preflight":
             from screens.cli.preflight import COMMANDS
         case _:
-            raise KeyError(name)
+            return OTHERS
     return COMMANDS
-
-
-def _argument_adder(name: str) -> Callable[[argparse.ArgumentParser], None]:
-    """What adds the arguments of a command."""
-    match name:
-        case "view" | "tour" | "practice" | "config":  # `screens.__main__` runs these
-            return {"view": add_view, "tour": add_tour, "practice": add_practice, "config": add_config}[name]
-        case "proxy":  # here for the list of commands only: `main` leaves it to `screens.cli.proxy`
-            return lambda _: None
-        case _:
-            return command_of(name).add
 
 
 def parse(argv: list[str] | None = None) -> Options:
     """The options of one command line; argparse itself answers `--help` and bad usage (exit code 2)."""
     argv, program = _split_program(argv)
     given: dict[str, Any] = vars(whole_parser().parse_args(argv))
-    kind = _OWN_OPTIONS.get(given["command"]) or command_of(given["command"]).options
+    kind = command_of(given["command"]).options if given["command"] else Options
     if program and "argv" in kind.__dataclass_fields__:
         given["argv"] = program
     typed: dict[str, Any] = {  # argparse collects lists
@@ -176,8 +172,7 @@ class CommandParser:
     @cached_property
     def parser(self) -> Parser:
         made = Parser(**self._given)
-        _add_common(made)
-        _argument_adder(self.command)(made)
+        command_of(self.command).add(made)
         return made
 
     def parse_known_args(
@@ -195,7 +190,7 @@ def whole_parser() -> argparse.ArgumentParser:
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
         epilog=ALL_EXIT_CODES,
     )
-    _add_common(parser)
+    add_arguments(parser, Options)
     commands = parser.add_subparsers(  # type: ignore[type-var]  # argparse calls nothing else of it
         prog="a4", dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser
     )
@@ -205,9 +200,8 @@ def whole_parser() -> argparse.ArgumentParser:
     )
     for name, what in HELP.items():
         described = f"{what[0].upper()}{what[1:]}."
-        commands.add_parser(
-            name, help=what, description=described, argument_default=argparse.SUPPRESS, epilog=EXIT_CODES
-        ).command = name
+        made = commands.add_parser(name, help=what, description=described, argument_default=argparse.SUPPRESS)
+        made.command = name
     return parser
 
 
@@ -221,76 +215,45 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    """Options that stand before or after the command; absent ones leave no trace, so neither place overrides."""
-    cluster = parser.add_argument_group("cluster")
-    cluster.add_argument("--demo", action="store_true", help="the practice cluster: no cluster needed")
-    cluster.add_argument(
-        "--demo-speed",
-        type=speed,
-        metavar="N",
-        help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
-    )
-    cluster.add_argument(
-        "--seed", type=int, metavar="S", help="the same seed gives the same run of the practice cluster"
-    )
-    cluster.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of $KUBECONFIG or ~/.kube/config")
-    cluster.add_argument("--context", metavar="C", help="instead of the kubeconfig's current one")
-    cluster.add_argument("-n", "--namespace", metavar="N", help="instead of the context's")
-    cluster.add_argument(
-        "--read-only",
-        action="store_true",
-        help=(
-            "nothing that changes the cluster can be done; what only reads inside pods (ls, cp from one, facts, doctor)"
-            " still runs there"
-        ),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions(Options):
-    file: str
-    """A log to read, "-" for standard input."""
-
-
-def add_view(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE")
-
-
-def add_practice(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--speed", dest="demo_speed", type=speed, help="speed-up of the practice cluster")
+    file: str = word("FILE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TourOptions(Options):
-    folder: Path | None = None
-
-
-def add_tour(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")
+    folder: Path | None = word(
+        "folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigOptions(Options):
-    what: Literal["show", "check", "keys", "lists", "schema"] = "show"
+class PracticeOptions(Options):
+    speed: float | None = option("--speed", type=speed, default=None, help="speed-up of the practice cluster")
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never writes."
-    parser.add_argument(
-        "what", nargs="?", choices=("show", "check", "keys", "lists", "schema"), default="show",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigOptions(JsonOptions):
+    what: Literal["show", "check", "keys", "lists", "schema"] = word(
+        nargs="?", choices=("show", "check", "keys", "lists", "schema"), default="show",
         help="show: each setting, its value, and where it comes from; check: what is wrong in the file, by line (exit "
         "code 2); keys: the bindings that may have other keys; lists: the lists and their columns; schema: the JSON "
         "schema of the file, for editors",
     )  # fmt: skip
-    add_json(parser)
 
 
-_OWN_OPTIONS: dict[str, type[Options]] = {
-    "": Options,
-    "practice": Options,
-    "view": ViewOptions,
-    "tour": TourOptions,
-    "config": ConfigOptions,
+def _not_here(options: Options) -> int:
+    raise AssertionError(f"screens.__main__ runs {options.command}: it knows terminal programs too")
+
+
+OTHERS: Commands = {
+    "view": Command(_not_here, ViewOptions),
+    "tour": Command(_not_here, TourOptions),
+    "practice": Command(_not_here, PracticeOptions),
+    "config": Command(
+        _not_here,
+        ConfigOptions,
+        description="Your settings stand in $XDG_CONFIG_HOME/a4/config.toml (~/.config), which a4 never writes.",
+    ),
+    "proxy": Command(_not_here, Options),
 }
-"""Of what `screens.__main__` runs."""

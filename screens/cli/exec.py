@@ -20,9 +20,10 @@ from screens.cli.arguments import (
     Command,
     Commands,
     PodOptions,
-    add_container,
-    add_json,
-    add_pod,
+    container_option,
+    flag,
+    json_flag,
+    option,
     positive,
     seconds_of_a_day,
 )
@@ -34,8 +35,6 @@ from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    import argparse
-
     from console.kube.objects.pod import Pod
     from console.scheduling.ranks import Rank
     from console.session import Session
@@ -253,74 +252,51 @@ async def facts(options: FactsOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecOptions(PodOptions):
-    container: str = ""
-    stdin: bool = False
-    every_rank: bool = False
-    ranks: str = ""
-    """Ranks as they were written, such as 0-3,7."""
-    at_once: int = 16
-    limit: float | None = None
-    """Seconds."""
-    lines: bool = False
-    grouped: bool = False
+    container: str = container_option()
+    stdin: bool = flag("-i", "--stdin", help="pass standard input on to the command")
+    every_rank: bool = flag("--all", help="in every pod")
+    ranks: str = option("--pods", "--ranks", metavar="LIST", help="in these pods, such as 0-3,7")
+    at_once: int = option(
+        "--at-once", type=positive, metavar="N", default=16, help="pods at the same time (default: 16)"
+    )
+    limit: float | None = option(
+        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=None,
+        help="give a pod up after that (of many: 60 unless given)",
+    )  # fmt: skip
+    lines: bool = flag("--lines", apart="shown", help="each line after its pod, as it comes")
+    grouped: bool = flag("--grouped", apart="shown", help="equal outputs once, with their pods")
+    json: bool = json_flag(
+        "as JSON: code, and of each pod (under ranks, an older name) pod_index, output and code", apart="shown"
+    )
     argv: tuple[str, ...] = ()
     """What stands after `--`: a program and its arguments."""
 
 
-def add_exec(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 exec [-i] [-c C] JOB (POD | --all | --pods 0-3,7) [--json] -- COMMAND [ARGUMENT ...]"
-    parser.description = (
-        "Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. Of many "
-        "pods a terminal shows equal outputs once; a pipe gets each line after its pod. What one pod prints "
-        "passes as it is, control characters too."
-    )
-    add_pod(parser)
-    add_container(parser)
-    parser.add_argument("-i", "--stdin", action="store_true", help="pass standard input on to the command")
-    parser.add_argument("--all", dest="every_rank", action="store_true", help="in every pod")
-    parser.add_argument("--pods", "--ranks", dest="ranks", metavar="LIST", help="in these pods, such as 0-3,7")
-    parser.add_argument("--at-once", type=positive, metavar="N", help="pods at the same time (default: 16)")
-    parser.add_argument(
-        "--limit", type=seconds_of_a_day, metavar="SECONDS", help="give a pod up after that (of many: 60 unless given)"
-    )
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--lines", action="store_true", help="each line after its pod, as it comes")
-    shown.add_argument("--grouped", action="store_true", help="equal outputs once, with their pods")
-    shown.add_argument(
-        "--json",
-        action="store_true",
-        help="as JSON: code, and of each pod (under ranks, an older name) pod_index, output and code",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellOptions(PodOptions):
-    container: str = ""
-    tmux: bool = True
-
-
-def add_shell(parser: argparse.ArgumentParser) -> None:
-    parser.description = "A shell in a pod. What it prints passes as it is, control characters too."
-    add_pod(parser)
-    add_container(parser)
-    parser.add_argument(
-        "--no-tmux", dest="tmux", action="store_false", help="no tmux, even where the image has it: the shell itself"
-    )
+    container: str = container_option()
+    tmux: bool = flag("--no-tmux", default=True, help="no tmux, even where the image has it: the shell itself")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsOptions(PodOptions):
-    container: str = ""
-
-
-def add_facts(parser: argparse.ArgumentParser) -> None:
-    add_pod(parser)
-    add_container(parser)
-    add_json(parser)
+    container: str = container_option()
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "exec": Command(add_exec, execute, ExecOptions),
-    "shell": Command(add_shell, shell, ShellOptions),
-    "facts": Command(add_facts, facts, FactsOptions),
+    "exec": Command(
+        execute,
+        ExecOptions,
+        usage="a4 exec [-i] [-c C] JOB (POD | --all | --pods 0-3,7) [--json] -- COMMAND [ARGUMENT ...]",
+        description="Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. "
+        "Of many pods a terminal shows equal outputs once; a pipe gets each line after its pod. What one pod prints "
+        "passes as it is, control characters too.",
+    ),
+    "shell": Command(
+        shell,
+        ShellOptions,
+        description="A shell in a pod. What it prints passes as it is, control characters too.",
+    ),
+    "facts": Command(facts, FactsOptions),
 }

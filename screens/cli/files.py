@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from console.attach.files.entries import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
 from console.errors import BadInput, ConsoleError
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, add_container, add_json
+from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, warn
@@ -23,7 +23,6 @@ from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
 
     from console.attach.files.copies import ContainerCopies
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from console.scheduling.ranks import Rank
     from console.session import Session
 
-
-if TYPE_CHECKING:
     Listener = Callable[[CopyProgress], None]
 
 AT_ONCE = 4
@@ -249,55 +246,38 @@ async def delete(options: RmOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpOptions(Options):
-    sources: tuple[str, ...] = ()
-    target: str
-    container: str = ""
-    recursive: bool = False
-    ranks: str = ""
-    """Ranks as they were written, such as 0-3,7."""
-    by: str = ""
-
-
-def add_copy(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 cp [-c C] JOB:POD:PATH ... HERE | a4 cp [-c C] HERE ... JOB:POD:PATH"
-    parser.description = (
-        "Copy files and folders from or to pods: modes, times and links too. POD is the index of the pod in the job, "
-        "REPLICATED/INDEX, or "
-        "all (from each pod into a folder of its own); pod/NAME:PATH is a pod. What broke off is gone on with by the "
-        "same command; a copy gets its name only once its checksum is that of the original."
-    )
-    parser.add_argument("sources", metavar="SOURCE", nargs="+")
-    parser.add_argument("target", metavar="TARGET")
-    add_container(parser)
-    parser.add_argument(
-        "-r", "--recursive", action="store_true", help="folders too; they are copied without it as well"
-    )
-    parser.add_argument(
-        "--pods", "--ranks", dest="ranks", metavar="LIST", help="instead of the POD that was written, such as 0-3,7"
-    )
-    parser.add_argument("--by", choices=("sftp", "exec"), help="one way only (default: SFTP where sshd answers)")
-    add_json(parser)
+    sources: tuple[str, ...] = word("SOURCE", nargs="+")
+    target: str = word("TARGET")
+    container: str = container_option()
+    recursive: bool = flag("-r", "--recursive", help="folders too; they are copied without it as well")
+    ranks: str = option("--pods", "--ranks", metavar="LIST", help="instead of the POD that was written, such as 0-3,7")
+    by: str = option("--by", choices=("sftp", "exec"), help="one way only (default: SFTP where sshd answers)")
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RmOptions(Options):
-    place: str
-    container: str = ""
-    yes: bool = False
-
-
-def add_rm(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
-    )
-    parser.epilog = "JSON: kind, pod_index (and rank, its older name), pod, place. Exit code 1 if the answer was no."
-    parser.add_argument("place", metavar="JOB:POD:PATH | pod/NAME:PATH")
-    add_container(parser)
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    add_json(parser)
+    place: str = word("JOB:POD:PATH | pod/NAME:PATH")
+    container: str = container_option()
+    yes: bool = confirmed()
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "cp": Command(add_copy, copy, CpOptions),
-    "rm": Command(add_rm, delete, RmOptions),
+    "cp": Command(
+        copy,
+        CpOptions,
+        usage="a4 cp [-c C] JOB:POD:PATH ... HERE | a4 cp [-c C] HERE ... JOB:POD:PATH",
+        description="Copy files and folders from or to pods: modes, times and links too. POD is the index of the pod "
+        "in the job, REPLICATED/INDEX, or all (from each pod into a folder of its own); pod/NAME:PATH is a pod. What "
+        "broke off is gone on with by the same command; a copy gets its name only once its checksum is that of the "
+        "original.",
+    ),
+    "rm": Command(
+        delete,
+        RmOptions,
+        description="Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and "
+        "mounts.",
+        epilog="JSON: kind, pod_index (and rank, its older name), pod, place. Exit code 1 if the answer was no.",
+    ),
 }

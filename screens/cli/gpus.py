@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from console.metrics.gpu_metrics import DCGM, METRICS, SMI, metric
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS
@@ -91,34 +90,26 @@ def _number(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusOptions(Options):
-    job: str
-    metric: str = "utilization"
-    source: Source = ""
-    follow: bool = False
-
-
-def add_gpus(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (
-        "GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
-        "there is no nvidia-smi and in read-only mode. Only DCGM reports the last Xid."
+    job: str = word("JOB")
+    metric: str = option(
+        "--metric", choices=[each.name for each in METRICS], default="utilization", help="what orders them"
     )
-    parser.epilog = (
-        "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, throttled by temperature or power) or\n"
-        "none could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
-        "JSON: words, pods (and ranks, an older name: pod_index, rank, pod, node, at, source, problem, gpus: index,\n"
-        "name, utilization in %, memory_used\n"
-        "and memory_total in MiB, temperature in °C, power and power_limit in W, clock and clock_max in\n"
-        "MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus, pod)."
-    )
-    parser.add_argument("job", metavar="JOB")
-    names = [each.name for each in METRICS]
-    parser.add_argument("--metric", choices=names, default="utilization", help="what orders them")
-    parser.add_argument("--source", choices=(SMI, DCGM), default="", help="ask only that")
-    parser.add_argument("-f", "--follow", action="store_true", help="a line for each reading, until Ctrl-C")
-    add_json(parser)
+    source: Source = option("--source", choices=(SMI, DCGM), help="ask only that")
+    follow: bool = flag("-f", "--follow", help="a line for each reading, until Ctrl-C")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "gpus": Command(add_gpus, gpus, GpusOptions),
+    "gpus": Command(
+        gpus,
+        GpusOptions,
+        description="GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its "
+        "node where\nthere is no nvidia-smi and in read-only mode. Only DCGM reports the last Xid.",
+        epilog="""\
+Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, throttled by temperature or power) or
+none could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.
+JSON: words, pods (and ranks, an older name: pod_index, rank, pod, node, at, source, problem, gpus: index,
+name, utilization in %, memory_used and memory_total in MiB, temperature in °C, power and power_limit in W,
+clock and clock_max in MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus, pod).""",
+    ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.hang.report_lines import member_lines, pod_lines
 from console.scheduling.ranks import format_processes
-from screens.cli.arguments import Command, Commands, Options, add_json, count, seconds_of_an_hour
+from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, warn
 from screens.cli.ranks import KINDS
@@ -123,51 +122,42 @@ def as_json(report: HangReport) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangOptions(Options):
-    job: str
-    install: bool = False
-    all: bool = False
-    rank: int | None = None
-    record: float = 0.0
-    """Seconds of a flame graph; 0: none."""
-    out: str = ""
-    facts_of: str = ""
-
-
-def add_hang(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (
-        "X-ray of a job that hangs: py-spy dump of every training process, equal stacks together, who stands out\n"
-        "first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master.\n"
-        "Of an NCCL test, which is no Python, the kernel tells of its processes and of mpirun and orted.\n"
-        "A rank is a process (its RANK), a pod may hold several; a4 logs, shell and others take the index of the pod."
-    )
-    parser.epilog = (
-        "Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,\n"
-        "3 not allowed, 4 cannot reach the cluster.\n"
-        "JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank,\n"
-        "pod_index and, an older name, pod_rank: index of its pod, pod, node, pid, local_rank, command, state,\n"
-        "wchan, threads, stacks, where, problem, program: name if it is no Python, cpu: percent of a core since its\n"
-        "start), pods (pod_index, py_spy,\n"
-        "master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb), ras (version, groups, odd,\n"
-        "most, text, words, problem), absent (pod_index, status: pods that do not run beside those that do)."
-    )
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("--install", action="store_true", help="install py-spy (pip) in pods that lack it, first")
-    parser.add_argument("--all", action="store_true", help="the stack of every rank, not one of each group")
-    parser.add_argument(
-        "--rank", type=count, metavar="R", help="a process's RANK, for --record and --proc (default: who stands out)"
-    )
-    parser.add_argument(
-        "--record", type=seconds_of_an_hour, metavar="SECONDS", help="record a flame graph of a rank and save it here"
-    )
-    parser.add_argument("--out", metavar="FILE", help="of --record (default: JOB-rank-R.svg; .json is for speedscope)")
-    parser.add_argument(
-        "--proc", dest="facts_of", choices=("status", "limits", "fd", "maps", "strace"),
+    job: str = word("JOB")
+    install: bool = flag("--install", help="install py-spy (pip) in pods that lack it, first")
+    all: bool = flag("--all", help="the stack of every rank, not one of each group")
+    rank: int | None = option(
+        "--rank", type=count, metavar="R", default=None,
+        help="a process's RANK, for --record and --proc (default: who stands out)",
+    )  # fmt: skip
+    record: float = option(
+        "--record", type=seconds_of_an_hour, metavar="SECONDS", default=0.0,
+        help="record a flame graph of a rank and save it here",
+    )  # fmt: skip
+    out: str = option("--out", metavar="FILE", help="of --record (default: JOB-rank-R.svg; .json is for speedscope)")
+    facts_of: str = option(
+        "--proc", choices=("status", "limits", "fd", "maps", "strace"),
         help="show that of a rank's process (strace: for ten seconds)",
     )  # fmt: skip
-    add_json(parser)
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "hang": Command(add_hang, hang, HangOptions),
+    "hang": Command(
+        hang,
+        HangOptions,
+        description="""\
+X-ray of a job that hangs: py-spy dump of every training process, equal stacks together, who stands out
+first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master.
+Of an NCCL test, which is no Python, the kernel tells of its processes and of mpirun and orted.
+A rank is a process (its RANK), a pod may hold several; a4 logs, shell and others take the index of the pod.""",
+        epilog="""\
+Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,
+3 not allowed, 4 cannot reach the cluster.
+JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank,
+pod_index and, an older name, pod_rank: index of its pod, pod, node, pid, local_rank, command, state,
+wchan, threads, stacks, where, problem, program: name if it is no Python, cpu: percent of a core since its
+start), pods (pod_index, py_spy, master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb),
+ras (version, groups, odd, most, text, words, problem), absent (pod_index, status: pods that do not run beside
+those that do).""",
+    ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from console.metrics.alarm_rules import GLYPH
 from console.session import Session, launchable, memory
 from console.settings import login_name
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.launch import find_recipe
 from screens.cli.output import print_json, print_line, print_table, warn
@@ -210,44 +209,31 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions(Options):
-    recipe: str = ""
-    run: str = ""
-    """A run that is remembered: its number, or a name."""
-    diff: tuple[str, ...] = ()
-    forgotten: tuple[str, ...] = ()
-
-
-def add_history(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = (
-        "RUN is a run's number, or a job's name for its latest run.\n"
-        "JSON: kind, note, items with number, recipe, name, namespace, context, server, outcome (waiting, running,\n"
-        "succeeded, failed, diverged, stopped, unknown), state (the same in the words of a4 jobs: pending\n"
-        "for waiting; diverged or stalled while it runs), why, launched, started, ended (seconds since the epoch, 0:\n"
-        "not known), seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid,\n"
-        "values, left_out."
+    recipe: str = word("RECIPE", nargs="?", help="only runs of this one; a run's number or name: that run")
+    run: str = option(
+        "--show", metavar="RUN", apart="what",
+        help="one run: its values, and what differs from the last successful one",
+    )  # fmt: skip
+    diff: tuple[str, ...] = option(
+        "--diff", nargs=2, metavar=("RUN", "RUN"), default=(), apart="what", help="values in which two runs differ"
     )
-    parser.add_argument(
-        "recipe",
-        metavar="RECIPE",
-        nargs="?",
-        default="",
-        help="only runs of this one; a run's number or name: that run",
-    )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--show", dest="run", metavar="RUN", help="one run: its values, and what differs from the last "
-                      "successful one")  # fmt: skip
-    what.add_argument("--diff", nargs=2, metavar=("RUN", "RUN"), help="values in which two runs differ")
-    what.add_argument(
-        "--forget",
-        dest="forgotten",
-        nargs="+",
-        metavar="RUN",
+    forgotten: tuple[str, ...] = option(
+        "--forget", nargs="+", metavar="RUN", default=(), apart="what",
         help="remove runs from the history; jobs are not touched",
-    )
-    add_json(parser)
+    )  # fmt: skip
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "history": Command(add_history, history, HistoryOptions),
+    "history": Command(
+        history,
+        HistoryOptions,
+        epilog="""\
+RUN is a run's number, or a job's name for its latest run.
+JSON: kind, note, items with number, recipe, name, namespace, context, server, outcome (waiting, running,
+succeeded, failed, diverged, stopped, unknown), state (the same in the words of a4 jobs: pending
+for waiting; diverged or stalled while it runs), why, launched, started, ended (seconds since the epoch, 0:
+not known), seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid,
+values, left_out.""",
+    )
 }

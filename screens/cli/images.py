@@ -15,7 +15,7 @@ import msgspec
 from console.errors import BadInput
 from console.google.builds import MACHINES
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, add_json, positive
+from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
 from screens.cli.ask import confirm
 from screens.cli.connect import google_of
 from screens.cli.output import print_json, print_line, print_table, warn
@@ -23,7 +23,6 @@ from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from console.google.builds import Build, BuildPlan
@@ -210,116 +209,83 @@ async def build_cancel(options: BuildCancelOptions) -> int:
 EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach Google or cluster"
 
 
+def projects_option() -> Any:
+    return option("--project", action="append", metavar="ID", help="instead of the cluster's")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhereOptions(Options):
     """Whose images and builds."""
 
-    projects: tuple[str, ...] = ()
-    """Of Google Cloud."""
-    region: str = ""
+    projects: tuple[str, ...] = projects_option()
+    region: str = option("--region", metavar="R", help="instead of the cluster's")
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesOptions(WhereOptions):
-    action: str = "list"
-    name: str = ""
-
-
-def add_images(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 images [--json] [--project ID] [--region R] | a4 images create NAME"
-    parser.epilog = (
-        "create makes a repository for images. JSON: kind, repositories with address, format, bytes; items with image, "
-        "tags, digest, bytes, uploaded, built; contexts (what a4 build can build) with name, title, substitutions; "
-        "unread (what could not be read, and why)."
-    )
-    parser.add_argument("action", choices=("list", "create"), nargs="?", default="list", help="default: list")
-    parser.add_argument("name", metavar="NAME", nargs="?", default="")
-    add_where(parser)
+    action: str = word(choices=("list", "create"), nargs="?", default="list", help="default: list")
+    name: str = word("NAME", nargs="?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions(WhereOptions):
-    name: str = ""
-    file: str = ""
-    set: tuple[str, ...] = ()
-    machine: str = ""
-    time_out: str = ""
-    """As it was written: "2h", "90m", seconds."""
-    wait: bool = False
-    dry_run: bool = False
-
-
-def add_build(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 build CONTEXT|--file DIR [--set _NAME=VALUE ...] [--machine M] [--timeout 2h] [--wait]"
-    parser.epilog = (
-        "CONTEXT is one of those that a4 images lists; --file takes a folder of yours, with a Dockerfile or a "
-        "cloudbuild.yml, or a Dockerfile. _ARTIFACT_REGISTRY is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY; the first "
-        "repository of the region is taken unless it is set. It returns once the build has begun, unless --wait "
-        f"follows its log to the end. JSON: as of a4 builds. {EXIT_CODES}"
-    )
-    parser.add_argument("name", metavar="CONTEXT", nargs="?", default="")
-    parser.add_argument("--file", metavar="DIR", help="a folder with a Dockerfile, or a Dockerfile")
-    parser.add_argument("--set", action="append", metavar="_NAME=VALUE", help="a substitution")
-    parser.add_argument("--machine", help="to build on, as Google names it (default: e2-highcpu-32)")
-    parser.add_argument("--timeout", dest="time_out", metavar="TIME", help="30m, 2h (default) or seconds")
-    parser.add_argument("--wait", action="store_true", help="follow its log; exit code 1 unless it succeeds")
-    parser.add_argument("--dry-run", action="store_true", help="print the request, send nothing")
-    add_where(parser)
+    name: str = word("CONTEXT", nargs="?")
+    file: str = option("--file", metavar="DIR", help="a folder with a Dockerfile, or a Dockerfile")
+    set: tuple[str, ...] = option("--set", action="append", metavar="_NAME=VALUE", help="a substitution")
+    machine: str = option("--machine", help="to build on, as Google names it (default: e2-highcpu-32)")
+    time_out: str = option("--timeout", metavar="TIME", help="30m, 2h (default) or seconds")
+    wait: bool = flag("--wait", help="follow its log; exit code 1 unless it succeeds")
+    dry_run: bool = flag("--dry-run", help="print the request, send nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildsOptions(WhereOptions):
-    name: str = ""
-    most: int = 50
-
-
-def add_builds(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, items with id, project, location, status (QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, CANCELLED, "
-        "...), why, images, digests, substitutions, machine, time_out, created, started, ended (seconds since the "
-        "epoch), seconds, log_bucket, log_entries, link, tags."
-    )
-    parser.add_argument("name", metavar="ID", nargs="?", default="")
-    parser.add_argument("--limit", dest="most", type=positive, metavar="N", help="at most so many (default: 50)")
-    add_where(parser)
+    name: str = word("ID", nargs="?")
+    most: int = option("--limit", type=positive, metavar="N", default=50, help="at most so many (default: 50)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildLogOptions(WhereOptions):
-    name: str
-    follow: bool = False
-
-
-def add_build_log(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "JSON: one object a line, with time (seconds since the epoch; 0: not known) and text."
-    parser.add_argument("name", metavar="ID")
-    parser.add_argument("-f", "--follow", action="store_true", help="until the build is over")
-    add_where(parser)
+    name: str = word("ID")
+    follow: bool = flag("-f", "--follow", help="until the build is over")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCancelOptions(WhereOptions):
-    name: str
-    yes: bool = False
-
-
-def add_build_cancel(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="ID")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    add_where(parser)
-
-
-def add_where(parser: argparse.ArgumentParser, *, region: bool = True) -> None:
-    parser.add_argument("--project", dest="projects", action="append", metavar="ID", help="instead of the cluster's")
-    if region:
-        parser.add_argument("--region", metavar="R", help="instead of the cluster's")
-    add_json(parser)
+    name: str = word("ID")
+    yes: bool = confirmed()
 
 
 COMMANDS: Commands = {
-    "images": Command(add_images, images, ImagesOptions),
-    "build": Command(add_build, build, BuildOptions),
-    "builds": Command(add_builds, builds, BuildsOptions),
-    "build-log": Command(add_build_log, build_log, BuildLogOptions),
-    "build-cancel": Command(add_build_cancel, build_cancel, BuildCancelOptions),
+    "images": Command(
+        images,
+        ImagesOptions,
+        usage="a4 images [--json] [--project ID] [--region R] | a4 images create NAME",
+        epilog="create makes a repository for images. JSON: kind, repositories with address, format, bytes; items with "
+        "image, tags, digest, bytes, uploaded, built; contexts (what a4 build can build) with name, title, "
+        "substitutions; unread (what could not be read, and why).",
+    ),
+    "build": Command(
+        build,
+        BuildOptions,
+        usage="a4 build CONTEXT|--file DIR [--set _NAME=VALUE ...] [--machine M] [--timeout 2h] [--wait]",
+        epilog="CONTEXT is one of those that a4 images lists; --file takes a folder of yours, with a Dockerfile or a "
+        "cloudbuild.yml, or a Dockerfile. _ARTIFACT_REGISTRY is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY; the first "
+        "repository of the region is taken unless it is set. It returns once the build has begun, unless --wait "
+        f"follows its log to the end. JSON: as of a4 builds. {EXIT_CODES}",
+    ),
+    "builds": Command(
+        builds,
+        BuildsOptions,
+        epilog="JSON: kind, items with id, project, location, status (QUEUED, WORKING, SUCCESS, FAILURE, TIMEOUT, "
+        "CANCELLED, ...), why, images, digests, substitutions, machine, time_out, created, started, ended (seconds "
+        "since the epoch), seconds, log_bucket, log_entries, link, tags.",
+    ),
+    "build-log": Command(
+        build_log,
+        BuildLogOptions,
+        epilog="JSON: one object a line, with time (seconds since the epoch; 0: not known) and text.",
+    ),
+    "build-cancel": Command(build_cancel, BuildCancelOptions),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import textwrap
@@ -26,7 +25,17 @@ from console.session import launchable, values_fields, values_file
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import ALARM, alarm_json, print_alarms
-from screens.cli.arguments import Command, Commands, Options, add_json, add_queue
+from screens.cli.arguments import (
+    EXIT_CODES,
+    Command,
+    Commands,
+    JsonOptions,
+    Options,
+    flag,
+    json_flag,
+    option,
+    word,
+)
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_hint, print_json, print_line, print_table, warn
@@ -336,86 +345,71 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
 class PlanOptions(Options):
     """What a launch is to be, for those who launch it and for those who check what it needs."""
 
-    recipe: str = ""
-    values: tuple[str, ...] = ()
-    """Values files, "-" for standard input."""
-    set: tuple[str, ...] = ()
-    queue: str | None = None
-    """A LocalQueue, "none" for none; None: not said."""
-    name: str = ""
+    recipe: str = word("RECIPE", nargs="?", help="see `a4 recipes`; not with --like")
+    values: tuple[str, ...] = option(
+        "-f", "--values", action="append", metavar="FILE",
+        help="a YAML file of values, - for standard input, see `a4 values`; may be repeated, the last one wins",
+    )  # fmt: skip
+    set: tuple[str, ...] = option(
+        "--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated"
+    )
+    queue: str | None = option(
+        "--queue", metavar="NAME|none", default=None,
+        help="the LocalQueue; none bypasses Kueue (default: the namespace's only one, else one that has room for it)",
+    )  # fmt: skip
+    name: str = option("--name", help="of the release and its JobSet (default: made from your user name)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions(PlanOptions):
-    preflight: bool = True
-    """Whether the checks run first."""
-    dry_run: bool = False
-    against: str | None = None
-    """None: no difference is asked for; empty: from the defaults; else from that run."""
-    show_helm: bool = False
-    wait: bool = False
-    like: str = ""
-    profile: str = ""
-    no_profile: bool = False
-
-
-def add_launch(parser: argparse.ArgumentParser) -> None:
-    kinds = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
-    parser.epilog = (
-        f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
-        f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
-        f"shorter, in seconds.{kinds}\n\n{textwrap.fill(parser.epilog or '', 118)}"
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="see `a4 recipes`; not with --like")
-    parser.add_argument(
-        "-f", "--values", action="append", metavar="FILE",
-        help="a YAML file of values, - for standard input, see `a4 values`; may be repeated, the last one wins",
-    )  # fmt: skip
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
-    add_queue(parser)
-    parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
-    parser.add_argument(
-        "--no-preflight", dest="preflight", action="store_false",
+    preflight: bool = flag(
+        "--no-preflight", default=True,
         help="skip the preflight checks: image, buckets, claims, Secrets, queue, quota, networks",
     )  # fmt: skip
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--dry-run", action="store_true",
+    dry_run: bool = flag(
+        "--dry-run", apart="what",
         help="validate with the API server, say whether it fits now, print the manifests; change nothing",
     )  # fmt: skip
-    what.add_argument(
-        "--diff", dest="against", metavar="RUN", nargs="?", const="",
+    against: str | None = option(
+        "--diff", metavar="RUN", nargs="?", const="", default=None, apart="what",
         help="print what differs from the recipe's defaults, or from an earlier run; launch nothing",
     )  # fmt: skip
-    what.add_argument("--helm", dest="show_helm", action="store_true", help="print the helm command; launch nothing")
-    what.add_argument(
-        "--wait",
-        action="store_true",
+    """None: no difference is asked for; empty: from the defaults; else from that run."""
+    show_helm: bool = flag("--helm", apart="what", help="print the helm command; launch nothing")
+    wait: bool = flag(
+        "--wait", apart="what",
         help="until the job has ended; exit 1 if it failed, 5 if it diverged or its NCCL test failed",
-    )
-    add_json(parser)
-    parser.add_argument(
+    )  # fmt: skip
+    json: bool = json_flag()
+    like: str = option(
         "--like", metavar="RUN", help="with the values of an earlier run: its number or name, see `a4 history`"
     )
-    profile = parser.add_mutually_exclusive_group()
-    profile.add_argument("--profile", metavar="NAME", help="with this profile as defaults, see `a4 profiles`")
-    profile.add_argument("--no-profile", action="store_true", help="without a profile, not even the default one")
+    profile: str = option(
+        "--profile", metavar="NAME", apart="profile", help="with this profile as defaults, see `a4 profiles`"
+    )
+    no_profile: bool = flag("--no-profile", apart="profile", help="without a profile, not even the default one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesOptions(Options):
-    recipe: str
+    recipe: str = word("RECIPE", help="see `a4 recipes`")
+    json: bool = json_flag("the fields of the form, with limits and choices")
 
 
-def add_values(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE"
-    parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
-    parser.add_argument("--json", action="store_true", help="the fields of the form, with limits and choices")
-
+_FAULTS = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
 
 COMMANDS: Commands = {
-    "recipes": Command(add_json, recipes, Options),
-    "values": Command(add_values, values, ValuesOptions),
-    "launch": Command(add_launch, launch, LaunchOptions),
+    "recipes": Command(recipes, JsonOptions),
+    "values": Command(
+        values,
+        ValuesOptions,
+        epilog="Change what differs, drop the rest, and launch it: a4 launch RECIPE -f FILE",
+    ),
+    "launch": Command(
+        launch,
+        LaunchOptions,
+        epilog=f"To make a job fail on the practice cluster: --set env.{FAULT_VARIABLE}=nan:20, which is "
+        f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
+        f"shorter, in seconds.{_FAULTS}\n\n{textwrap.fill(EXIT_CODES, 118)}",
+    ),
 }

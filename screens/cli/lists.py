@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.kube.snapshot import WatchState
 from console.settings import YOU
-from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, add_json
+from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_json, as_text
@@ -75,7 +74,9 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
 
         glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.watch.me())
         lines = job_lines(fleet, namespace, session.watch.whose, glances)
-        rows: list[Any] = [line for line in lines if line.owner == YOU or not options.mine]
+        rows: list[Any] = [
+            line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
+        ]
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
         if options.command == "workloads" and fleet.workloads:
@@ -129,19 +130,13 @@ def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions(Options):
-    all_namespaces: bool = False
-    mine: bool = False
-    """Of jobs: only those that the account launched that asks."""
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
+    json: bool = json_flag()
 
 
-def add_list(parser: argparse.ArgumentParser, name: str) -> None:
-    """`a4 pods` and its like."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _keys(name)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    add_json(parser)
-    if name == "jobs":
-        parser.add_argument("--mine", action="store_true", help="only those that you launched")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsOptions(ListOptions):
+    mine: bool = flag("--mine", help="only those that you launched")
 
 
 def _keys(name: str) -> str:
@@ -153,4 +148,7 @@ def _keys(name: str) -> str:
     return f"{head}\n{lines}\n\n{EXIT_CODES}"
 
 
-COMMANDS: Commands = {name: Command(partial(add_list, name=name), show_list, ListOptions) for name in LISTS}
+COMMANDS: Commands = {
+    name: Command(show_list, JobsOptions if name == "jobs" else ListOptions, epilog=partial(_keys, name))
+    for name in LISTS
+}

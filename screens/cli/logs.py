@@ -29,7 +29,7 @@ from console.kube.find_job import find_job, require_jobs
 from console.logs.consensus import AgreedLine, Consensus
 from console.logs.line import LEVELS, has_severity
 from console.scheduling.ranks import first_failure, format_pods, ranks
-from screens.cli.arguments import Command, Commands, Options, count
+from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_line, warn
 from screens.cli.ranks import JOB_KINDS, pod_of_rank
@@ -37,7 +37,6 @@ from screens.cli.terminal_guard import pass_raw, write_to_terminal
 from screens.wording import one_line
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from console.kube.objects.pod import Pod
@@ -448,52 +447,34 @@ async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsOptions(Options):
-    job: str
-    rank: int | None = None
-    all: bool = False
-    follow: bool = False
-    tail: int | None = None
-    previous: bool = False
-    since: str = ""
-    grep: str = ""
-    level: str = ""
-    consensus: bool = False
-    raw: bool = False
-
-
-def add_logs(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "Logs that were followed are kept on this machine, secrets redacted, and are printed when the job is gone: "
-        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes. "
-        "JSON: pod_index (and rank, its older name), time, text, attempt, pod (its name), container; with --consensus "
-        "time, text, pods (and ranks, their older name), of, not_read (pods); at the end coverage "
-        "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk)."
+    job: str = word("JOB")
+    rank: int | None = word("POD", nargs="?", type=count, default=None, help="index of the pod in the job")
+    all: bool = flag("-a", "--all", help="of all pods, merged by time, the pod in front")
+    follow: bool = flag("-f", "--follow", help="until the container, or the job, has ended")
+    tail: int | None = option(
+        "--tail", type=count, metavar="LINES", default=None, help="only the last lines (of each pod)"
     )
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank", metavar="POD", nargs="?", type=count, default=None, help="index of the pod in the job")
-    parser.add_argument("-a", "--all", action="store_true", help="of all pods, merged by time, the pod in front")
-    parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
-    parser.add_argument("--tail", type=count, metavar="LINES", help="only the last lines (of each pod)")
-    parser.add_argument(
-        "-p",
-        "--previous",
-        action="store_true",
-        help="of the previous container (before its last restart), or of an earlier pod",
+    previous: bool = flag(
+        "-p", "--previous", help="of the previous container (before its last restart), or of an earlier pod"
     )
-    parser.add_argument("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
-    parser.add_argument("--grep", metavar="RE", help="lines in which the regular expression is found")
-    parser.add_argument("--level", choices=LEVELS, help="minimum severity")
-    parser.add_argument(
-        "--consensus", action="store_true", help="collapse identical lines across pods: 7/8 (all but 7)"
+    since: str = option("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
+    grep: str = option("--grep", metavar="RE", help="lines in which the regular expression is found")
+    level: str = option("--level", choices=LEVELS, help="minimum severity")
+    consensus: bool = flag("--consensus", help="collapse identical lines across pods: 7/8 (all but 7)")
+    raw: bool = flag(
+        "--raw", help="colours and control characters as they were printed; else a terminal gets text alone"
     )
-    parser.add_argument(
-        "--raw",
-        action="store_true",
-        help="colours and control characters as they were printed; else a terminal gets text alone",
-    )
-    parser.add_argument("--json", action="store_true", help="an object a line, the last one says what is missing")
+    json: bool = json_flag("an object a line, the last one says what is missing")
 
 
 COMMANDS: Commands = {
-    "logs": Command(add_logs, logs, LogsOptions),
+    "logs": Command(
+        logs,
+        LogsOptions,
+        epilog="Logs that were followed are kept on this machine, secrets redacted, and are printed when the job is "
+        "gone: for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes. "
+        "JSON: pod_index (and rank, its older name), time, text, attempt, pod (its name), container; with --consensus "
+        "time, text, pods (and ranks, their older name), of, not_read (pods); at the end coverage "
+        "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk).",
+    ),
 }

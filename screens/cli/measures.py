@@ -29,10 +29,13 @@ from screens.cli.arguments import (
     Options,
     PodOptions,
     above_zero,
-    add_container,
-    add_pod,
+    container_option,
+    flag,
+    json_flag,
+    option,
     positive,
     seconds_of_a_day,
+    word,
 )
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
@@ -42,7 +45,6 @@ from screens.cli.read import ReadingPrinter, is_well, say_reading
 from screens.columns.jobs import health_json
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from console.metrics.health import Health
@@ -385,95 +387,71 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NcclOptions(Options):
-    job: str
-    csv: bool = False
-    svg: str = ""
-    """A file, "-" for standard output; empty: no picture."""
-    compare: str = ""
-    pass_line: float | None = None
-    """GB/s; None: as it is set up."""
-    history: bool = False
-    by_node: bool = False
+class ResultOptions(Options):
+    """A job, and how what it measured is to be written."""
 
-
-def add_nccl(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
-        "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
-        f"JSON: name, pass_line, nccl ({TEST_KEYS}, attempt, pod_index (and rank, its older name), at, nodes, verdict, "
-        f"why, usual: GB/s by size of "
-        "your own past, compared: job, faster, sizes)."
-    )
-    _add_form(parser)
-    parser.add_argument("--compare", metavar="RUN", default="",
-                        help="beside the last test of that job, or the number of a test in --history")  # fmt: skip
-    parser.add_argument("--pass", dest="pass_line", type=above_zero, metavar="GB/S", help="the pass line")
-    parser.add_argument("--history", action="store_true", help="tests that are kept of that job (- for all jobs)")
-    parser.add_argument(
-        "--nodes", dest="by_node", action="store_true", help="of each node its last bandwidth and trend (JOB: -)"
-    )
+    job: str = word("JOB")
+    json: bool = json_flag(apart="form")
+    csv: bool = flag("--csv", apart="form", help="as CSV")
+    svg: str = option("--svg", metavar="FILE", apart="form", help="the curve as a picture, in that file (- for stdout)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingOptions(Options):
-    job: str
-    csv: bool = False
-    svg: str = ""
-    """A file, "-" for standard output; empty: no picture."""
-    earlier: bool = False
-    metric: str = "loss"
-
-
-def add_training(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: name, "
-        "health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
-        f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words)."
+class NcclOptions(ResultOptions):
+    compare: str = option(
+        "--compare", metavar="RUN", help="beside the last test of that job, or the number of a test in --history"
     )
-    _add_form(parser)
-    parser.add_argument("--earlier", action="store_true", help="earlier runs of the recipe in the picture too")
-    names = "loss, grad_norm, lr, step_time_s, tokens_per_s, tflops_per_gpu"
-    parser.add_argument("--metric", choices=names.split(", "), default="loss", metavar="NAME", help=f"of it: {names}")
+    pass_line: float | None = option("--pass", type=above_zero, metavar="GB/S", default=None, help="the pass line")
+    history: bool = flag("--history", help="tests that are kept of that job (- for all jobs)")
+    by_node: bool = flag("--nodes", help="of each node its last bandwidth and trend (JOB: -)")
 
 
-def _add_form(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="as JSON")
-    form.add_argument("--csv", action="store_true", help="as CSV")
-    form.add_argument("--svg", metavar="FILE", default="", help="the curve as a picture, in that file (- for stdout)")
+METRICS = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions(ResultOptions):
+    earlier: bool = flag("--earlier", help="earlier runs of the recipe in the picture too")
+    metric: str = option(
+        "--metric", choices=METRICS, default="loss", metavar="NAME", help=f"of it: {', '.join(METRICS)}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclQuickOptions(PodOptions):
-    container: str = ""
-    first_size: str = "1M"
-    last_size: str = "1G"
-    test_gpus: int = 0
-    limit: float | None = None
-    """Seconds."""
-
-
-def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, and print "
-        "its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit codes: 0, or "
-        "1 where it failed or values are wrong; see a4 --help for others. JSON: as of a4 read."
+    container: str = container_option()
+    first_size: str = option("--first", metavar="SIZE", default="1M", help="first message size (default: 1M)")
+    last_size: str = option("--last", metavar="SIZE", default="1G", help="last message size (default: 1G)")
+    test_gpus: int = option(
+        "--gpus", type=positive, metavar="N", default=0, help="of the pod's GPUs so many (default: all)"
     )
-    add_pod(parser)
-    add_container(parser)
-    parser.add_argument("--first", dest="first_size", metavar="SIZE", help="first message size (default: 1M)")
-    parser.add_argument("--last", dest="last_size", metavar="SIZE", help="last message size (default: 1G)")
-    parser.add_argument(
-        "--gpus", dest="test_gpus", type=positive, metavar="N", help="of the pod's GPUs so many (default: all)"
+    limit: float | None = option(
+        "--limit", type=seconds_of_a_day, metavar="SECONDS", default=None, help="give up after that (default: 120)"
     )
-    parser.add_argument("--limit", type=seconds_of_a_day, metavar="SECONDS", help="give up after that (default: 120)")
-    parser.add_argument("--json", action="store_true", help="as JSON, once it has ended")
+    json: bool = json_flag("as JSON, once it has ended")
 
 
 COMMANDS: Commands = {
-    "nccl": Command(add_nccl, nccl, NcclOptions),
-    "nccl-quick": Command(add_nccl_quick, nccl_quick, NcclQuickOptions),
-    "training": Command(add_training, training, TrainingOptions),
+    "nccl": Command(
+        nccl,
+        NcclOptions,
+        epilog="A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
+        "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
+        f"JSON: name, pass_line, nccl ({TEST_KEYS}, attempt, pod_index (and rank, its older name), at, nodes, verdict, "
+        "why, usual: GB/s by size of your own past, compared: job, faster, sizes).",
+    ),
+    "nccl-quick": Command(
+        nccl_quick,
+        NcclQuickOptions,
+        description="Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, "
+        "and print its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit "
+        "codes: 0, or 1 where it failed or values are wrong; see a4 --help for others. JSON: as of a4 read.",
+    ),
+    "training": Command(
+        training,
+        TrainingOptions,
+        epilog="Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: "
+        "name, health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
+        f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words).",
+    ),
 }

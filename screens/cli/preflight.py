@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
 from console.preflight.check import Result, nothing_allowed, tally
-from screens.cli.arguments import Command, Commands, add_json, add_queue
+from screens.cli.arguments import Command, Commands, confirmed, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
 from screens.cli.launch import PlanOptions, make_plan, with_queue
 from screens.cli.output import print_hint, print_json, print_line, warn
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from console.launch.recipes import LaunchPlan
@@ -119,48 +118,29 @@ EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightOptions(PlanOptions):
-    checks: tuple[str, ...] = ()
-    """Those to run; none named means all."""
-    bucket: str = ""
-    registry: str = ""
-    mend: str = ""
-    yes: bool = False
-    looks: bool = False
-
-
-def add_preflight(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, namespace, recipe, name, summary, items with id, title, area, result (ok, warn, fail, not allowed "
-        "to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, target, "
-        "words, consequences: --fix CHECK does it), looks (at, what, outcome, seconds), at, seconds; with --fix: kind, "
-        "done (what was done), items. " + EXIT_CODES
+    recipe: str = word("RECIPE", nargs="?", help="what it needs, see `a4 recipes`; without one the cluster as a whole")
+    checks: tuple[str, ...] = option(
+        "--check", action="append", metavar="CHECK", help="only this check, such as localqueue; may be repeated"
     )
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="",
-                        help="what it needs, see `a4 recipes`; without one the cluster as a whole")  # fmt: skip
-    parser.add_argument("-f", "--values", action="append", metavar="FILE", help="a YAML file of values, as for launch")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
-    add_queue(parser)
-    parser.add_argument("--name", help="of the release that is to be (default: made from your user name)")
-    parser.add_argument(
-        "--check",
-        dest="checks",
-        action="append",
-        metavar="CHECK",
-        help="only this check, such as localqueue; may be repeated",
-    )
-    parser.add_argument("--bucket", metavar="NAME", help="a bucket to look at, where no value names one")
-    parser.add_argument(
+    bucket: str = option("--bucket", metavar="NAME", help="a bucket to look at, where no value names one")
+    registry: str = option(
         "--registry", metavar="LOCATION-docker.pkg.dev/PROJECT/NAME", help="where images are built into"
     )
-    parser.add_argument("--fix", dest="mend", metavar="CHECK",
-                        help="fix this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
-    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask for confirmation")
-    parser.add_argument(
-        "--log", dest="looks", action="store_true", help="show the requests of each check and their results"
+    mend: str = option(
+        "--fix", metavar="CHECK", help="fix this one (add-on, services, repository, LocalQueue); asks first"
     )
-    add_json(parser)
+    yes: bool = confirmed("with --fix: do not ask for confirmation")
+    looks: bool = flag("--log", help="show the requests of each check and their results")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "preflight": Command(add_preflight, preflight, PreflightOptions),
+    "preflight": Command(
+        preflight,
+        PreflightOptions,
+        epilog="JSON: kind, namespace, recipe, name, summary, items with id, title, area, result (ok, warn, fail, not "
+        "allowed to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, "
+        "target, words, consequences: --fix CHECK does it), looks (at, what, outcome, seconds), at, seconds; with "
+        f"--fix: kind, done (what was done), items. {EXIT_CODES}",
+    ),
 }

@@ -9,12 +9,10 @@ import yaml
 
 from console.errors import BadInput
 from console.session import saved_profiles
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, either, flag, json_flag, option, word
 from screens.cli.output import print_json, print_line, print_table, warn
 
 if TYPE_CHECKING:
-    import argparse
-
     from console.launch.profiles import Profiles
     from console.launch.recipes import FieldProblem
 
@@ -75,28 +73,22 @@ def refusal(problems: tuple[FieldProblem, ...]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilesOptions(Options):
-    name: str = ""
-    set: tuple[str, ...] = ()
-    unset: tuple[str, ...] = ()
-    by_default: bool | None = None
-    """None: not said."""
-    delete: bool = False
-
-
-def add_profiles(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Profiles are named sets of default values for every form: queue, buckets, image, project. Each is a "
-        "YAML file. Without options, list them, or show one."
+    name: str = word("NAME", nargs="?")
+    set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", help="set a value; may be repeated")
+    unset: tuple[str, ...] = option("--unset", action="append", metavar="KEY", help="drop a value; may be repeated")
+    by_default: bool | None = either(
+        flag("--default", help="use it when none is named"),
+        flag("--no-default", default=True, help="use none unless one is named"),
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", default="")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="set a value; may be repeated")
-    parser.add_argument("--unset", action="append", metavar="KEY", help="drop a value; may be repeated")
-    parser.add_argument("--default", dest="by_default", action="store_true", help="use it when none is named")
-    parser.add_argument("--no-default", dest="by_default", action="store_false", help="use none unless one is named")
-    parser.add_argument("--delete", action="store_true", help="remove it")
-    add_json(parser)
+    delete: bool = flag("--delete", help="remove it")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "profiles": Command(add_profiles, profiles, ProfilesOptions),
+    "profiles": Command(
+        profiles,
+        ProfilesOptions,
+        description="Profiles are named sets of default values for every form: queue, buckets, image, project. Each is "
+        "a YAML file. Without options, list them, or show one.",
+    ),
 }

@@ -29,11 +29,10 @@ from console.metrics.export import nccl_json, step_json
 from console.metrics.log_results import LogReading
 from console.metrics.nccl.results import NcclTest, PackedRows
 from console.metrics.training.steps import PackedSteps, Step
-from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options
+from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options, flag, json_flag, word
 from screens.cli.output import print_error, print_line, warn
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from console.logs.failure_kinds import LogFailure
@@ -471,26 +470,21 @@ def _run_end(run: RunReader) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(Options):
-    check: bool = False
-    file: str
-    """A log to read, "-" for standard input."""
+    check: bool = flag("--check", help="exit with 1 if a test failed or a failure is named")
+    file: str = word("FILE", help="a log, or - for standard input as it comes")
+    json: bool = json_flag("as JSON, once the log has ended")
 
 
-def add_read(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        f"JSON: nccl ({TEST_KEYS}), training (format, steps: {STEP_KEYS}), failures (kind, rank, host, line, text, "
-        "hint, times), restarts (run: its place in training, last and first: step before and after), ended (what "
+COMMANDS: Commands = {
+    "read": Command(
+        read,
+        ReadOptions,
+        epilog=f"JSON: nccl ({TEST_KEYS}), training (format, steps: {STEP_KEYS}), failures (kind, rank, host, line, "
+        "text, hint, times), restarts (run: its place in training, last and first: step before and after), ended (what "
         "torchrun, mpirun or Slurm says at the end), scores (of lm-eval: task, metric, value, error, shots, filter, "
         "version, depth, group, better), stacks (of py-spy: pid, command, python, threads, error), and unreadable "
         "(first, last, lines, text, goes_on) where lines could not be "
         'read. What is not known is null, never 0; numbers that are none are the texts "nan" and "inf". Exit codes: 0 '
-        "it was read, 2 it cannot be, 1 with --check if a test failed or a failure is named; see a4 --help."
-    )
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a test failed or a failure is named")
-    parser.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
-    parser.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
-
-
-COMMANDS: Commands = {
-    "read": Command(add_read, read, ReadOptions),
+        "it was read, 2 it cannot be, 1 with --check if a test failed or a failure is named; see a4 --help.",
+    ),
 }

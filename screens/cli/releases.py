@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.launch.releases import ObjectFate
-from screens.cli.arguments import Command, Commands, Options, add_json, positive
+from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, positive, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table
 from screens.columns.column import as_text
 from screens.columns.runs import REVISIONS
 
 if TYPE_CHECKING:
-    import argparse
-
     from console.launch.releases import ReleaseChange
 
 
@@ -83,57 +81,42 @@ def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasesOptions(Options):
-    name: str = ""
-    all_namespaces: bool = False
+    name: str = word("NAME", nargs="?", help="the revisions of this one")
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
+    json: bool = json_flag()
 
 
-def add_releases(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the revisions of this one")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    add_json(parser)
+def try_only() -> Any:
+    return flag("--dry-run", help="show what would change, object by object; change nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeOptions(Options):
-    name: str
-    set: tuple[str, ...] = ()
-    dry_run: bool = False
-
-
-def add_upgrade(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API server checks "
-        "every object first; if one cannot be changed, nothing is changed."
-    )
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, object by object; change nothing"
-    )
-    add_json(parser)
+    name: str = word("NAME")
+    set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
+    dry_run: bool = try_only()
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackOptions(Options):
-    name: str
-    revision: int | None = None
-    dry_run: bool = False
-
-
-def add_rollback(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Roll back to an earlier revision of a release, if all its objects can be changed."
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument(
-        "revision", metavar="REVISION", nargs="?", type=positive, default=None, help="default: the one before"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, object by object; change nothing"
-    )
-    add_json(parser)
+    name: str = word("NAME")
+    revision: int | None = word("REVISION", nargs="?", type=positive, default=None, help="default: the one before")
+    dry_run: bool = try_only()
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "releases": Command(add_releases, releases, ReleasesOptions),
-    "upgrade": Command(add_upgrade, upgrade, UpgradeOptions),
-    "rollback": Command(add_rollback, rollback, RollbackOptions),
+    "releases": Command(releases, ReleasesOptions),
+    "upgrade": Command(
+        upgrade,
+        UpgradeOptions,
+        description="Change the values of a release. Most of a JobSet is fixed once it has left its queue: the API "
+        "server checks every object first; if one cannot be changed, nothing is changed.",
+    ),
+    "rollback": Command(
+        rollback,
+        RollbackOptions,
+        description="Roll back to an earlier revision of a release, if all its objects can be changed.",
+    ),
 }

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, NoReturn
 from console.attach.ssh.editors import EDITORS, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from screens.cli.arguments import Command, Commands, Options, PodOptions, add_json
+from screens.cli.arguments import (
+    Command,
+    Commands,
+    Options,
+    confirmed,
+    either,
+    flag,
+    json_flag,
+    option,
+    word,
+)
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, warn
@@ -22,8 +32,6 @@ from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    import argparse
-
     from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
     from console.session import Session
 
@@ -199,7 +207,7 @@ def clickable(link: str) -> str:
     return f"\x1b]8;;{link}\x1b\\{link}\x1b]8;;\x1b\\"
 
 
-async def doctor(options: PodOptions) -> int:
+async def doctor(options: DoctorOptions) -> int:
     """Every step from the token to an editor in the pod; the exit code of the one that failed."""
     found: list[Step] = []
     async with open_session(options, ()) as session:
@@ -229,84 +237,67 @@ def show_step(step: Step) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SshOptions(Options):
-    jobs: tuple[str, ...] = ()
-    write_config: bool = False
-    forget: bool = False
-    undo: bool = False
-    share: bool | None = None
-    """None: as it was."""
-    identity: Path | None = None
-    yes: bool = False
-    quiet: bool = False
+class KeyOptions(Options):
+    """How a pod is set up for ssh."""
+
+    identity: Path | None = option(
+        "--identity", type=Path, metavar="FILE", default=None, help="a key to use instead of the one a4 chooses"
+    )
+    yes: bool = confirmed("put the key into a pod that lacks it, unasked")
+    quiet: bool = flag("-q", "--quiet", help="do not say what was set up")
+    json: bool = json_flag("as JSON; nothing is started")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshOptions(KeyOptions):
+    jobs: tuple[str, ...] = word("JOB [POD]", nargs="*", help="a job, and a pod of it (0 unless named)")
+    write_config: bool = flag("--write-config", help="write the hosts of these jobs, or of all, only")
+    forget: bool = flag("--forget", help="remove the hosts and known host keys of these jobs")
+    undo: bool = flag("--undo", help="remove everything that a4 wrote for ssh")
+    share: bool | None = either(
+        flag("--share", help="share connections from now on (ControlMaster)"),
+        flag("--no-share", default=True, help="no longer share them"),
+    )
     argv: tuple[str, ...] = ()
     """What stands after `--`."""
 
 
-def add_ssh(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "a4 ssh JOB [POD] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... | a4 ssh --undo"
-    )
-    parser.epilog = (
-        "Pods of a job get the names a4-JOB-POD for ssh, scp, sftp, rsync and editors. The hosts stand in "
-        "~/.ssh/a4/config, which one line of ~/.ssh/config includes; the variable A4_SSH_FOLDER names a folder to use "
-        "instead of ~/.ssh. "
-        "Host keys are read through the API and always checked. Without JOB the hosts are listed. "
-        "--forget and --undo need no cluster. JSON: of a pod its host (host, job, namespace, rank: index of the pod, "
-        "command, …); of the list kind and items with these keys; of --write-config hosts and forgotten; of --forget "
-        "forgotten; of "
-        "--undo done."
-    )
-    parser.add_argument("jobs", metavar="JOB [POD]", nargs="*", help="a job, and a pod of it (0 unless named)")
-    parser.add_argument("--write-config", action="store_true", help="write the hosts of these jobs, or of all, only")
-    parser.add_argument("--forget", action="store_true", help="remove the hosts and known host keys of these jobs")
-    parser.add_argument("--undo", action="store_true", help="remove everything that a4 wrote for ssh")
-    parser.add_argument("--share", action="store_true", help="share connections from now on (ControlMaster)")
-    parser.add_argument("--no-share", dest="share", action="store_false", help="no longer share them")
-    _add_key(parser)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeOptions(KeyOptions):
+    job: str = word("JOB")
+    rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0 unless named)")
+    editor: str = option(
+        "--editor", choices=EDITORS, metavar="EDITOR",
+        help=f"one of {', '.join(EDITORS)} (default: the first that is on this machine)",
+    )  # fmt: skip
+    at: str = option("--folder", metavar="FOLDER", help="in the pod (default: where its image works)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeOptions(PodOptions):
-    editor: str = ""
-    at: str = ""
-    """A folder in a pod."""
-    identity: Path | None = None
-    yes: bool = False
-    quiet: bool = False
-
-
-def add_code(parser: argparse.ArgumentParser) -> None:
-    _add_ssh_pod(parser)
-    parser.add_argument("--editor", choices=EDITORS, metavar="EDITOR", help=f"one of {', '.join(EDITORS)} (default: "
-                        "the first that is on this machine)")  # fmt: skip
-    parser.add_argument("--folder", dest="at", metavar="FOLDER", help="in the pod (default: where its image works)")
-    _add_key(parser)
-
-
-def add_doctor(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, job, pod_index (and rank, its older name), items: the steps, each with name, title, state (ok, "
-        "warning, failed, skipped), seconds, found, fix."
-    )
-    _add_ssh_pod(parser)
-    add_json(parser)
-
-
-def _add_ssh_pod(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank_text", metavar="POD", nargs="?", help="index of the pod in the job (0 unless named)")
-
-
-def _add_key(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--identity", type=Path, metavar="FILE", help="a key to use instead of the one a4 chooses")
-    parser.add_argument("-y", "--yes", action="store_true", help="put the key into a pod that lacks it, unasked")
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not say what was set up")
-    parser.add_argument("--json", action="store_true", help="as JSON; nothing is started")
+class DoctorOptions(Options):
+    job: str = word("JOB")
+    rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0 unless named)")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "ssh": Command(add_ssh, ssh, SshOptions),
-    "code": Command(add_code, code, CodeOptions),
-    "doctor": Command(add_doctor, doctor, PodOptions),
+    "ssh": Command(
+        ssh,
+        SshOptions,
+        usage="a4 ssh JOB [POD] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... "
+        "| a4 ssh --undo",
+        epilog="Pods of a job get the names a4-JOB-POD for ssh, scp, sftp, rsync and editors. The hosts stand in "
+        "~/.ssh/a4/config, which one line of ~/.ssh/config includes; the variable A4_SSH_FOLDER names a folder to use "
+        "instead of ~/.ssh. Host keys are read through the API and always checked. Without JOB the hosts are listed. "
+        "--forget and --undo need no cluster. JSON: of a pod its host (host, job, namespace, rank: index of the pod, "
+        "command, …); of the list kind and items with these keys; of --write-config hosts and forgotten; of --forget "
+        "forgotten; of --undo done.",
+    ),
+    "code": Command(code, CodeOptions),
+    "doctor": Command(
+        doctor,
+        DoctorOptions,
+        epilog="JSON: kind, job, pod_index (and rank, its older name), items: the steps, each with name, title, state "
+        "(ok, warning, failed, skipped), seconds, found, fix.",
+    ),
 }

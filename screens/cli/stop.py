@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from console.errors import BadInput, ConsoleError, NotFound
 from console.kube.find_job import known_jobs_hint, other_namespaces_hint
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, word
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_error, print_json, print_line, print_table, warn
@@ -18,7 +18,6 @@ from screens.columns.column import as_text
 from screens.columns.runs import LEFTOVERS, stop_lines
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from console.launch.releases import Leftover, StopPlan
@@ -127,34 +126,22 @@ def print_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOptions(Options):
-    jobs: tuple[str, ...] = ()
-    leftovers: bool = False
-    data: bool = False
-    all_namespaces: bool = False
-    yes: bool = False
-    dry_run: bool = False
-
-
-def add_stop(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and what stays. "
-        "One job is stopped at once; several, and orphaned resources, are confirmed first, or need --yes."
+    jobs: tuple[str, ...] = word("NAME", nargs="*")
+    leftovers: bool = flag(
+        "--leftovers", help="orphaned resources: what deleted releases left behind (of NAMEs, or all)"
     )
-    parser.add_argument("jobs", metavar="NAME", nargs="*", default=[])
-    parser.add_argument(
-        "--leftovers",
-        action="store_true",
-        help="orphaned resources: what deleted releases left behind (of NAMEs, or all)",
-    )
-    parser.add_argument("--data", action="store_true", help="with --leftovers: volumes and claims too")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="with --leftovers: of all namespaces")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be deleted and what would stay; delete nothing"
-    )
-    add_json(parser)
+    data: bool = flag("--data", help="with --leftovers: volumes and claims too")
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="with --leftovers: of all namespaces")
+    yes: bool = confirmed()
+    dry_run: bool = flag("--dry-run", help="show what would be deleted and what would stay; delete nothing")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "stop": Command(add_stop, stop, StopOptions),
+    "stop": Command(
+        stop,
+        StopOptions,
+        description="Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and "
+        "what stays. One job is stopped at once; several, and orphaned resources, are confirmed first, or need --yes.",
+    ),
 }

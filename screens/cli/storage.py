@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +13,15 @@ from console.attach.files.entries import parse_remote_path
 from console.errors import BadInput
 from console.google.storage import gcs_place
 from screens import wording
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
 from screens.cli.files import bars, list_folder
-from screens.cli.images import add_where, project_of
+from screens.cli.images import project_of, projects_option
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import PLACES, Place, of_bucket, of_filestore, of_lustre
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from console.google.storage import FilestoreInstance, LustreInstance, StoredObject
@@ -168,96 +166,72 @@ def _say_all(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketsOptions(Options):
-    projects: tuple[str, ...] = ()
-    """Of Google Cloud."""
-
-
-def add_buckets(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, region (the cluster's), items with name, location, location_type, match (same region, ...), "
-        "storage_class, uniform, hierarchical, created."
-    )
-    add_where(parser, region=False)
+    projects: tuple[str, ...] = projects_option()
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceOptions(Options):
-    name: str = ""
-    projects: tuple[str, ...] = ()
-    """Of Google Cloud."""
-
-
-def add_mounted(parser: argparse.ArgumentParser, own: str) -> None:
-    """a4 lustre, a4 filestore; `own`: JSON keys of the one alone."""
-    parser.epilog = (
-        f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
-        "mount it); with NAME the values alone."
-    )
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="print its values for a4 launch -f")
-    add_where(parser, region=False)
+class InstanceOptions(BucketsOptions):
+    name: str = word("NAME", nargs="?", help="print its values for a4 launch -f")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsOptions(Options):
-    place: str
-    container: str = ""
-
-
-def add_ls(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: kind, place, note, more, items with name, bytes, updated, generation, crc32c, folder, iteration (of a "
-        "checkpoint), latest (whether it is the checkpoint to go on from). Of a pod: kind, pod_index (and rank, its "
-        "older name), pod, place, total, "
-        "used, free (bytes of the disk), complaints, items with path, kind, size, mode, modified, target (of a link)."
-    )
-    parser.add_argument("place", metavar="gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
-    parser.add_argument("-c", "--container", metavar="C", help="of a pod: instead of the one that does the work")
-    add_json(parser)
+    place: str = word("gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
+    container: str = container_option("of a pod: instead of the one that does the work")
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetOptions(Options):
-    place: str
-    """gs://BUCKET/FOLDER."""
-    folder: Path
-
-
-def add_get(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "What is there already, whole and the same, is kept; what broke off is gone on with. JSON: source, target, "
-        "files, bytes, kept, seconds, problems (object, why). Exit code 1 if anything was left out."
-    )
-    parser.add_argument("place", metavar="gs://BUCKET/PATH")
-    parser.add_argument("folder", metavar="DIR", type=Path)
-    add_json(parser)
+    place: str = word("gs://BUCKET/PATH")
+    folder: Path = word("DIR", type=Path)
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLogsOptions(Options):
-    job: str
-    place: str
-    """gs://BUCKET/FOLDER."""
-    replace: bool = False
+    job: str = word("JOB")
+    place: str = word("gs://BUCKET/FOLDER", help="such as gs://my-bucket/testbed-logs")
+    replace: bool = flag("--replace", help="also where something is already")
+    json: bool = json_flag()
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed them "
-        "nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines)."
+def _instances(own: str) -> str:
+    """The JSON of `a4 lustre` and `a4 filestore`; `own`: keys of the one alone."""
+    return (
+        f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
+        "mount it); with NAME the values alone."
     )
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("place", metavar="gs://BUCKET/FOLDER", help="such as gs://my-bucket/testbed-logs")
-    parser.add_argument("--replace", action="store_true", help="also where something is already")
-    add_json(parser)
 
 
 COMMANDS: Commands = {
-    "buckets": Command(add_buckets, buckets, BucketsOptions),
-    "ls": Command(add_ls, list_place, LsOptions),
-    "get": Command(add_get, get, GetOptions),
-    "store-logs": Command(add_store, store_logs, StoreLogsOptions),
-    "lustre": Command(
-        partial(add_mounted, own="filesystem, mount_point, throughput, legacy_port"), lustre, InstanceOptions
+    "buckets": Command(
+        buckets,
+        BucketsOptions,
+        epilog="JSON: kind, region (the cluster's), items with name, location, location_type, match (same region, "
+        "...), storage_class, uniform, hierarchical, created.",
     ),
-    "filestore": Command(partial(add_mounted, own="tier, share, address"), filestore, InstanceOptions),
+    "ls": Command(
+        list_place,
+        LsOptions,
+        epilog="JSON: kind, place, note, more, items with name, bytes, updated, generation, crc32c, folder, iteration "
+        "(of a checkpoint), latest (whether it is the checkpoint to go on from). Of a pod: kind, pod_index (and rank, "
+        "its older name), pod, place, total, used, free (bytes of the disk), complaints, items with path, kind, size, "
+        "mode, modified, target (of a link).",
+    ),
+    "get": Command(
+        get,
+        GetOptions,
+        epilog="What is there already, whole and the same, is kept; what broke off is gone on with. JSON: source, "
+        "target, files, bytes, kept, seconds, problems (object, why). Exit code 1 if anything was left out.",
+    ),
+    "store-logs": Command(
+        store_logs,
+        StoreLogsOptions,
+        epilog="Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed "
+        "them nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines).",
+    ),
+    "lustre": Command(lustre, InstanceOptions, epilog=_instances("filesystem, mount_point, throughput, legacy_port")),
+    "filestore": Command(filestore, InstanceOptions, epilog=_instances("tier, share, address")),
 }

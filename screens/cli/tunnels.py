@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import practice_cluster
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.tunnels import TUNNELS
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from pathlib import Path
 
@@ -204,57 +203,40 @@ async def _forget(options: TunnelsOptions) -> int:
     return 0
 
 
-ACTIONS = ("list", "stop", "profiles", "forget")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardOptions(Options):
-    words: tuple[str, ...] = ()
-    """Job, pod and ports."""
-    background: bool = False
-    save: str = ""
-    profile: str = ""
-
-
-def add_forward(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "a4 forward JOB POD [LOCAL:]REMOTE ... [--background] [--save NAME] [--json] | a4 forward --profile NAME"
-    )
-    parser.epilog = (
-        "POD counts over the whole job (3) or in one replicated job (workers/3); pod/NAME without an index is a pod by "
-        "its name. Without LOCAL a port gets the number it had last time, else its own, else a free one. The ports are "
-        "open on this machine only, and lead to whichever pod fills that place when somebody connects."
-    )
-    parser.add_argument("words", metavar="JOB POD PORT", nargs="*", default=())
-    parser.add_argument("--background", action="store_true", help="go on after this command, until the job is over")
-    parser.add_argument("--save", metavar="NAME", help="save it as a profile")
-    parser.add_argument("--profile", metavar="NAME", help="open what was saved under that name")
-    parser.add_argument("--json", action="store_true", help="as JSON, once the ports are open")
+    words: tuple[str, ...] = word("JOB POD PORT", nargs="*")
+    background: bool = flag("--background", help="go on after this command, until the job is over")
+    save: str = option("--save", metavar="NAME", help="save it as a profile")
+    profile: str = option("--profile", metavar="NAME", help="open what was saved under that name")
+    json: bool = json_flag("as JSON, once the ports are open")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelsOptions(Options):
-    action: str = "list"
-    words: tuple[str, ...] = ()
+    action: str = word(choices=("list", "stop", "profiles", "forget"), nargs="?", default="list", help="default: list")
+    words: tuple[str, ...] = word("NAME", nargs="*")
     """Names of tunnels or profiles."""
-    all: bool = False
-
-
-def add_tunnels(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 tunnels [--json] | a4 tunnels stop NAME ...|--all | a4 tunnels profiles | a4 tunnels forget NAME"
-    parser.epilog = (
-        "JSON: kind, items with name, namespace, job, rank (index of the pod), context, server, state (ready, "
-        "waiting, lost, ended), "
-        "words (why), pod, listeners (local, remote, open, connections, sent, received), last_end and last_end_at (of "
-        "the last connection that broke), reconnections, since, pid, kept (in the background). Needs no cluster."
-    )
-    parser.add_argument("action", choices=ACTIONS, nargs="?", default="list", help="default: list")
-    parser.add_argument("words", metavar="NAME", nargs="*", default=())
-    parser.add_argument("--all", action="store_true", help="with stop: every one")
-    add_json(parser)
+    all: bool = flag("--all", help="with stop: every one")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "forward": Command(add_forward, forward, ForwardOptions),
-    "tunnels": Command(add_tunnels, tunnels, TunnelsOptions),
+    "forward": Command(
+        forward,
+        ForwardOptions,
+        usage="a4 forward JOB POD [LOCAL:]REMOTE ... [--background] [--save NAME] [--json] | a4 forward --profile NAME",
+        epilog="POD counts over the whole job (3) or in one replicated job (workers/3); pod/NAME without an index is a "
+        "pod by its name. Without LOCAL a port gets the number it had last time, else its own, else a free one. The "
+        "ports are open on this machine only, and lead to whichever pod fills that place when somebody connects.",
+    ),
+    "tunnels": Command(
+        tunnels,
+        TunnelsOptions,
+        usage="a4 tunnels [--json] | a4 tunnels stop NAME ...|--all | a4 tunnels profiles | a4 tunnels forget NAME",
+        epilog="JSON: kind, items with name, namespace, job, rank (index of the pod), context, server, state (ready, "
+        "waiting, lost, ended), words (why), pod, listeners (local, remote, open, connections, sent, received), "
+        "last_end and last_end_at (of the last connection that broke), reconnections, since, pid, kept (in the "
+        "background). Needs no cluster.",
+    ),
 }

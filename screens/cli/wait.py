@@ -5,7 +5,6 @@ The command `a4 alarms`: what is wrong with the jobs that run.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import operator
 import re
@@ -24,7 +23,17 @@ from console.metrics.job_progress import progress_of_measures
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
-from screens.cli.arguments import Command, Commands, Options, above_zero, add_json, seconds_of_an_hour
+from screens.cli.arguments import (
+    Command,
+    Commands,
+    Options,
+    above_zero,
+    flag,
+    json_flag,
+    option,
+    seconds_of_an_hour,
+    word,
+)
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
@@ -307,92 +316,76 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitOptions(Options):
-    job: str
-    until: tuple[str, ...] = ()
-    timeout: float | None = None
-    ignore_alarms: bool = False
-    without: str = ""
-    silent: float | None = None
-    stall: float | None = None
-    behind: int | None = None
-    busbw: float | None = None
-    quiet: bool = False
-
-
-def add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (
-        "Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
-        "iteration or line (stall), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
-        "fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that is done the log is read to\n"
-        "its end first: a run that diverged is an alarm then too."
-    )
-    defaults = Thresholds()
-    parser.epilog = (
-        "Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,\n"
-        "6 timed out, 7 the job ended without it.\n"
-        "Thresholds are kept in $XDG_CONFIG_HOME/a4/alarms.toml (~/.config), where options are not given:\n"
-        + "".join(f"  {name} = {getattr(defaults, name):g}\n" for name in LEAST)
-        + '  off = ["spike"]   # alarms to turn off\n  notify = false    # no bell and no notification in the '
-        "console's terminal\n"
-        "in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at\n"
-        "the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is\n"
-        "known, and while it evaluates or saves; streams: logs that are followed of running jobs whose page is not\n"
-        "open (running = false: of none).\n"
-        "JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms."
-    )
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument(
-        "--until", action="append", metavar="WHAT", default=argparse.SUPPRESS,
+    job: str = word("JOB")
+    until: tuple[str, ...] = option(
+        "--until", action="append", metavar="WHAT",
         help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
     )  # fmt: skip
-    parser.add_argument("--timeout", type=above_zero, metavar="SECONDS", help="give up after that (default: never)")
-    parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the timeout count")
-    parser.add_argument("--without", metavar="ALARMS", help="alarms to ignore, such as spike,gpu")
-    parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any pod")
-    parser.add_argument("--stall", type=float, metavar="S", help="seconds without a new iteration")
-    parser.add_argument("--behind", type=int, metavar="N", help="steps that a pod may be behind")
-    parser.add_argument("--busbw", type=float, metavar="GB/S", help="pass line of NCCL tests")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
-    add_json(parser)
+    timeout: float | None = option(
+        "--timeout", type=above_zero, metavar="SECONDS", default=None, help="give up after that (default: never)"
+    )
+    ignore_alarms: bool = flag("--ignore-alarms", help="only the job's end and the timeout count")
+    without: str = option("--without", metavar="ALARMS", help="alarms to ignore, such as spike,gpu")
+    silent: float | None = option(
+        "--silent", type=float, metavar="S", default=None, help="seconds without a line of any pod"
+    )
+    stall: float | None = option(
+        "--stall", type=float, metavar="S", default=None, help="seconds without a new iteration"
+    )
+    behind: int | None = option("--behind", type=int, metavar="N", default=None, help="steps that a pod may be behind")
+    busbw: float | None = option("--busbw", type=float, metavar="GB/S", default=None, help="pass line of NCCL tests")
+    quiet: bool = flag("-q", "--quiet", help="no progress on standard error")
+    json: bool = json_flag()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmsOptions(Options):
-    all_namespaces: bool = False
-    listen: float = 15.0
-    """Seconds for which alarms are listened for."""
-    follow: bool = False
-
-
-def add_alarms(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (
-        "Alarms of all running jobs of the namespace. One or two logs of each are followed: the first and last pod,\n"
-        "then the one that prints steps or tests; at most `streams` logs together, the largest jobs first.\n"
-        "Of the other jobs only restarts and failures are watched. GPUs are read from the DCGM exporter."
-    )
-    parser.epilog = (
-        "Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.\n"
-        "Thresholds are in $XDG_CONFIG_HOME/a4/alarms.toml, see a4 wait --help; running = false: the console watches\n"
-        "only jobs whose page was opened.\n"
-        "JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time: when it was\n"
-        "noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,\n"
-        "next); with --follow one alarm a line as it begins."
-    )
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    parser.add_argument(
-        "--listen",
-        type=seconds_of_an_hour,
-        default=15.0,
-        metavar="SECONDS",
+    all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
+    listen: float = option(
+        "--listen", type=seconds_of_an_hour, default=15.0, metavar="SECONDS",
         help="how long to watch first (default: 15)",
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="each alarm as it begins, until Ctrl-C")
-    add_json(parser)
+    )  # fmt: skip
+    follow: bool = flag("-f", "--follow", help="each alarm as it begins, until Ctrl-C")
+    json: bool = json_flag()
 
+
+_DEFAULTS = "".join(f"  {name} = {getattr(Thresholds(), name):g}\n" for name in LEAST)
 
 COMMANDS: Commands = {
-    "wait": Command(add_wait, wait, WaitOptions),
-    "alarms": Command(add_alarms, alarms, AlarmsOptions),
+    "wait": Command(
+        wait,
+        WaitOptions,
+        description="""\
+Wait for a state or metric of a job. An alarm ends the wait too, unless --ignore-alarms is given: no new
+iteration or line (stall), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU
+fault (gpu). Warm-up, evaluation and checkpoints have more time. Of a job that is done the log is read to
+its end first: a run that diverged is an alarm then too.""",
+        epilog=f"""\
+Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,
+6 timed out, 7 the job ended without it.
+Thresholds are kept in $XDG_CONFIG_HOME/a4/alarms.toml (~/.config), where options are not given:
+{_DEFAULTS}\
+  off = ["spike"]   # alarms to turn off
+  notify = false    # no bell and no notification in the console's terminal
+in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at
+the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is
+known, and while it evaluates or saves; streams: logs that are followed of running jobs whose page is not
+open (running = false: of none).
+JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms.""",
+    ),
+    "alarms": Command(
+        alarms,
+        AlarmsOptions,
+        description="""\
+Alarms of all running jobs of the namespace. One or two logs of each are followed: the first and last pod,
+then the one that prints steps or tests; at most `streams` logs together, the largest jobs first.
+Of the other jobs only restarts and failures are watched. GPUs are read from the DCGM exporter.""",
+        epilog="""\
+Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.
+Thresholds are in $XDG_CONFIG_HOME/a4/alarms.toml, see a4 wait --help; running = false: the console watches
+only jobs whose page was opened.
+JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time: when it was
+noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,
+next); with --follow one alarm a line as it begins.""",
+    ),
 }

@@ -16,13 +16,11 @@ from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import alarm_json
-from screens.cli.arguments import Command, Commands, Options, add_json
+from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_hint, print_json
 
 if TYPE_CHECKING:
-    import argparse
-
     from console.kube.objects.jobset import JobSet
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
@@ -128,20 +126,18 @@ def _words(health: Health, refused: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyOptions(Options):
-    job: str
-
-
-def add_why(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly first; "
-        "null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, lines: "
-        "the last of its log, named: failures in it, with kind, text, line, rank, host, hint, times), alarms (of a job "
-        "that runs: kind, words, time, …; it is watched for 3 s, longer by a4 alarms). See a4 --help for exit codes."
-    )
-    parser.add_argument("job", metavar="JOB")
-    add_json(parser)
+    job: str = word("JOB")
+    json: bool = json_flag()
 
 
 COMMANDS: Commands = {
-    "why": Command(add_why, why, WhyOptions),
+    "why": Command(
+        why,
+        WhyOptions,
+        epilog="JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly "
+        "first; null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, "
+        "lines: the last of its log, named: failures in it, with kind, text, line, rank, host, hint, times), alarms "
+        "(of a job that runs: kind, words, time, …; it is watched for 3 s, longer by a4 alarms). See a4 --help for "
+        "exit codes.",
+    ),
 }
