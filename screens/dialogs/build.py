@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from console.google.builds import Build, BuildContext
     from screens.base import LiveScreen
 
-
-if TYPE_CHECKING:
     Judge = Callable[[BuildPlan], tuple[tuple[str, str], ...]]
 
 MACHINE, TIME = "machine", "time-out"
@@ -47,19 +45,16 @@ class AskBuild(Question["BuildPlan | None"]):
     """A line for each substitution; the answer is a plan without faults, None if it is cancelled."""
 
     DEFAULT_CSS = """
-    AskBuild > VerticalScroll {
-        width: 110; max-width: 95%; height: auto; max-height: 90%; background: $surface; border: round $accent;
-        border-title-color: $accent; border-subtitle-color: $ink-dim; padding: 1 2;
-    }
+    AskBuild > VerticalScroll { width: 110; max-width: 95%; border-subtitle-color: $ink-dim; padding: 1 2; }
     AskBuild Horizontal { height: 1; }
     AskBuild .name { width: 20; color: $ink-dim; }
-    AskBuild Input { border: none; height: 1; padding: 0; background: $panel; width: 1fr; }
+    AskBuild Input { padding: 0; width: 1fr; }
     AskBuild .meaning { color: $ink-dim; padding-left: 20; height: 1; }
-    AskBuild .hint { color: $ink-dim; margin-top: 1; }
+    AskBuild .hint { margin-top: 1; }
     AskBuild #wrong { color: $error; margin-top: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "turn_away", "Cancel", id="build-form.cancel"),
+        Binding("escape", "dismiss(None)", "Cancel", id="build-form.cancel"),
         Binding("ctrl+s", "take", "Build", id="build-form.take", priority=True),
         Binding("down", "app.focus_next", "Next", show=False),
         Binding("up", "app.focus_previous", "Previous", show=False),
@@ -122,9 +117,6 @@ class AskBuild(Question["BuildPlan | None"]):
             self.query_one("#wrong", Static).update(wrong)
         else:
             self.dismiss(plan)
-
-    def action_turn_away(self) -> None:
-        self.dismiss(None)
 
 
 def _written(seconds: int) -> str:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.errors import ConsoleError
-from screens.dialogs.question import Question
+from screens.dialogs.question import WorkDialog
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span, bar, count, duration, percent, size
 
@@ -21,42 +21,37 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from console.attach.files.copies import ContainerCopies
     from console.attach.files.entries import CopyProgress, CopyReport
     from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
     from screens.columns.jobs import JobLine
 
-
-if TYPE_CHECKING:
-    Perform = Callable[[str, str, Callable[[CopyProgress], None]], Awaitable[CopyReport]]
+    Listener = Callable[[CopyProgress], None]
+    Perform = Callable[[str, str, Listener], Awaitable[CopyReport]]
 
 _EVERY = 0.1  # seconds between two drawings of the progress
 
 
-class CopyDialog(Question[None]):
+class CopyDialog(WorkDialog):
     """Asks for both paths, copies, says how it went; what is stopped is gone on with by the same copy."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    CopyDialog > Vertical { width: 90; max-width: 95%; height: auto; max-height: 90%; background: $surface;
-                            border: round $accent; border-title-color: $accent; padding: 1 2; }
+    CopyDialog > Vertical { width: 90; max-width: 95%; padding: 1 2; }
     CopyDialog Horizontal { height: 1; margin-bottom: 1; }
     CopyDialog Horizontal Static { width: 14; color: $ink-head; }
-    CopyDialog Input { border: none; height: 1; padding: 0 1; background: $panel; width: 1fr; }
+    CopyDialog Input { width: 1fr; }
     CopyDialog SentenceLine { padding: 0; max-height: 8; }
-    CopyDialog .keys { height: 1; color: $text-muted; margin-top: 1; }
+    CopyDialog .keys { margin-top: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Stop or close", id="copy.leave")]
 
     source = getters.query_one("#source", Input)
     target = getters.query_one("#target", Input)
-    status = getters.query_one("#status", SentenceLine)
     details = getters.query_one("#details", SentenceLine)
 
     def __init__(self, title: str, sides: tuple[str, str], perform: Perform, *, target: str = "") -> None:
         super().__init__()
         self._heading, self._sides, self._do, self._first_target = title, sides, perform, target
-        self._busy = False
         self._began = self._drawn = 0.0
 
     def compose(self) -> ComposeResult:
@@ -73,37 +68,32 @@ class CopyDialog(Question[None]):
     def on_mount(self) -> None:
         self.source.focus()
 
-    def action_leave(self) -> None:
-        if self._busy:
-            self.workers.cancel_group(self, "copy")
-            self._busy = False
-            self._say("waits", "Stopped. What was copied is kept: the same copy continues from there.")
-        else:
-            self.dismiss(None)
+    def stopped_words(self) -> str:
+        return "Stopped. What was copied is kept: the same copy continues from there."
 
     @on(Input.Submitted)
     def _submit(self) -> None:
-        if self._busy:
+        if self.busy:
             return
         empty = next((each for each in (self.source, self.target) if not each.value.strip()), None)
         if empty is not None:
             empty.focus()
-            self._say("waits", "Both lines are needed; a folder ends with /.")
+            self.say("waits", "Both lines are needed; a folder ends with /.")
             return
         self._copy(self.source.value.strip(), self.target.value.strip())
 
-    @work(group="copy", exclusive=True)
+    @work(group="work", exclusive=True)
     async def _copy(self, source: str, target: str) -> None:
-        self._busy, self._began = True, time.monotonic()
+        self.busy, self._began = True, time.monotonic()
         self.details.runs = ()
-        self._say("dim", "Listing files…")
+        self.say("dim", "Listing files…")
         try:
             report = await self._do(source, target, self._progress)
         except ConsoleError as error:
-            self._say("bad", str(error))
+            self.say("bad", str(error))
         else:
             self._tell(report)
-        self._busy = False
+        self.busy = False
 
     def _progress(self, far: CopyProgress) -> None:
         now = time.monotonic()
@@ -125,50 +115,36 @@ class CopyDialog(Question[None]):
         before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
         words = f"{count(report.files, 'file')}, {size(report.bytes)}{before}, by {report.way}, {report.proof} equal: "
         left_out = len(report.problems)
-        self._say("waits" if left_out else "ok", words + report.target)
+        self.say("waits" if left_out else "ok", words + report.target)
         told = [Span(f"{count(left_out, 'thing')} skipped: ", "waits")] if left_out else []
         told += [Span(f"{each.path} {each.why} ".lstrip()) for each in report.problems[:8]]
         self.details.runs = (*told, Span(report.note, "dim"))
 
-    def _say(self, ink: str, words: str) -> None:
-        glyph = {"bad": "✗ ", "ok": "✓ ", "waits": "⚠ "}.get(ink, "◐ ")
-        self.status.runs = (Span(glyph, ink), Span(words, "" if ink in ("ok", "dim") else ink))
-
-
-if TYPE_CHECKING:
-    Listener = Callable[[CopyProgress], None]
-
 
 async def fetch_from_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    await fetch_from_pod(screen, line.jobset.namespace, rank.name, f"pod {rank.number} of {line.jobset.name}")
+    where = f"pod {rank.number} of {line.jobset.name}"
+    await copy_files(screen, line.jobset.namespace, rank.name, where, fetch=True)
 
 
 async def send_to_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    await send_to_pod(screen, line.jobset.namespace, rank.name, f"pod {rank.number} of {line.jobset.name}")
+    where = f"pod {rank.number} of {line.jobset.name}"
+    await copy_files(screen, line.jobset.namespace, rank.name, where, fetch=False)
 
 
-async def fetch_from_pod(screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "") -> None:
-    """A dialog that copies from a pod to this machine."""
-
-    async def perform(source: str, target: str, progress: Listener) -> CopyReport:
-        return await _copies(screen, namespace, pod, where, container).fetch(source, target, progress=progress)
-
-    dialog = CopyDialog(f"Copy from {where}", ("Path there", "To here"), perform, target="./")
-    await screen.app.push_screen_wait(dialog)
-
-
-async def send_to_pod(screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "") -> None:
-    """A dialog that copies from this machine to a pod."""
+async def copy_files(
+    screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "", *, fetch: bool
+) -> None:
+    """A dialog that copies from a pod to this machine, or to it; no container: the one that does the work."""
 
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
-        return await _copies(screen, namespace, pod, where, container).send(source, target, progress=progress)
+        found = screen.app.fleet.pods.get((namespace, pod))
+        main = found.main.name if found and found.main else ""
+        copies = screen.session.copies.of(namespace, pod, container=container or main, where=where)
+        return await (copies.fetch if fetch else copies.send)(source, target, progress=progress)
 
-    dialog = CopyDialog(f"Copy to {where}", ("Path here", "To there"), perform, target="/tmp/")
+    dialog = (
+        CopyDialog(f"Copy from {where}", ("Path there", "To here"), perform, target="./")
+        if fetch
+        else CopyDialog(f"Copy to {where}", ("Path here", "To there"), perform, target="/tmp/")
+    )
     await screen.app.push_screen_wait(dialog)
-
-
-def _copies(screen: LiveScreen, namespace: str, pod: str, where: str, container: str) -> ContainerCopies:
-    """Of that container; where none is named, of the one that does the work."""
-    found = screen.app.fleet.pods.get((namespace, pod))
-    main = found.main.name if found and found.main else ""
-    return screen.session.copies.of(namespace, pod, container=container or main, where=where)

@@ -54,17 +54,15 @@ class EditorDialog(Question[Editor | None]):
     """Enter takes the editor under the cursor; None if it is cancelled."""
 
     DEFAULT_CSS = """
-    EditorDialog > Vertical { width: 100; max-width: 95%; height: auto; max-height: 95%; background: $surface;
-                          border: round $accent; border-title-color: $accent; padding: 0 1; }
+    EditorDialog > Vertical { width: 100; max-width: 95%; max-height: 95%; }
     EditorDialog EditorTable { background: $surface; height: 9; margin: 1 0; }
-    EditorDialog Static { height: auto; }
-    EditorDialog .hint { color: $ink-dim; margin-top: 1; }
+    EditorDialog .hint { margin-top: 1; }
     EditorDialog #notes { color: $ink-accent; }
     EditorDialog.-low EditorTable { height: 6; margin: 0; }
     EditorDialog.-low .hint { margin-top: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "turn_away", "Close", id="attached.close"),
+        Binding("escape", "dismiss(None)", "Close", id="attached.close"),
         Binding("c", "copy_command", "Copy ssh command", id="attached.command"),
         Binding("l", "copy_link", "Copy link", id="attached.link"),
     ]
@@ -105,9 +103,6 @@ class EditorDialog(Question[Editor | None]):
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
         self.dismiss(self.table.row)
-
-    def action_turn_away(self) -> None:
-        self.dismiss(None)
 
     def action_copy_command(self) -> None:
         """The ssh command, to the clipboard (OSC 52)."""

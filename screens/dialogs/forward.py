@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 from console.attach.tunnel.published import USUAL_PORTS
 from console.errors import BadInput
 from console.kube.rank_address import PortPair, RankAddress
+from console.scheduling.ranks import ranks
 from screens.dialogs.question import Question
 
 if TYPE_CHECKING:
@@ -33,16 +34,13 @@ class AskPorts(Question["Answer | None"]):
     """Asks; the answer is the ports as written and whether to keep them open, None if it is cancelled."""
 
     DEFAULT_CSS = """
-    AskPorts > Vertical {
-        width: 70; max-width: 90%; height: auto; background: $surface; border: round $accent; padding: 1 2;
-    }
-    AskPorts Input { border: none; height: 1; padding: 0; margin: 1 0; background: $panel; }
+    AskPorts > Vertical { width: 70; max-width: 90%; padding: 1 2; }
+    AskPorts Input { padding: 0; margin: 1 0; }
     AskPorts #keeps { margin-top: 1; }
-    AskPorts .hint { color: $ink-dim; }
     AskPorts #wrong { color: $error; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "turn_away", "Cancel", id="ports.cancel"),
+        Binding("escape", "dismiss(None)", "Cancel", id="ports.cancel"),
         Binding("ctrl+g", "by_itself", "Keep open", id="ports.background"),
     ]
 
@@ -73,9 +71,6 @@ class AskPorts(Question["Answer | None"]):
         self._keeps = not self._keeps
         self._tell()
 
-    def action_turn_away(self) -> None:
-        self.dismiss(None)
-
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
         ports = tuple(event.value.replace(",", " ").split())
@@ -99,23 +94,15 @@ async def forward_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
     """The same to a pod: to the rank it fills, if it is of a job, for that lasts longer than the pod."""
-    await ask_and_open(screen, place_of(screen, pod))
-
-
-def place_of(screen: LiveScreen, pod: Pod) -> RankAddress:
-    """Where a tunnel to that pod should lead."""
-    from console.scheduling.ranks import ranks
-
     fleet = screen.app.fleet
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     here = next((rank for rank in ranks(jobset, fleet) if rank.name == pod.name), None) if jobset else None
-    if jobset and here:
-        return RankAddress(pod.namespace, jobset.name, here.number)
-    return RankAddress(pod.namespace, "", pod=pod.name)
+    address = RankAddress(pod.namespace, jobset.name, here.number) if jobset and here else None
+    await ask_and_open(screen, address or RankAddress(pod.namespace, "", pod=pod.name))
 
 
 async def ask_and_open(screen: LiveScreen, address: RankAddress) -> None:
-    """Ask for ports, open them and say which; to be run in a worker."""
+    """Ask for ports, and open them; to be run in a worker."""
     answer = await screen.app.push_screen_wait(AskPorts(f"Which ports of {address}?", OFFERED))
     if answer is not None:
         await open_ports(screen, address, *answer)

@@ -51,17 +51,15 @@ class LaunchLook(Question[bool]):
     """Shows it; Enter or the launch key once more launches, Esc goes back to the form."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    LaunchLook > Vertical { width: 92%; max-width: 130; height: 90%; background: $surface; border: round $accent;
-                            border-title-color: $accent; padding: 0 1; }
+    LaunchLook > Vertical { height: 90%; }
     LaunchLook SentenceLine { max-height: 6; padding: 0; }
     LaunchLook.-fails > Vertical { border: round $error; border-title-color: $error; }
     LaunchLook .fails { height: auto; max-height: 40%; }
     LaunchLook YamlText { background: $background; margin: 1 0 0 0; }
-    LaunchLook .keys { height: 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,ctrl+s", "answer(True)", "Launch", id="look.launch", priority=True),
-        Binding("escape", "answer(False)", "Back", id="look.back"),
+        Binding("enter,ctrl+s", "dismiss(True)", "Launch", id="look.launch", priority=True),
+        Binding("escape", "dismiss(False)", "Back", id="look.back"),
     ]
 
     def __init__(
@@ -92,22 +90,17 @@ class LaunchLook(Question[bool]):
         text.show(joined(self._manifests))
         text.focus()
 
-    def action_answer(self, answer: bool) -> None:
-        self.dismiss(answer)
-
 
 class PasteDialog(Question[str | None]):
     """Asks for the text; None if it is cancelled."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    PasteDialog > Vertical { width: 92%; max-width: 120; height: 70%; background: $surface; border: round $accent;
-                       border-title-color: $accent; padding: 0 1; }
+    PasteDialog > Vertical { max-width: 120; height: 70%; }
     PasteDialog TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
-    PasteDialog .keys { height: auto; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "take", "Fill the form", id="paste.take", priority=True),
-        Binding("escape", "turn_away", "Back", id="paste.back", priority=True),
+        Binding("escape", "dismiss(None)", "Back", id="paste.back", priority=True),
     ]
 
     def compose(self) -> ComposeResult:
@@ -126,19 +119,15 @@ class PasteDialog(Question[str | None]):
         text = self.query_one(TextArea).text
         self.dismiss(text if text.strip() else None)
 
-    def action_turn_away(self) -> None:
-        self.dismiss(None)
-
 
 class PasteReport(Question[None]):
     """What was taken and what was not, each with its reason."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    PasteReport > Vertical { width: 92%; max-width: 110; height: auto; max-height: 85%; background: $surface;
-                             border: round $accent; border-title-color: $accent; padding: 0 1; }
+    PasteReport > Vertical { max-width: 110; max-height: 85%; }
     PasteReport VerticalScroll { height: auto; max-height: 100%; }
     PasteReport SentenceLine { max-height: 6; padding: 0; }
-    PasteReport .keys { margin-top: 1; color: $text-muted; }
+    PasteReport .keys { margin-top: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss(None)", "Close", id="report.close")]
 

@@ -18,7 +18,7 @@ from console.kube.objects.pod import AFTER_THE_END
 from console.scheduling.ranks import PodFate, pod_fate, ranks, successor
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, rank_waits
-from screens.dialogs.copy import fetch_from_pod, send_to_pod
+from screens.dialogs.copy import copy_files
 from screens.dialogs.forward import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.wording import count
@@ -82,35 +82,30 @@ class PodActions(LiveScreen):
         if pods := self.pods():
             self.copy([pod.name for pod in pods], "names")
 
-    def action_shell(self) -> None:
+    @work(group="actions")
+    async def action_shell(self) -> None:
         for pod in self.living_pods()[:1]:
-            self.shell(pod.namespace, pod.name, self.container)
+            await open_shell(self, pod.namespace, pod.name, self.container)
 
     @work(group="actions")
-    async def shell(self, namespace: str, name: str, container: str) -> None:
-        """The shell, until it ends."""
-        await open_shell(self, namespace, name, container)
-
-    def action_forward(self) -> None:
+    async def action_forward(self) -> None:
         for pod in self.living_pods()[:1]:
-            self.forward(pod)
-
-    @work(group="actions")
-    async def forward(self, pod: Pod) -> None:
-        """The question, and the tunnel."""
-        await forward_pod(self, pod)
+            await forward_pod(self, pod)
 
     def action_facts(self) -> None:
         for pod in self.running_pods()[:1]:
             self.app.open_page("facts", pod.namespace, pod.name, self.container)
 
     def action_copy_from(self) -> None:
-        for pod in self.running_pods()[:1]:
-            self.copy_files(pod, self.container, fetch=True)
+        self._copy_files(fetch=True)
 
     def action_copy_to(self) -> None:
+        self._copy_files(fetch=False)
+
+    @work(group="actions")
+    async def _copy_files(self, *, fetch: bool) -> None:
         for pod in self.running_pods()[:1]:
-            self.copy_files(pod, self.container, fetch=False)
+            await copy_files(self, pod.namespace, pod.name, f"pod {pod.name}", self.container, fetch=fetch)
 
     def living_pods(self) -> list[Pod]:
         """The pods an action is about, but for one whose container has ended: what is left to do with it is said."""
@@ -129,21 +124,14 @@ class PodActions(LiveScreen):
         return pods
 
     @work(group="actions")
-    async def copy_files(self, pod: Pod, container: str, *, fetch: bool) -> None:
-        """The dialog, until it is closed."""
-        act = fetch_from_pod if fetch else send_to_pod
-        await act(self, pod.namespace, pod.name, f"pod {pod.name}", container)
-
-    def action_editor(self) -> None:
-        for pod in self.pods()[:1]:
-            self.open_editor(pod)
-
-    @work(group="actions")
-    async def open_editor(self, pod: Pod) -> None:
+    async def action_editor(self) -> None:
         """The same as on its job's page: names for ssh are names of ranks."""
         from screens.dialogs.editor import open_editor_in_rank
 
-        fleet = self.app.fleet
+        pods, fleet = self.pods(), self.app.fleet
+        if not pods:
+            return
+        pod = pods[0]
         jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
         found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
         if jobset is None or not found or pod.phase != "Running":
@@ -154,14 +142,11 @@ class PodActions(LiveScreen):
         with self.report_errors(f"No editor in {pod.name}"):
             await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])
 
-    def action_delete_pods(self) -> None:
-        pods = self.pods()
-        if pods:
-            self.delete(pods)
-
     @work(group="actions")
-    async def delete(self, pods: list[Pod]) -> None:
-        """Delete these pods, if the answer is yes."""
+    async def action_delete_pods(self) -> None:
+        pods = self.pods()
+        if not pods:
+            return
         question = f"Delete pod {pods[0].name}?" if len(pods) == 1 else f"Delete {len(pods)} pods?"
         if not await self.app.push_screen_wait(Confirm(question, [*map(told, pods), *consequences(pods)])):
             return
@@ -227,79 +212,29 @@ class RankAction:
 
 
 RANK_ACTIONS: tuple[RankAction, ...] = (
-    RankAction(
-        "shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank", changes=True
-    ),
-    RankAction(
-        "facts",
-        "i",
-        "Facts",
-        "What its container says: GPUs, disks, mounts, NCCL environment",
-        "screens.pages.facts:facts_of_rank",
-    ),
-    RankAction(
-        "code",
-        "v",
-        "VS Code",
-        "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
-        "screens.dialogs.editor:open_editor_in_rank",
-        changes=True,
-    ),
-    RankAction(
-        "forward",
-        "f",
-        "Forward",
-        "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
-        "screens.dialogs.forward:forward_rank",
-        running=False,
-        alive=True,
-    ),
-    RankAction(
-        "doctor",
-        "D",
-        "Doctor",
-        "Each step from your token to an editor in the chosen pod, and what fixes it",
-        "screens.dialogs.editor:diagnose_rank",
-        running=False,
-        show=False,
-    ),
-    RankAction(
-        "everywhere",
-        "exclamation_mark",
-        "Run in pods",
-        "A command in many pods at once, equal outputs together",
-        "screens.dialogs.run_in_ranks:run_in_ranks",
-        changes=True,
-        running=False,
-        show=False,
-    ),
-    RankAction(
-        "nccl",
-        "Q",
-        "NCCL test",
-        "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
-        "screens.dialogs.run_in_ranks:nccl_in_pod",
-        changes=True,
-        show=False,
-    ),
-    RankAction(
-        "fetch",
-        "u",
-        "Copy from",
-        "Copy a file or folder of the chosen pod to this machine",
-        "screens.dialogs.copy:fetch_from_rank",
-        show=False,
-    ),
-    RankAction(
-        "send",
-        "U",
-        "Copy to",
-        "Copy a file or folder of this machine to the chosen pod",
-        "screens.dialogs.copy:send_to_rank",
-        changes=True,
-        show=False,
-    ),
-)
+    RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank",
+               changes=True),
+    RankAction("facts", "i", "Facts", "What its container says: GPUs, disks, mounts, NCCL environment",
+               "screens.pages.facts:facts_of_rank"),
+    RankAction("code", "v", "VS Code",
+               "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
+               "screens.dialogs.editor:open_editor_in_rank", changes=True),
+    RankAction("forward", "f", "Forward",
+               "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
+               "screens.dialogs.forward:forward_rank", running=False, alive=True),
+    RankAction("doctor", "D", "Doctor", "Each step from your token to an editor in the chosen pod, and what fixes it",
+               "screens.dialogs.editor:diagnose_rank", running=False, show=False),
+    RankAction("everywhere", "exclamation_mark", "Run in pods",
+               "A command in many pods at once, equal outputs together",
+               "screens.dialogs.run_in_ranks:run_in_ranks", changes=True, running=False, show=False),
+    RankAction("nccl", "Q", "NCCL test",
+               "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
+               "screens.dialogs.run_in_ranks:nccl_in_pod", changes=True, show=False),
+    RankAction("fetch", "u", "Copy from", "Copy a file or folder of the chosen pod to this machine",
+               "screens.dialogs.copy:fetch_from_rank", show=False),
+    RankAction("send", "U", "Copy to", "Copy a file or folder of this machine to the chosen pod",
+               "screens.dialogs.copy:send_to_rank", changes=True, show=False),
+)  # fmt: skip
 """In the order of the key line."""
 
 

@@ -70,11 +70,8 @@ class NodeActions(LiveScreen):
         """Cordon or uncordon these nodes, if the answer is yes."""
         verb = "Cordon" if on else "Uncordon"
         title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
-        lines = [f"{node.name}: {self._held(node)}" for node in nodes]
-        lines += [
-            " ",
-            "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again.",
-        ]
+        stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
+        lines = [*(f"{node.name}: {self._held(node)}" for node in nodes), " ", stays]
         if not await self.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
             return
         for node in nodes:
@@ -152,12 +149,11 @@ class PoolSizes(PoolsScreen):
             return False
         return super().check_action(action, parameters)
 
-    def action_resize(self) -> None:
-        if self.facts is not None:
-            self.resize(self.facts)
-
     @work(group="actions")
-    async def resize(self, facts: PoolStatus) -> None:
+    async def action_resize(self) -> None:
+        facts = self.facts
+        if facts is None:
+            return
         name, zones = facts.pool.name, len(facts.pool.zones)
         now = facts.target if facts.target is not None else facts.nodes
         each = now // max(1, zones)
@@ -175,11 +171,8 @@ class PoolSizes(PoolsScreen):
                 self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
                 return
             lines = [*facts.losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
-            lines += (
-                ["The reservation or the zone must have enough capacity: otherwise the resize stops part-way."]
-                if wanted > each
-                else []
-            )
+            if wanted > each:
+                lines.append("The reservation or the zone must have enough capacity: else the resize stops part-way.")
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
                 self._tell(await self.session.google.node_pools.resize(name, wanted))
@@ -188,15 +181,14 @@ class PoolSizes(PoolsScreen):
         if not facts.pool.autoscaling:
             return []
         outside = not facts.pool.least <= wanted <= facts.pool.most
-        words = f"Its autoscaler keeps it at {facts.limits} nodes"
-        return [f"{words}, and may change it again." if not outside else f"{words}: it would undo this."]
-
-    def action_limits(self) -> None:
-        if self.facts is not None:
-            self.limits(self.facts)
+        follows = ": it would undo this." if outside else ", and may change it again."
+        return [f"Its autoscaler keeps it at {facts.limits} nodes{follows}"]
 
     @work(group="actions")
-    async def limits(self, facts: PoolStatus) -> None:
+    async def action_limits(self) -> None:
+        facts = self.facts
+        if facts is None:
+            return
         name = facts.pool.name
         now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
         hint = "Minimum and maximum over all zones; 0 0 turns autoscaling off. Enter confirms, Esc cancels."
@@ -217,9 +209,6 @@ class PoolSizes(PoolsScreen):
                 self._tell(await self.session.google.node_pools.scale_between(name, least, most))
 
     def _tell(self, operation: GkeOperation) -> None:
-        self.notify(
-            f"Google has started the operation; a row here shows its progress ({operation.name}).",
-            timeout=4,
-            markup=False,
-        )
+        words = f"Google has started the operation; a row here shows its progress ({operation.name})."
+        self.notify(words, timeout=4, markup=False)
         self.look_again()

@@ -1,11 +1,11 @@
-"""The base of every dialog, and its three usual forms: a confirmation, a line of text, a choice from a list."""
+"""The base of every dialog, and its usual forms: a confirmation, a line of text, a choice from a list, some work."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import getters, on
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -14,6 +14,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Static
 
 from screens.columns.column import Column
+from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 class Question(ModalScreen[ScreenResultType]):
     """A dialog, which takes only its first answer: a second one on its way would close the page behind it."""
 
+    DEFAULT_CSS = """
+    Question > Vertical, Question > VerticalScroll {
+        width: 92%; max-width: 130; height: auto; max-height: 90%; background: $surface; border: round $accent;
+        border-title-color: $accent; padding: 0 1;
+    }
+    Question Input { border: none; height: 1; padding: 0 1; background: $panel; }
+    Question .hint { color: $ink-dim; }
+    Question .keys { color: $text-muted; }
+    """
     _dismissed = False
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
@@ -41,8 +51,7 @@ class Confirm(Question[bool]):
 
     DEFAULT_CSS = """
     Confirm > Vertical {
-        width: auto; max-width: 90%; height: auto; max-height: 90%; min-width: 40;
-        background: $surface; border: round $error; padding: 1 2; border-title-color: $error;
+        width: auto; max-width: 90%; min-width: 40; border: round $error; padding: 1 2; border-title-color: $error;
     }
     Confirm Static { width: auto; max-width: 82vw; height: auto; }
     Confirm .lines { height: auto; max-height: 12; overflow-y: auto; width: auto; }
@@ -50,8 +59,8 @@ class Confirm(Question[bool]):
     Confirm Button { margin-right: 2; min-width: 12; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Yes", id="confirm.yes"),
-        Binding("n,escape", "answer(False)", "No", id="confirm.no"),
+        Binding("y", "dismiss(True)", "Yes", id="confirm.yes"),
+        Binding("n,escape", "dismiss(False)", "No", id="confirm.no"),
         Binding("left", "app.focus_previous", "Left", show=False),
         Binding("right", "app.focus_next", "Right", show=False),
     ]
@@ -74,9 +83,6 @@ class Confirm(Question[bool]):
         """The harmless answer is the one under Enter."""
         self.query_one("#no").focus()
 
-    def action_answer(self, answer: bool) -> None:
-        self.dismiss(answer)
-
     @on(Button.Pressed)
     def _press(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "yes")
@@ -86,13 +92,11 @@ class Prompt(Question[str | None]):
     """Asks for a line; None if it is cancelled."""
 
     DEFAULT_CSS = """
-    Prompt > Vertical {
-        width: 70; max-width: 90%; height: auto; background: $surface; border: round $accent; padding: 1 2;
-    }
-    Prompt Input { border: none; height: 1; padding: 0; margin-top: 1; background: $panel; }
-    Prompt .hint { color: $ink-dim; margin-top: 1; }
+    Prompt > Vertical { width: 70; max-width: 90%; padding: 1 2; }
+    Prompt Input { padding: 0; margin-top: 1; }
+    Prompt .hint { margin-top: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "turn_away", "Cancel", id="prompt.cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", id="prompt.cancel")]
 
     def __init__(self, title: str, value: str = "", *, hint: str = "Enter confirms, Esc cancels.") -> None:
         super().__init__()
@@ -103,9 +107,6 @@ class Prompt(Question[str | None]):
             yield Static(self._question, markup=False)
             yield Input(self._value, compact=True)
             yield Static(self._hint, markup=False, classes="hint")
-
-    def action_turn_away(self) -> None:
-        self.dismiss(None)
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
@@ -138,14 +139,11 @@ class Pick(Question[str | None]):
     """Type to narrow, Enter takes the row under the cursor; None if it is cancelled."""
 
     DEFAULT_CSS = """
-    Pick > Vertical { width: 90; max-width: 95%; height: 20; max-height: 90%; background: $surface;
-                      border: round $accent; border-title-color: $accent; padding: 0 1; }
-    Pick Input { border: none; height: 1; padding: 0 1; background: $panel; }
+    Pick > Vertical { width: 90; max-width: 95%; height: 20; }
     Pick ChoiceTable { background: $surface; }
-    Pick .hint { height: 1; color: $ink-dim; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "turn_away", "Cancel", id="pick.cancel"),
+        Binding("escape", "dismiss(None)", "Cancel", id="pick.cancel"),
         Binding("down", "step(1)", "Down", show=False, priority=True),
         Binding("up", "step(-1)", "Up", show=False, priority=True),
     ]
@@ -173,9 +171,6 @@ class Pick(Question[str | None]):
         """Move in the list while typing."""
         self.query_one(ChoiceTable).action_step(lines)
 
-    def action_turn_away(self) -> None:
-        self.dismiss(None)
-
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
         self.query_one(ChoiceTable).filter_by(event.value)
@@ -191,3 +186,28 @@ class Pick(Question[str | None]):
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:
         self.dismiss(event.key[0])
+
+
+_GLYPHS = {"bad": "✗ ", "ok": "● ", "waits": "⚠ ", "dim": "◐ "}
+
+
+class WorkDialog(Question[None]):
+    """Does something as often as it is asked to, until it is closed; Esc stops that first."""
+
+    status = getters.query_one("#status", SentenceLine)
+    busy = False
+
+    def stopped_words(self) -> str:
+        """What is said once it was stopped."""
+        raise NotImplementedError
+
+    def action_leave(self) -> None:
+        if not self.busy:
+            self.dismiss(None)
+            return
+        self.workers.cancel_group(self, "work")
+        self.busy = False
+        self.say("waits", self.stopped_words())
+
+    def say(self, ink: str, words: str) -> None:
+        self.status.runs = (Span(_GLYPHS[ink], ink), Span(words, "" if ink in ("ok", "dim") else ink))

@@ -15,11 +15,11 @@ from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_o
 from console.errors import ConsoleError
 from console.metrics.nccl.history import MeasuredTest
 from console.scheduling.ranks import format_ranges, ranks
-from screens.dialogs.question import Question
+from screens.dialogs.question import WorkDialog
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import RULE, OutputText
-from screens.wording import Span, count, one_line
+from screens.wording import count, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from screens.base import LiveScreen
     from screens.columns.jobs import JobLine
 
-
-if TYPE_CHECKING:
     Perform = Callable[[Sequence[int], Sequence[str], Callable[[RankOutput], None]], Awaitable[object]]
+    RunTest = Callable[[Callable[[MeasuredTest], None], Callable[[str], None]], Awaitable[None]]
 
 
 def group_lines(group: OutputGroup) -> list[str]:
@@ -46,18 +45,16 @@ def group_lines(group: OutputGroup) -> list[str]:
     return [f"{RULE}{glyph} {group.words}{ended}", *(f"   {line}" for line in lines)]
 
 
-class ExecAll(Question[None]):
+class ExecAll(WorkDialog):
     """Asks for a command and for ranks, runs it, shows what came; again with another command until it is closed."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    Everywhere > Vertical { width: 94%; max-width: 140; height: 90%; background: $surface; border: round $accent;
-                            border-title-color: $accent; padding: 0 1; }
-    Everywhere Horizontal { height: 1; }
-    Everywhere Horizontal Static { width: 10; color: $ink-head; }
-    Everywhere Input { border: none; height: 1; padding: 0 1; background: $panel; width: 1fr; }
-    Everywhere SentenceLine { margin: 1 0 0 0; padding: 0; }
-    Everywhere OutputText { background: $surface; }
-    Everywhere .keys { height: 1; color: $text-muted; }
+    ExecAll > Vertical { width: 94%; max-width: 140; height: 90%; }
+    ExecAll Horizontal { height: 1; }
+    ExecAll Horizontal Static { width: 10; color: $ink-head; }
+    ExecAll Input { width: 1fr; }
+    ExecAll SentenceLine { margin: 1 0 0 0; padding: 0; }
+    ExecAll OutputText { background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Stop or close", id="everywhere.leave"),
@@ -66,14 +63,12 @@ class ExecAll(Question[None]):
     ]
     command = getters.query_one("#command", Input)
     ranks = getters.query_one("#ranks", Input)
-    status = getters.query_one(SentenceLine)
     output = getters.query_one(OutputText)
 
     def __init__(self, job: str, known: Sequence[int], perform: Perform) -> None:
         super().__init__()
         self._job, self._known, self._do = job, tuple(known), perform
         self._ended: list[RankOutput] = []
-        self._busy = False
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -86,7 +81,7 @@ class ExecAll(Question[None]):
             with Horizontal():
                 yield Static("Pods")
                 yield Input(format_ranges(self._known), compact=True, id="ranks")
-            yield SentenceLine()
+            yield SentenceLine(id="status")
             yield OutputText()
             yield Static(
                 "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops it, then closes", classes="keys", markup=False
@@ -99,48 +94,43 @@ class ExecAll(Question[None]):
         """Read on while the command line has the keys."""
         self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
 
-    def action_leave(self) -> None:
-        if self._busy:
-            self.workers.cancel_group(self, "everywhere")
-            self._busy = False
-            self._say("waits", f"Stopped waiting; {self._answered()}. It may still run in the others.")
-        else:
-            self.dismiss(None)
+    def stopped_words(self) -> str:
+        return f"Stopped waiting; {self._answered()}. It may still run in the others."
 
     @on(Input.Submitted)
     def _submit(self) -> None:
         text = self.command.value.strip()
         if not text:
-            self._say("waits", "No command was given.")
+            self.say("waits", "No command was given.")
             self.command.focus()
             return
         try:
             wanted = parse_ranks(self.ranks.value, self._known)
         except ConsoleError as error:
-            self._say("bad", str(error))
+            self.say("bad", str(error))
             self.ranks.focus()
             return
         self._ended = []
         self.output.show("")
         self._run(wanted, text)
 
-    @work(group="everywhere", exclusive=True)
+    @work(group="work", exclusive=True)
     async def _run(self, ranks: tuple[int, ...], text: str) -> None:
-        self._busy = True
+        self.busy = True
         self._wanted = len(ranks)
-        self._say("dim", f"{self._answered()}…")
+        self.say("dim", f"{self._answered()}…")
         try:
             await self._do(ranks, ("sh", "-c", text), self._take)
         except ConsoleError as error:
-            self._say("bad", str(error))
+            self.say("bad", str(error))
         else:
             code = worst_exit_code(self._ended)
-            self._say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
-        self._busy = False
+            self.say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
+        self.busy = False
 
     def _take(self, output: RankOutput) -> None:
         self._ended.append(output)
-        self._say("dim", f"{self._answered()}…")
+        self.say("dim", f"{self._answered()}…")
         self.output.show("\n".join(line for group in group_outputs(self._ended) for line in group_lines(group)))
 
     def _answered(self) -> str:
@@ -148,74 +138,58 @@ class ExecAll(Question[None]):
         same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
         return f"{len(self._ended)} of {count(self._wanted, 'pod')} answered{same if len(self._ended) > 1 else ''}"
 
-    def _say(self, ink: str, words: str) -> None:
-        glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
-        self.status.runs = (Span(glyph, ink), Span(words, "" if ink in ("ok", "dim") else ink))
 
-
-if TYPE_CHECKING:
-    RunTest = Callable[[Callable[[MeasuredTest], None], Callable[[str], None]], Awaitable[None]]
-
-
-class QuickNccl(Question[None]):
+class QuickNccl(WorkDialog):
     """Runs the test when it is told to; again until it is closed."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    QuickNccl > Vertical { width: 94%; max-width: 140; height: 90%; background: $surface; border: round $accent;
-                           border-title-color: $accent; padding: 0 1; }
+    QuickNccl > Vertical { width: 94%; max-width: 140; height: 90%; }
     QuickNccl SentenceLine { margin: 0 0 1 0; padding: 0; }
-    QuickNccl .keys { height: 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "measure", "Run", id="quicknccl.run", priority=True),
         Binding("escape", "leave", "Stop or close", id="quicknccl.leave"),
     ]
     panel = getters.query_one(NcclPanel)
-    status = getters.query_one(SentenceLine)
 
     def __init__(self, title: str, sizes: str, perform: RunTest) -> None:
         super().__init__()
         self._title, self._sizes, self._do = title, sizes, perform
-        self._busy = False
         self._complaint = ""  # what it last said beside its table
 
     def compose(self) -> ComposeResult:
         """What it will do or does, the table, the keys."""
         with Vertical() as box:
             box.border_title = Content(self._title)
-            yield SentenceLine()
+            yield SentenceLine(id="status")
             yield NcclPanel()
             yield Static("⏎ runs   esc stops waiting, then closes", classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Say what it costs, before it is run."""
         self.panel.waiting = "No row yet."
-        self._say(
-            "waits", f"all_reduce_perf of {self._sizes} on all GPUs of the pod, which slows down what runs there."
-        )
+        self.say("waits", f"all_reduce_perf of {self._sizes} on all GPUs of the pod, which slows down what runs there.")
         self.panel.table.focus()
 
     def action_measure(self) -> None:
-        """Run it, unless it runs."""
-        if not self._busy:
-            self._busy = True
-            self._say("dim", "It runs…")
+        if not self.busy:
+            self.busy = True
             self._measure()
 
-    @work(group="quick-nccl", exclusive=True)
+    @work(group="work", exclusive=True)
     async def _measure(self) -> None:
+        self.say("dim", "It runs…")
         try:
             await self._do(self._take, self._hear)
         except ConsoleError as error:
-            self._say("bad", " ".join(filter(None, (error.message, error.hint))))
+            self.say("bad", " ".join(filter(None, (error.message, error.hint))))
         else:
             test = self.panel.test
             average = test.avg_busbw if test else None
             bad = test is None or test.ok is False
             words = "Done" if average is None else f"Done: average {average:,.1f} GB/s"
             told = f"{words}; values are wrong." if bad and test else f"{words}."
-            self._say("bad" if bad else "ok", f"{told} {self._complaint}".rstrip())
-        self._busy = False
+            self.say("bad" if bad else "ok", f"{told} {self._complaint}".rstrip())
+        self.busy = False
 
     def _take(self, test: MeasuredTest) -> None:
         self.panel.measured = (test,)
@@ -223,17 +197,8 @@ class QuickNccl(Question[None]):
     def _hear(self, text: str) -> None:
         self._complaint = one_line(text.strip().rpartition("\n")[2])
 
-    def action_leave(self) -> None:
-        if self._busy:
-            self.workers.cancel_group(self, "quick-nccl")
-            self._busy = False
-            self._say("waits", "Stopped waiting; it may still run there.")
-        else:
-            self.dismiss(None)
-
-    def _say(self, ink: str, words: str) -> None:
-        glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
-        self.status.runs = (Span(glyph, ink), Span(words, "" if ink in ("ok", "dim") else ink))
+    def stopped_words(self) -> str:
+        return "Stopped waiting; it may still run there."
 
 
 async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from console.errors import BadInput
 from screens.dialogs.question import Prompt
 from screens.wording import count, whole_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from console.logs.text import Text
     from screens.base import LiveScreen
@@ -33,21 +34,28 @@ async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
 
 def write_lines(text: Text, place: str) -> int:
     """All lines of the text into a new file that only its owner may read; how many. BadInput: no lines, or no file."""
-    if not len(text):
+    total = len(text)
+    if not total:
         raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")
+    with _new_file(place) as out:
+        for start in range(0, total, PAGE):
+            for row in text.page(start, min(total, start + PAGE)):
+                out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
+    return total
+
+
+@contextmanager
+def _new_file(place: str) -> Iterator[TextIO]:
+    """A file that only its owner may read; BadInput if it is there already, or cannot be written."""
     file = Path(place).expanduser()
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as out:
-            total = len(text)
-            for start in range(0, total, PAGE):
-                for row in text.page(start, min(total, start + PAGE)):
-                    out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
+            yield out
     except FileExistsError as error:
         raise BadInput(f"{file} already exists.", "Choose another name.") from error
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
-    return total
 
 
 KINDS = ("csv", "json", "svg")
@@ -67,15 +75,8 @@ async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str])
 
 def write_export(place: str, text: Callable[[str], str]) -> None:
     """A new file that only its owner may read. BadInput for another ending, and if it cannot be made."""
-    file = Path(place).expanduser()
-    kind = file.suffix.lower().removeprefix(".")
+    kind = Path(place).suffix.lower().removeprefix(".")
     if kind not in KINDS:
-        raise BadInput(f"{file.name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
-    try:
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError as error:
-        raise BadInput(f"{file} already exists.", "Choose another name.") from error
-    except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
-    with os.fdopen(fd, "w", encoding="utf-8") as out:
+        raise BadInput(f"{Path(place).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")
+    with _new_file(place) as out:
         out.write(text(kind))

@@ -38,15 +38,13 @@ class ChangeLook(Question[bool]):
     """Shows it; y or ctrl+s does it where the cluster would let it happen, Esc leaves everything as it is."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    ChangeLook > Vertical { width: 92%; max-width: 130; height: 90%; background: $surface; border: round $accent;
-                            border-title-color: $accent; padding: 0 1; }
+    ChangeLook > Vertical { height: 90%; }
     ChangeLook SentenceLine { max-height: 4; padding: 0; }
     ChangeLook ChangeText { background: $background; margin: 1 0 0 0; }
-    ChangeLook .keys { height: 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,ctrl+s", "answer(True)", "Do it", id="change.do", priority=True),
-        Binding("escape,n", "answer(False)", "Back", id="change.back"),
+        Binding("y,ctrl+s", "dismiss(True)", "Do it", id="change.do", priority=True),
+        Binding("escape,n", "dismiss(False)", "Back", id="change.back"),
     ]
 
     def __init__(self, title: str, change: ReleaseChange, verb: str) -> None:
@@ -74,26 +72,21 @@ class ChangeLook(Question[bool]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What the cluster refuses is not done."""
-        if action == "answer" and parameters == (True,):
+        if action == "dismiss" and parameters == (True,):
             return self.can_be
         return super().check_action(action, parameters)
-
-    def action_answer(self, answer: bool) -> None:
-        self.dismiss(answer)
 
 
 class EditValues(Question[str | None]):
     """Gives the text once all of it can be taken; None: everything stays as it is."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    EditValues > Vertical { width: 92%; max-width: 110; height: 90%; background: $surface; border: round $accent;
-                            border-title-color: $accent; padding: 0 1; }
+    EditValues > Vertical { max-width: 110; height: 90%; }
     EditValues SentenceLine { max-height: 3; padding: 0; }
-    EditValues .keys { height: 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "take", "Compare", id="values.take", priority=True),
-        Binding("escape", "leave", "Back", id="values.back", priority=True),
+        Binding("escape", "dismiss(None)", "Back", id="values.back", priority=True),
     ]
 
     def __init__(self, title: str, text: str, judge: Callable[[str], Sequence[Remark]]) -> None:
@@ -131,9 +124,6 @@ class EditValues(Question[str | None]):
         """On with it, once nothing is wrong."""
         if self.judge():
             self.dismiss(self.query_one(YamlEditor).text)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
+from textual.containers import Vertical
 
 from console.attach.container_facts import ContainerFacts, FactState
 from console.attach.files.entries import (
@@ -186,6 +187,7 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
         await to_job(app, pilot)
         await pilot.press("exclamation_mark")
         await until(pilot, lambda: isinstance(app.screen, ExecAll))
+        assert app.screen.query(Vertical).first().styles.border_top[0] == "round"  # its own styles reach it
         await pilot.press("enter")
         await until(pilot, lambda: "No command was given." in screen_text(app))
         await pilot.press(*"uname", "enter")
