@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 
+AnswerT = TypeVar("AnswerT")
+ClientT = TypeVar("ClientT")
 PRACTICE_PATH = "/practice/google"
 AT_ONCE = 8  # projects that are asked at the same time
 REDRAW = 0.25  # seconds between two pictures of a list that grows
@@ -92,10 +94,16 @@ class Cloud:
         self._places[str(self.practice_folder)] = Place(answer["project"], answer["location"], answer["cluster"])
         return answer
 
+    async def ask(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
+        """The answer to a question to that module of `console.google.api`, which is loaded for it, by this login."""
+        return await question(await loaded(f"console.google.api.{module}"), await self.reach())
+
+    async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
+        """What asks a service of Google's: an object of that module of `console.google.api`, as of `ask`."""
+        return make(await loaded(f"console.google.api.{module}"), await self.reach())
+
     async def gke(self) -> Gke:
-        module = await loaded("console.google.api.container")
-        found: Gke = module.Gke(await self.reach())
-        return found
+        return await self.client("container", lambda api, login: api.Gke(login))
 
     # where
 
@@ -229,18 +237,33 @@ class Cloud:
 
     @staticmethod
     def usual_kubeconfig() -> Path:
-        return usual_kubeconfig()
+        from console.kube import kubeconfig
+
+        return kubeconfig.default_path()
 
     @staticmethod
     async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
-        """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had such an entry."""
-        return await write_kubeconfig(cluster, path, way)
+        """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had an entry of that name.
+
+        Who uses it logs in with Google's plug-in where that is installed, else with `a4` itself: no token is written.
+        """
+        from console.kube import kubeconfig
+
+        check_ready(cluster)
+        known = ways(cluster)
+        if way and way not in known:
+            await reachable(cluster, way)  # says why not
+        chosen = way or next(iter(known))
+        command, arguments = await asyncio.to_thread(_login_program)
+        authority = cluster.authority if chosen == "ip" else ""
+        made = kubeconfig.KubeconfigEntry(cluster.context, f"https://{known[chosen]}", authority, command, arguments)
+        target = path or kubeconfig.default_path()
+        return target, await asyncio.to_thread(kubeconfig.write_entry, target, made)
 
     async def enable_service(self, project: str, service: str) -> None:
         """Enable a service of Google's in a project and wait until it is."""
         self.check_may(f"enable {service}")
-        module = await loaded("console.google.api.projects")
-        await module.enable(await self.reach(), project, service)
+        await self.ask("projects", lambda api, login: api.enable(login, project, service))
 
     def check_may(self, what: str) -> None:
         """NotAllowed, naming `what`, in read-only mode."""
@@ -398,36 +421,6 @@ def add(
     )
     kubeconfig.users[name] = User(source=token)
     kubeconfig.contexts[name] = Context(name, name)
-
-
-def usual_kubeconfig() -> Path:
-    from console.kube import kubeconfig
-
-    return kubeconfig.default_path()
-
-
-async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
-    """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had an entry of that name.
-
-    Who uses it logs in with Google's plug-in where that is installed, else with `a4` itself: no token is written.
-    """
-    from console.kube import kubeconfig
-
-    check_ready(cluster)
-    known = ways(cluster)
-    if way and way not in known:
-        await reachable(cluster, way)  # says why not
-    chosen = way or next(iter(known))
-    command, arguments = await asyncio.to_thread(_login_program)
-    made = kubeconfig.KubeconfigEntry(
-        cluster.context,
-        f"https://{known[chosen]}",
-        cluster.authority if chosen == "ip" else "",
-        command,
-        arguments,
-    )
-    target = path or kubeconfig.default_path()
-    return target, await asyncio.to_thread(kubeconfig.write_entry, target, made)
 
 
 def _login_program() -> tuple[str, tuple[str, ...]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused
 from console.google import build_context
-from console.google import build_context as remembered
 from console.google.api import loaded
 from console.google.builds import REGISTRY, BuildPlan, RegistrySurvey
 from console.google.storage import GcsPlace
@@ -102,16 +101,11 @@ class Images:
         return project or place.project, location or place.region
 
     async def _builds(self, project: str = "", location: str = "") -> Builds:
-        reach = await self._cloud.reach()
-        module = await loaded("console.google.api.build")
-        found: Builds = module.Builds(reach, *await self.where(project, location))
-        return found
+        where = await self.where(project, location)
+        return await self._cloud.client("build", lambda api, login: api.Builds(login, *where))
 
     async def _buckets(self, project: str) -> Buckets:
-        reach = await self._cloud.reach()
-        module = await loaded("console.google.api.cloud_storage")
-        found: Buckets = module.Buckets(reach, project)
-        return found
+        return await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
 
     # contexts and plans
 
@@ -204,19 +198,14 @@ class Images:
                 found = await buckets.bucket(name)
             except NotFound:
                 return False
-        module = await loaded("console.google.api.projects")
-        return bool(found.project == await module.number(await self._cloud.reach(), buckets.project))
+        number: str = await self._cloud.ask("projects", lambda api, login: api.number(login, buckets.project))
+        return found.project == number
 
     async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
         """The latest builds, latest first."""
-        found: list[Build] = []
-        async with aclosing((await self._builds(project, location)).listed()) as pages:
-            async for each in pages:
-                found.append(each)
-                if len(found) >= most:
-                    break
+        found = await (await self._builds(project, location)).latest(most)
         await self._know(found)
-        return tuple(found)
+        return found
 
     async def look(self, number: str, project: str = "", location: str = "") -> Build:
         """One build; NotFound."""
@@ -255,10 +244,9 @@ class Images:
         await self._know([build])
 
     async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
-        module = await loaded("console.google.api.build")
         stored = await self._buckets(build.project) if build.log_bucket else None
-        found: BuildLog = module.BuildLog(await self._cloud.reach(), build, stored)
-        return found.more
+        log: BuildLog = await self._cloud.client("build", lambda api, login: api.BuildLog(login, build, stored))
+        return log.more
 
     # registries
 
@@ -276,9 +264,7 @@ class Images:
         return found
 
     async def _registries(self) -> Registries:
-        module = await loaded("console.google.api.artifact_registry")
-        found: Registries = module.Registries(await self._cloud.reach())
-        return found
+        return await self._cloud.client("artifact_registry", lambda api, login: api.Registries(login))
 
     # what the launch form offers
 
@@ -287,19 +273,19 @@ class Images:
         return (self._cloud.practice_folder or usual_place().parent) / "images.json"
 
     async def _note(self, builds: list[Build]) -> None:
-        await asyncio.to_thread(remembered.record_builds, self._memory, builds)
+        await asyncio.to_thread(build_context.record_builds, self._memory, builds)
 
-    async def _know(self, builds: list[Build]) -> None:
+    async def _know(self, builds: Sequence[Build]) -> None:
         """Of builds that are remembered, or have succeeded, what became of them."""
-        known = {each.build for each in await asyncio.to_thread(remembered.read_built_images, self._memory)}
+        known = {each.build for each in await asyncio.to_thread(build_context.read_built_images, self._memory)}
         await self._note([each for each in builds if each.id in known or each.succeeded])
 
     async def offered(self, offer: FieldChoices) -> FieldChoices:
         """The images that jobs use, after those that were built, and before those that were seen in the registry."""
-        made = await asyncio.to_thread(remembered.read_built_images, self._memory)
+        made = await asyncio.to_thread(build_context.read_built_images, self._memory)
         if any(each.under_way for each in made):
             await self._see_after([each for each in made if each.under_way])
-            made = await asyncio.to_thread(remembered.read_built_images, self._memory)
+            made = await asyncio.to_thread(build_context.read_built_images, self._memory)
         about = dict(offer.about)
         names: dict[str, None] = {}
         for each in made:
@@ -313,14 +299,14 @@ class Images:
                 about.setdefault(reference, "in the registry")
         return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
 
-    async def _see_after(self, made: Sequence[remembered.BuiltImage]) -> None:
+    async def _see_after(self, made: Sequence[build_context.BuiltImage]) -> None:
         """What became of builds that were under way; where Google does not tell, they stay as they were."""
 
-        async def one(each: remembered.BuiltImage) -> None:
+        async def one(each: build_context.BuiltImage) -> None:
             try:
                 await self.look(each.build, each.project, each.location)
             except NotFound:
-                await asyncio.to_thread(remembered.forget, self._memory, each.build)
+                await asyncio.to_thread(build_context.forget, self._memory, each.build)
             except ConsoleError:
                 return
 

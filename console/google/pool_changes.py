@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
-from console.google.api import loaded
 from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join_pools
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
@@ -77,13 +76,9 @@ class NodePools:
             return ()
 
     async def _groups(self, cluster: GkeCluster, unread: dict[str, str]) -> dict[str, Group | None]:
-        module = await loaded("console.google.api.compute")
-        reach = await self._cloud.reach()
-
         async def one(pool: GkePool) -> Group | None:
             try:
-                found: Group = await module.group(reach, pool.groups)
-                return found
+                return await self._cloud.ask("compute", lambda api, login: api.group(login, pool.groups))
             except ConsoleError as error:
                 unread["target sizes"] = str(error)
                 return None

@@ -7,13 +7,12 @@ import re
 import tempfile
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from console.attach.files.entries import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
-from console.google.api import loaded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -209,6 +208,9 @@ class FilestoreInstance:
         return {"storage": {"nfs": filled}}
 
 
+InstanceT = TypeVar("InstanceT", LustreInstance, FilestoreInstance)
+
+
 def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
     """The fields of the launch form that mount a bucket."""
     return {"storage": {"gcs": {bucket: path}}}
@@ -219,8 +221,6 @@ def mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tup
 
     `latest` is what Megatron's marker file says; without one no checkpoint is known to be whole.
     """
-    from dataclasses import replace
-
     found = [replace(each, latest=latest is not None and each.iteration == latest) for each in objects]
     return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
 
@@ -259,8 +259,8 @@ class CloudStorage:
         if not project:
             project = await self._cloud.usual_project()
         if project not in self._buckets:
-            module = await loaded("console.google.api.cloud_storage")
-            self._buckets[project] = module.Buckets(await self._cloud.reach(), project)
+            made = await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
+            self._buckets[project] = made
         return self._buckets[project]
 
     # buckets
@@ -322,14 +322,15 @@ class CloudStorage:
     async def _bring(
         self, buckets: Buckets, bucket: str, wanted: Sequence[tuple[StoredObject, Path]], fetched: _Fetched
     ) -> None:
-        module = await loaded("console.google.api.cloud_storage")
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(stored: StoredObject, target: Path) -> None:
             async with room:
                 fetched.begin(stored)
                 try:
-                    came = await module.fetch(buckets, bucket, stored, target, fetched.more)
+                    came: bool = await self._cloud.ask(
+                        "cloud_storage", lambda api, _: api.fetch(buckets, bucket, stored, target, fetched.more)
+                    )
                 except ConsoleError as error:
                     fetched.problems.append((stored.name, str(error)))
                 else:
@@ -369,19 +370,15 @@ class CloudStorage:
 
     async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those of the cluster's zones first."""
-        module = await loaded("console.google.api.lustre")
-        reach, project = await self._cloud.reach(), await self.project(project)
-        found: tuple[LustreInstance, ...] = await module.instances(reach, project)
-        region = await self.region()
-        return tuple(sorted(found, key=lambda each: (not _close(each.location, region), each.state != "ACTIVE")))
+        project = await self.project(project)
+        found = await self._cloud.ask("lustre", lambda api, login: api.instances(login, project))
+        return _nearest_first(found, await self.region())
 
     async def filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
         """Filestore shares of the project, those of the cluster's region first."""
-        module = await loaded("console.google.api.filestore")
-        reach, project = await self._cloud.reach(), await self.project(project)
-        found: tuple[FilestoreInstance, ...] = await module.instances(reach, project)
-        region = await self.region()
-        return tuple(sorted(found, key=lambda each: (not _close(each.location, region), each.state != "READY")))
+        project = await self.project(project)
+        found = await self._cloud.ask("filestore", lambda api, login: api.instances(login, project))
+        return _nearest_first(found, await self.region())
 
 
 class _Fetched:
@@ -407,9 +404,14 @@ class _Fetched:
         self.more(0)
 
 
-def _close(location: str, region: str) -> bool:
-    """Whether a zone or region and another one are the same region."""
-    return bool(region) and location.split("-")[:2] == region.split("-")[:2]
+def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:
+    """File systems of the cluster's region first, of them those that can be mounted."""
+
+    def far(each: InstanceT) -> tuple[bool, bool]:
+        near = bool(region) and each.location.split("-")[:2] == region.split("-")[:2]
+        return not near, each.state not in {"ACTIVE", "READY"}
+
+    return tuple(sorted(found, key=far))
 
 
 def _unsafe(name: str) -> str | None:

@@ -13,7 +13,6 @@ from urllib.parse import quote
 import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.google.api import loaded
 from console.kube.kinds import kind_named
 from console.preflight import access, cluster, images, machines, network, queues, storage
 from console.preflight import cluster as named
@@ -232,8 +231,7 @@ async def _services(cluster: Session, target: tuple[str, ...]) -> str:
 
 async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
     project, location, name = target
-    module = await loaded("console.google.api.artifact_registry")
-    await module.Registries(await cluster.google.cloud.reach()).create_repository(project, location, name)
+    await cluster.google.images.create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
 

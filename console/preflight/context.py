@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
-from console.google.api import loaded
 from console.kube.objects.on_demand import NamedWire, NamesWire, read_object
 from console.kube.snapshot import WatchState
 from console.preflight.check import Observation
@@ -20,6 +18,7 @@ from console.preflight.check import Observation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 
+    from console.google.api.endpoints import GoogleSession
     from console.google.builds import Build, Repository
     from console.google.clusters import GkeCluster, Place, Reservation
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
@@ -160,152 +159,83 @@ class CheckContext:
 
         return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
+    async def google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
+        """What one of Google's services says, as of `Cloud.ask`."""
+        return await self.ask(GOOGLE, what, lambda: self.cluster.google.cloud.ask(module, question))
+
 
 _BUILDS = 20  # how many of the latest builds are looked at
 
 
 async def permissions(look: CheckContext, project: str, wanted: Collection[str]) -> frozenset[str]:
     """Which of these permissions the login has in a project."""
-
-    async def question() -> frozenset[str]:
-        module = await loaded("console.google.api.projects")
-        found: frozenset[str] = await module.permissions(
-            await look.cluster.google.cloud.reach(), project, tuple(wanted)
-        )
-        return found
-
-    return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
+    what = f"resourcemanager: rights in {project} ({len(wanted)})"
+    return await look.google(what, "projects", lambda api, login: api.permissions(login, project, tuple(wanted)))
 
 
 async def project_number(look: CheckContext, project: str) -> str:
-    async def question() -> str:
-        module = await loaded("console.google.api.projects")
-        found: str = await module.number(await look.cluster.google.cloud.reach(), project)
-        return found
-
-    return await look.ask(GOOGLE, f"resourcemanager: project {project}", question)
+    what = f"resourcemanager: project {project}"
+    return await look.google(what, "projects", lambda api, login: api.number(login, project))
 
 
 async def project_members(look: CheckContext, project: str) -> Mapping[str, Collection[str]]:
     """Role -> who has it in a whole project."""
-
-    async def question() -> Mapping[str, Collection[str]]:
-        module = await loaded("console.google.api.projects")
-        found: Mapping[str, Collection[str]] = await module.members(await look.cluster.google.cloud.reach(), project)
-        return found
-
-    return await look.ask(GOOGLE, f"resourcemanager: who may do what in {project}", question)
+    what = f"resourcemanager: who may do what in {project}"
+    return await look.google(what, "projects", lambda api, login: api.members(login, project))
 
 
 async def enabled(look: CheckContext, project: str, services: Collection[str]) -> frozenset[str]:
-    async def question() -> frozenset[str]:
-        module = await loaded("console.google.api.projects")
-        found: frozenset[str] = await module.enabled(await look.cluster.google.cloud.reach(), project, services)
-        return found
-
-    return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
+    what = f"serviceusage: services of {project}"
+    return await look.google(what, "projects", lambda api, login: api.enabled(login, project, services))
 
 
 async def reservation(look: CheckContext, project: str, zone: str, name: str) -> Reservation:
-    async def question() -> Reservation:
-        module = await loaded("console.google.api.compute")
-        found: Reservation = await module.reservation(await look.cluster.google.cloud.reach(), project, zone, name)
-        return found
-
-    return await look.ask(GOOGLE, f"compute: reservation {name} in {zone}", question)
+    what = f"compute: reservation {name} in {zone}"
+    return await look.google(what, "compute", lambda api, login: api.reservation(login, project, zone, name))
 
 
 async def bucket(look: CheckContext, name: str) -> Bucket:
-    async def question() -> Bucket:
-        module = await loaded("console.google.api.cloud_storage")
-        place = await look.place()
-        found: Bucket = await module.Buckets(await look.cluster.google.cloud.reach(), place.project).bucket(name)
-        return found
-
-    return await look.ask(GOOGLE, f"storage: bucket {name}", question)
+    project, what = (await look.place()).project, f"storage: bucket {name}"
+    return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).bucket(name))
 
 
 async def buckets(look: CheckContext, project: str) -> tuple[Bucket, ...]:
-    async def question() -> tuple[Bucket, ...]:
-        module = await loaded("console.google.api.cloud_storage")
-        found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.google.cloud.reach(), project).listed()
-        return found
-
-    return await look.ask(GOOGLE, f"storage: buckets of {project}", question)
+    what = f"storage: buckets of {project}"
+    return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).listed())
 
 
 async def members(look: CheckContext, name: str) -> Mapping[str, Collection[str]]:
     """Role -> who has it on a bucket."""
-
-    async def question() -> Mapping[str, Collection[str]]:
-        module = await loaded("console.google.api.cloud_storage")
-        place = await look.place()
-        buckets = module.Buckets(await look.cluster.google.cloud.reach(), place.project)
-        found: Mapping[str, Collection[str]] = await buckets.members(name)
-        return found
-
-    return await look.ask(GOOGLE, f"storage: who may use bucket {name}", question)
+    project, what = (await look.place()).project, f"storage: who may use bucket {name}"
+    return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).members(name))
 
 
 async def repository_members(
     look: CheckContext, project: str, location: str, name: str
 ) -> Mapping[str, Collection[str]]:
     """Role -> who has it on a repository."""
-
-    async def question() -> Mapping[str, Collection[str]]:
-        module = await loaded("console.google.api.artifact_registry")
-        registries = module.Registries(await look.cluster.google.cloud.reach())
-        found: Mapping[str, Collection[str]] = await registries.members(project, location, name)
-        return found
-
-    return await look.ask(GOOGLE, f"artifactregistry: who may use {name} in {location}", question)
+    what, of = f"artifactregistry: who may use {name} in {location}", (project, location, name)
+    return await look.google(what, "artifact_registry", lambda api, login: api.Registries(login).members(*of))
 
 
 async def builds(look: CheckContext, project: str, location: str) -> tuple[Build, ...]:
     """The latest builds of a project in a region, latest first."""
-
-    async def question() -> tuple[Build, ...]:
-        module = await loaded("console.google.api.build")
-        found: list[Build] = []
-        source = module.Builds(await look.cluster.google.cloud.reach(), project, location)
-        async with aclosing(source.listed()) as pages:
-            async for each in pages:
-                found.append(each)
-                if len(found) >= _BUILDS:
-                    break
-        return tuple(found)
-
-    return await look.ask(GOOGLE, f"cloudbuild: builds of {project} in {location}", question)
+    what = f"cloudbuild: builds of {project} in {location}"
+    return await look.google(what, "build", lambda api, login: api.Builds(login, project, location).latest(_BUILDS))
 
 
 async def repositories(look: CheckContext, project: str, location: str) -> tuple[Repository, ...]:
-    async def question() -> tuple[Repository, ...]:
-        module = await loaded("console.google.api.artifact_registry")
-        found: tuple[Repository, ...] = await module.Registries(await look.cluster.google.cloud.reach()).repositories(
-            project, location
-        )
-        return found
-
-    return await look.ask(GOOGLE, f"artifactregistry: repositories of {project} in {location}", question)
+    what, of = f"artifactregistry: repositories of {project} in {location}", (project, location)
+    return await look.google(what, "artifact_registry", lambda api, login: api.Registries(login).repositories(*of))
 
 
 async def lustre_instances(look: CheckContext, project: str) -> tuple[LustreInstance, ...]:
     """Managed Lustre instances of a project, wherever they lie."""
-
-    async def question() -> tuple[LustreInstance, ...]:
-        module = await loaded("console.google.api.lustre")
-        found: tuple[LustreInstance, ...] = await module.instances(await look.cluster.google.cloud.reach(), project)
-        return found
-
-    return await look.ask(GOOGLE, f"lustre: instances of {project}", question)
+    what = f"lustre: instances of {project}"
+    return await look.google(what, "lustre", lambda api, login: api.instances(login, project))
 
 
 async def filestore_instances(look: CheckContext, project: str) -> tuple[FilestoreInstance, ...]:
     """Filestore instances of a project, wherever they lie."""
-
-    async def question() -> tuple[FilestoreInstance, ...]:
-        module = await loaded("console.google.api.filestore")
-        found: tuple[FilestoreInstance, ...] = await module.instances(await look.cluster.google.cloud.reach(), project)
-        return found
-
-    return await look.ask(GOOGLE, f"filestore: instances of {project}", question)
+    what = f"filestore: instances of {project}"
+    return await look.google(what, "filestore", lambda api, login: api.instances(login, project))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import NotFound, Refused
-from console.google.api import loaded
 from console.google.builds import ImageReference
 from console.google.clusters import opened
 from console.kube.objects.on_demand import NamesWire, PoliciesWire
 from console.preflight.check import Need, Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
-from console.preflight.context import GOOGLE, KUBERNETES
+from console.preflight.context import KUBERNETES
 
 if TYPE_CHECKING:
     from console.google.clusters import Firewall, Nat
@@ -87,13 +86,9 @@ async def _nat(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     region = cluster.location if cluster.regional else cluster.location.rpartition("-")[0]
     network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
-
-    async def question() -> tuple[Nat, ...]:
-        module = await loaded("console.google.api.compute")
-        found: tuple[Nat, ...] = await module.nats(await look.cluster.google.cloud.reach(), cluster.project, region)
-        return found
-
-    found = await look.ask(GOOGLE, f"compute: Cloud NATs in {region}", question)
+    found: tuple[Nat, ...] = await look.google(
+        f"compute: Cloud NATs in {region}", "compute", lambda api, login: api.nats(login, cluster.project, region)
+    )
     mine = [each for each in found if each.network == network and (not each.subnets or subnet in each.subnets)]
     if mine:
         return ok(f"Google: Cloud NAT {mine[0].name} serves subnet {subnet}.")
@@ -221,15 +216,10 @@ def _near(peer: PeerWire, namespace: str) -> bool:
 async def _firewall(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     network = cluster.network.rpartition("/")[2]
-
-    async def question() -> tuple[Firewall, ...]:
-        module = await loaded("console.google.api.compute")
-        found: tuple[Firewall, ...] = await module.firewalls(
-            await look.cluster.google.cloud.reach(), cluster.project, network
-        )
-        return found
-
-    rules = await look.ask(GOOGLE, f"compute: firewall rules of {network}", question)
+    what = f"compute: firewall rules of {network}"
+    rules: tuple[Firewall, ...] = await look.google(
+        what, "compute", lambda api, login: api.firewalls(login, cluster.project, network)
+    )
     shut = [str(port) for port in look.wish.ports if not opened(rules, port)]
     told = f"Google: {len(rules)} firewall rules of network {network}."
     if not shut:

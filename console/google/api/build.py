@@ -43,12 +43,16 @@ class Builds:
     def _parent(self) -> str:
         return f"projects/{self.project}/locations/{self.location}"
 
-    async def listed(self) -> AsyncGenerator[Build, None]:
-        """The latest first, page after page as they come."""
+    async def latest(self, most: int) -> tuple[Build, ...]:
+        """The latest first, no more pages than it takes."""
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
+        found: list[Build] = []
         with translate_errors(f"list the builds of {self.project} in {self.location}"):
             async for each in await self._client.list_builds(request, timeout=PATIENCE):
-                yield read_build(self.location, each)
+                found.append(read_build(self.location, each))
+                if len(found) >= most:
+                    break
+        return tuple(found)
 
     async def build(self, number: str) -> Build:
         """One of them; NotFound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession
@@ -96,9 +97,9 @@ def answered(
     session: Any, reach: GoogleSession, path: str, doing: str, params: Mapping[str, str] | None = None, *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:  # fmt: skip
-    """What a GET gives; ApiDisabled, NotAllowed (with the `role` that allows it), NotFound, Unreachable."""
+    """What a GET of a path or address gives; ApiDisabled, NotAllowed (`role` allows it), NotFound, Unreachable."""
     try:
-        answer = session.get((reach.practice_http or _REAL) + path, params=params, timeout=PATIENCE)
+        answer = session.get(urljoin(reach.practice_http or _REAL, path), params=params, timeout=PATIENCE)
     except (RequestException, TransportError) as error:
         raise Unreachable(f"Could not {doing}: Google did not answer.", TRY_AGAIN) from error
     except GoogleAuthError as error:
@@ -164,24 +165,9 @@ async def group(reach: GoogleSession, urls: Iterable[str]) -> Group:
 
 def _read(reach: GoogleSession, url: str) -> Group:
     """One group; blocking."""
-    address = url.replace(_GROUPS_API, reach.practice_http, 1) if reach.practice_http else url
-    name = url.rpartition("/")[2]
-    try:
-        with authorized(reach) as session:
-            answer = session.get(address, timeout=PATIENCE)
-    except (RequestException, TransportError) as error:
-        raise Unreachable(f"Could not count the instances of {name}: Google did not answer.", TRY_AGAIN) from error
-    except GoogleAuthError as error:
-        raise NotLoggedIn(f"Could not count the instances of {name}: the login is not accepted.", LOG_IN) from error
-    if not answer.ok:
-        doing = f"count the machines of {name}"
-        if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
-            raise refused
-        kind = _KINDS.get(answer.status_code, Refused)
-        hint = "Ask for compute.instanceGroupManagers.get."
-        words = f"Could not count the instances of {name}: Google answered {answer.status_code}."
-        raise kind(words, hint, status=answer.status_code)
-    told = answer.json()
+    address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
+    with authorized(reach) as session:
+        told = answered(session, reach, address, f"count the instances of {_last(url)}", role="Compute Viewer")
     doing = told.get("currentActions", {})
     mended = ("recreating", "restarting", "refreshing", "verifying")
     return Group(
