@@ -1,4 +1,4 @@
-"""What can be done to single objects: cordon, delete, look at, ask for rights."""
+"""What is done to objects without watching them: list, show, cordon, delete; and asking for rights."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import msgspec
 import yaml
 
 from console.errors import BadInput, NotFound, Refused, Unreadable
-from console.kube.kinds import KINDS, Kind, reader_of
+from console.kube.kinds import KINDS, Kind, KindReader, W, reader_of
 from console.kube.objects.meta import UNREADABLE
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from console.kube.client import Client
     from console.kube.discovery import ApiDiscovery
     from console.kube.objects.jobset import JobSet
@@ -151,3 +153,27 @@ async def delete_jobset(client: Client, catalogue: ApiDiscovery, namespace: str,
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
     path = await _path(catalogue, "jobsets", namespace, name)
     await client.request("DELETE", path, doing=f"stop JobSet {name}", body=msgspec.json.encode(options))
+
+
+async def list_objects(
+    client: Client,
+    path: str,
+    wire: type[W],
+    what: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    accept: str = "application/json",
+) -> AsyncIterator[W]:
+    """The objects of a list, each page asked for when it is needed; Unreadable if one of them cannot be read."""
+    reader: KindReader[W, W] = KindReader(wire, lambda each: each)
+    token = ""
+    while True:
+        asked = {**(params or {}), **({"continue": token} if token else {})}
+        page = reader.read_page(await client.request("GET", path, doing=f"list {what}", params=asked, accept=accept))
+        for why in page.unreadable.values():
+            raise Unreadable(f"The list of {what} cannot be read: {why}.")
+        for each in page.items:
+            yield each
+        token = page.next
+        if not token:
+            return

@@ -12,15 +12,17 @@ import msgspec
 import yaml
 
 from console.errors import Conflict, NotAllowed, NotFound, Refused, Unreadable
-from console.kube.objects.meta import UNREADABLE, Meta, Wire, annotations_of, labels_of
+from console.kube.actions import list_objects
+from console.kube.objects.meta import ObjectWire, annotations_of, labels_of
 from console.kube.safe_yaml import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from console.kube.client import Client
+    from console.kube.objects.meta import Meta
 
-CHART_LABEL = "app.kubernetes.io/name=a4,app.kubernetes.io/managed-by=Helm"
+CHART_LABEL = {"labelSelector": "app.kubernetes.io/name=a4,app.kubernetes.io/managed-by=Helm"}
 _APPLY = "application/apply-patch+yaml"
 _KEEP = ("helm.sh/resource-policy", "keep")
 _ROOTS = {
@@ -33,14 +35,6 @@ _ROOTS = {
 }
 """Kinds that the chart makes, in the order in which they can be deleted."""
 _REMOVABLE = {**_ROOTS, "Pod": ("/api/v1", "pods", True)}
-
-
-class _Item(Wire):
-    metadata: Meta
-
-
-class _List(Wire):
-    items: list[_Item] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +61,12 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
     hidden: list[str] = []
     for kind in _ROOTS:
         try:
-            body = await client.request(
-                "GET", _path(kind, namespace), doing=f"list {kind}s", params={"labelSelector": CHART_LABEL}
-            )
-            items = msgspec.json.decode(body, type=_List).items or ()
+            listed = list_objects(client, _path(kind, namespace), ObjectWire, f"{kind}s", params=CHART_LABEL)
+            found += [_ours(kind, item.metadata) async for item in listed]
         except NotFound:
             continue  # the cluster has no such kind
         except NotAllowed:
             hidden.append(kind)
-            continue
-        except UNREADABLE as error:
-            raise Unreadable(f"The list of {kind}s cannot be read: {error}.") from error
-        found += [_ours(kind, item.metadata) for item in items]
     if namespace:  # volumes belong to no namespace, and are listed for all
         found = [each for each in found if each.release_namespace == namespace]
     return tuple(found), tuple(hidden)

@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
-from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
+from console.errors import ConsoleError, NotAllowed, NotFound
+from console.kube.actions import list_objects
 from console.kube.kinds import JOBSET, KUEUE, Kind
-from console.kube.objects.meta import OURS, UNREADABLE, Meta, ObjectWire, Wire, labels_of, parse_time
+from console.kube.objects.meta import OURS, ObjectWire, Wire, labels_of, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from console.kube.client import Client
     from console.kube.discovery import ApiDiscovery
@@ -78,158 +79,71 @@ def unasked() -> dict[str, FieldChoices]:
     }
 
 
-_T = TypeVar("_T")
-Named = list[tuple[str, str]]  # name and a few words about it
-
-
-class ListMetaWire(Wire):
-    continue_: str | None = msgspec.field(default=None, name="continue")
-
-
-class ClaimSpecWire(Wire):
-    """spec of a PersistentVolumeClaim."""
+class _Part(Wire):
+    """A part of an object, with what is used of any: a claim's size, a JobSet's images."""
 
     access_modes: list[str] | None = None
-
-
-class ClaimStatusWire(Wire):
-    """status of a PersistentVolumeClaim."""
-
     phase: str | None = None
     capacity: dict[str, str] | None = None
-
-
-class ClaimWire(ObjectWire):
-    """A PersistentVolumeClaim."""
-
-    spec: ClaimSpecWire | None = None
-    status: ClaimStatusWire | None = None
-
-
-class ImageWire(Wire):
+    replicated_jobs: list[_Part] | None = None
+    template: _Part | None = None
+    spec: _Part | None = None
+    containers: list[_Part] | None = None
     image: str | None = None
 
 
-class ImagesWire(Wire):
-    containers: list[ImageWire] | None = None
+class _Item(ObjectWire):
+    spec: _Part = msgspec.field(default_factory=_Part)
+    status: _Part = msgspec.field(default_factory=_Part)
+    value: int | None = None  # of a WorkloadPriorityClass
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name or ""
 
 
-class PodImagesWire(Wire):
-    spec: ImagesWire | None = None
+Named = list[tuple[str, str]]  # name and a few words about it
 
 
-class JobImagesWire(Wire):
-    template: PodImagesWire | None = None
+def _claims(items: Sequence[_Item]) -> Named:
+    """Those that are going are left out."""
+    found = []
+    for each in items:
+        size = (each.status.capacity or {}).get("storage", "")
+        words = [each.status.phase or "Pending", size, *(each.spec.access_modes or ())]
+        if not each.metadata.deletion_timestamp:
+            found.append((each.name, ", ".join(filter(None, words))))
+    return sorted(found)
 
 
-class JobTemplateImagesWire(Wire):
-    spec: JobImagesWire | None = None
+def _names(items: Sequence[_Item]) -> Named:
+    """What our own launches made is left out."""
+    return sorted(
+        (each.name, "") for each in items if not any(key.startswith(OURS) for key in labels_of(each.metadata))
+    )
 
 
-class GroupImagesWire(Wire):
-    template: JobTemplateImagesWire | None = None
-
-
-class JobSetImagesSpecWire(Wire):
-    """spec of a JobSet."""
-
-    replicated_jobs: list[GroupImagesWire] | None = None
-
-
-class JobSetImagesWire(ObjectWire):
-    """A JobSet, for its images."""
-
-    spec: JobSetImagesSpecWire | None = None
-
-
-class PriorityWire(ObjectWire):
-    """A WorkloadPriorityClass."""
-
-    value: int | None = None
-
-
-class _Claims(Wire):
-    items: list[ClaimWire] | None = None
-    metadata: ListMetaWire | None = None
-
-
-class _Names(Wire):
-    items: list[ObjectWire] | None = None
-    metadata: ListMetaWire | None = None
-
-
-class _JobSets(Wire):
-    items: list[JobSetImagesWire] | None = None
-    metadata: ListMetaWire | None = None
-
-
-class _Priorities(Wire):
-    items: list[PriorityWire] | None = None
-    metadata: ListMetaWire | None = None
-
-
-def claims(body: bytes) -> Named:
-    """Claims by name; those that are going are left out."""
-    found = _read(body, _Claims).items or []
-    return sorted((_name(each.metadata), _about_claim(each)) for each in found if not each.metadata.deletion_timestamp)
-
-
-def _about_claim(wire: ClaimWire) -> str:
-    spec, status = wire.spec or ClaimSpecWire(), wire.status or ClaimStatusWire()
-    words = [status.phase or "Pending", (status.capacity or {}).get("storage", ""), *(spec.access_modes or ())]
-    return ", ".join(each for each in words if each)
-
-
-def names(body: bytes) -> Named:
-    """Names of any kind, what our own launches made left out."""
-    found = _read(body, _Names).items or []
-    kept = (each.metadata for each in found if not any(key.startswith(OURS) for key in labels_of(each.metadata)))
-    return sorted((_name(each), "") for each in kept)
-
-
-def images(body: bytes) -> Named:
+def _images(items: Sequence[_Item]) -> Named:
     """Images of JobSets, the one that was used last first."""
-    found = sorted(_read(body, _JobSets).items or [], key=lambda each: -parse_time(each.metadata.creation_timestamp))
     used: dict[str, str] = {}
-    for each in found:
-        for group in (each.spec.replicated_jobs if each.spec else None) or ():
-            for image in _images_of(group):
-                used.setdefault(image, f"last used by {_name(each.metadata)}")
+    for each in sorted(items, key=lambda each: -parse_time(each.metadata.creation_timestamp)):
+        for part in each.spec.replicated_jobs or ():
+            for level in ("template", "spec", "template", "spec"):
+                part = getattr(part, level) or _Part()
+            for container in part.containers or ():
+                used.setdefault(container.image or "", f"last used by {each.name}")
+    used.pop("", None)
     return list(used.items())
 
 
-def _images_of(group: GroupImagesWire) -> list[str]:
-    job = group.template.spec if group.template else None
-    pod = job.template.spec if job and job.template else None
-    return [each.image for each in (pod.containers if pod else None) or () if each.image]
+def _priorities(items: Sequence[_Item]) -> Named:
+    """The highest first."""
+    found = sorted(items, key=lambda each: (-(each.value or 0), each.name))
+    return [(each.name, f"priority {each.value or 0}") for each in found]
 
 
-def priorities(body: bytes) -> Named:
-    """Priority classes, the highest first."""
-    found = sorted(_read(body, _Priorities).items or [], key=lambda each: (-(each.value or 0), _name(each.metadata)))
-    return [(_name(each.metadata), f"priority {each.value or 0}") for each in found]
-
-
-def next_page(body: bytes) -> str:
-    """The token of the next part of a list; empty if this was the last."""
-    found = _read(body, _Names).metadata
-    return (found.continue_ if found else None) or ""
-
-
-def _read(body: bytes, type_: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(body, type=type_)
-    except UNREADABLE as error:
-        raise Unreadable(f"The API server's list cannot be read: {error}.") from error
-
-
-def _name(meta: Meta) -> str:
-    return meta.name or ""
-
-
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_PAGE = "500"
-_MOST = 4  # pages of one list; nobody chooses from more
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_MOST = 2000  # objects of one list; nobody chooses from more
 _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
 
 
@@ -239,25 +153,21 @@ class _Source:
 
     noun: str
     kind: Kind
-    read: Callable[[bytes], Named]
-    metadata_only: bool = False
+    read: Callable[[Sequence[_Item]], Named]
+    accept: str = "application/json"
     selector: str = ""
 
 
-def _core(plural: str) -> Kind:
-    return Kind(plural, "", ("v1",), True)
-
-
 _SOURCES: Mapping[str, _Source] = {
-    "pvcs": _Source("PersistentVolumeClaims", _core("persistentvolumeclaims"), claims),
-    "secrets": _Source("Secrets", _core("secrets"), names, True, _OWN_SECRETS),
-    "serviceaccounts": _Source("ServiceAccounts", _core("serviceaccounts"), names, True),
+    "pvcs": _Source("PersistentVolumeClaims", Kind("persistentvolumeclaims", "", ("v1",), True), _claims),
+    "secrets": _Source("Secrets", Kind("secrets", "", ("v1",), True), _names, _METADATA, _OWN_SECRETS),
+    "serviceaccounts": _Source("ServiceAccounts", Kind("serviceaccounts", "", ("v1",), True), _names, _METADATA),
     "priorityclasses": _Source(
         "WorkloadPriorityClasses",
         Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False),
-        priorities,
+        _priorities,
     ),
-    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), images),
+    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), _images),
 }
 
 
@@ -269,45 +179,28 @@ async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) 
 
 async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
     source = _SOURCES[name]
+    absent = FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
     try:
         version = await catalogue.version(source.kind)
         if not version:
-            return FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
-        found = await _listed(
-            client, source, source.kind.path(version, quote(namespace, safe="") if source.kind.namespaced else "")
-        )
+            return absent
+        path = source.kind.path(version, quote(namespace, safe="") if source.kind.namespaced else "")
+        params = {"limit": "500"} | ({"fieldSelector": source.selector} if source.selector else {})
+        items: list[_Item] = []
+        async for each in list_objects(client, path, _Item, source.noun, params=params, accept=source.accept):
+            items.append(each)
+            if len(items) == _MOST:
+                break
     except NotAllowed:
         where = f" of {namespace}" if source.kind.namespaced else ""
-        return FieldChoices(
-            name, state=ChoicesState.NOT_ALLOWED, why=f"No permission to list the {source.noun}{where}."
-        )
+        why = f"No permission to list the {source.noun}{where}."
+        return FieldChoices(name, state=ChoicesState.NOT_ALLOWED, why=why)
     except NotFound:
-        return FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
+        return absent
     except ConsoleError as error:
         return FieldChoices(name, state=ChoicesState.FAILED, why=error.message)
+    found = source.read(items)
     why = "" if found else f"{namespace} has no {source.noun} to choose from."
     return FieldChoices(
         name, tuple(each for each, _ in found), {each: words for each, words in found if words}, why=why
     )
-
-
-async def _listed(client: Client, source: _Source, path: str) -> Named:
-    """All pages, as far as anybody would read."""
-    found: Named = []
-    token = ""
-    for _ in range(_MOST):
-        params = {"limit": _PAGE, **({"continue": token} if token else {})}
-        if source.selector:
-            params["fieldSelector"] = source.selector
-        body = await client.request(
-            "GET",
-            path,
-            doing=f"list {source.noun}",
-            params=params,
-            accept=f"{_METADATA},application/json" if source.metadata_only else "application/json",
-        )
-        found += source.read(body)
-        token = next_page(body)
-        if not token:
-            break
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,9 @@ import msgspec
 
 from console import assets
 from console.errors import BadInput, Conflict, NotAllowed, NotFound, Unreadable
+from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
+from console.kube.objects.meta import ObjectWire
 from console.kube.safe_yaml import load_yaml
 from console.launch.fit import fit_notes, fit_problems, iterations
 from console.launch.helm import RECIPE_LABEL, Helm, Removal, kind_and_name
@@ -66,20 +69,12 @@ async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str
 
 async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
     """Names of a namespace's LocalQueues; None where they cannot be known: no Kueue, or no right to list them."""
-    from console.launch.choices import names
-
     for version in _QUEUE_VERSIONS:
-        try:
-            body = await client.request(
-                "GET",
-                f"/apis/kueue.x-k8s.io/{version}/namespaces/{quote(namespace, safe='')}/localqueues",
-                doing="list the LocalQueues",
+        path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{quote(namespace, safe='')}/localqueues"
+        with suppress(NotFound, NotAllowed):
+            return frozenset(
+                [each.metadata.name or "" async for each in list_objects(client, path, ObjectWire, "LocalQueues")]
             )
-        except NotFound:
-            continue
-        except NotAllowed:
-            return None
-        return frozenset(name for name, _ in names(body))
     return None
 
 

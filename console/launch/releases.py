@@ -10,18 +10,17 @@ import base64
 import binascii
 import difflib
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import msgspec
-
-from console.errors import BadInput, NotAllowed, NotFound, ReleaseFailed, Unreadable
-from console.kube.kinds import ListMetaWire
+from console.errors import BadInput, NotAllowed, NotFound, ReleaseFailed
+from console.kube.actions import list_objects
 from console.kube.nested_values import get_path, minimal_override, overlay_values
-from console.kube.objects.meta import UNREADABLE, ObjectWire, Wire
+from console.kube.objects.meta import ObjectWire, Wire
 from console.launch.recipes import LaunchPlan
 
 if TYPE_CHECKING:
@@ -327,30 +326,15 @@ class _Secret(ObjectWire):
     data: _Data | None = None
 
 
-class _Page(Wire):
-    metadata: ListMetaWire | None = None
-    items: list[_Secret] | None = None
-
-
 async def require_small(client: Client, namespace: str, name: str = "") -> None:
     """ReleaseFailed if a release of that name (empty: any) in that namespace (empty: all) is too large to be unpacked.
 
     An account that may not list Secrets is left to Helm, which then may not either.
     """
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    selector = f"owner=helm,name={name}" if name else "owner=helm"
-    token = ""
-    while True:
-        params = {"labelSelector": selector, "limit": PAGE, **({"continue": token} if token else {})}
-        try:
-            body = await client.request("GET", f"/api/v1{where}/secrets", doing="read the releases", params=params)
-        except NotAllowed:
-            return
-        try:
-            page = msgspec.json.decode(body, type=_Page)
-        except UNREADABLE as error:
-            raise Unreadable(f"The Secrets of the releases cannot be read: {error}.") from error
-        for secret in page.items or ():
+    params = {"labelSelector": f"owner=helm,name={name}" if name else "owner=helm", "limit": PAGE}
+    with suppress(NotAllowed):
+        async for secret in list_objects(client, f"/api/v1{where}/secrets", _Secret, "releases", params=params):
             if secret.data and secret.data.release and not _is_small(secret.data.release):
                 meta = secret.metadata
                 raise ReleaseFailed(
@@ -358,9 +342,6 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
                     " it is not a Helm release.",
                     f"If it is not in use, delete it: kubectl delete secret -n {meta.namespace} {meta.name}",
                 )
-        token = (page.metadata.next if page.metadata else "") or ""
-        if not token:
-            return
 
 
 def _is_small(release: str) -> bool:

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.errors import ConsoleError, NotAllowed, NotFound, Unreadable
-from console.kube.objects.meta import UNREADABLE, ObjectWire, Wire, labels_of
+from console.errors import ConsoleError, NotAllowed, NotFound
+from console.kube.actions import list_objects
+from console.kube.objects.meta import ObjectWire, Wire, labels_of
 from console.kube.snapshot import StopReport
 from console.launch.releases import Leftover, StopPlan
 
@@ -182,10 +183,6 @@ class _Item(ObjectWire):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class _List(Wire):
-    items: list[_Item] | None = None
-
-
 async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
     """These Pods and Services in a namespace (empty: in all), and the kinds that may not be listed."""
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
@@ -193,12 +190,10 @@ async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...
     hidden = []
     for kind in ("Pod", "Service"):
         try:
-            body = await client.request("GET", f"/api/v1{place}/{kind.lower()}s", doing=f"list {kind}s")
-            lists[kind] = msgspec.json.decode(body, type=_List).items or []
+            listed = list_objects(client, f"/api/v1{place}/{kind.lower()}s", _Item, f"{kind}s")
+            lists[kind] = [each async for each in listed]
         except NotAllowed:
             hidden.append(kind)
-        except UNREADABLE as error:
-            raise Unreadable(f"The list of {kind}s cannot be read: {error}.") from error
     pods = lists.get("Pod", [])
     found = [_pod(each) for each in pods if _is_pod(each)]
     found += [_service(each, pods, seen="Pod" not in hidden) for each in lists.get("Service", ()) if _is_service(each)]
