@@ -26,13 +26,13 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import confirm
 from screens.cli.connect import google_of, open_session
-from screens.cli.output import print_json, print_line, print_table, warn
+from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.column import as_text
-from screens.columns.google import CLUSTERS, NODE_POOLS, ClusterRow
+from screens.columns.google import CLUSTERS, NODE_POOLS, OPERATIONS, ClusterRow, operation_state
 
 if TYPE_CHECKING:
-    from console.google.account import Cloud
-    from console.google.clusters import GkeCluster, GkeOperation
+    from collections.abc import Iterable
+
     from console.google.node_pools import PoolsSnapshot, PoolStatus
 
 
@@ -51,11 +51,8 @@ async def enable(options: ClustersOptions) -> int:
         return 1
     async with google_of(options) as google:
         await google.cloud.enable_service(project, SERVICE)
-    if options.json:
-        print_json({"kind": "enabled", "project": project, "service": SERVICE})
-    else:
-        print_line(f"{SERVICE} is enabled in {project}.")
-    return 0
+    told = {"kind": "enabled", "project": project, "service": SERVICE}
+    return print_result(options.json, told, f"{SERVICE} is enabled in {project}.")
 
 
 async def clusters(options: ClustersOptions) -> int:
@@ -68,31 +65,25 @@ async def clusters(options: ClustersOptions) -> int:
         found = await google.cloud.clusters(options.projects)
     if found.unread and not found.clusters and len(found.unread) == max(1, len(options.projects)):
         raise found.unread[0][1]
-    if options.json:
-        print_json({
-            "kind": "clusters",
-            "unread": {project: str(why) for project, why in found.unread},
-            "missing_zones": found.missing_zones,
-            "items": [cluster_row(each) for each in found.clusters],
-        })  # fmt: skip
-        return 0
-    for project, why in found.unread:
-        warn(f"{project}: {why}")
-    if found.missing_zones:
-        warn(f"{', '.join(found.missing_zones)}: did not answer; clusters there may be missing")
-    if not found.clusters:
-        print_line("No clusters.")
-        return 0
-    print_table(*as_text(CLUSTERS, [ClusterRow(each.project, each) for each in found.clusters]))
-    return 0
-
-
-def cluster_row(cluster: GkeCluster) -> dict[str, Any]:
-    """A cluster for JSON."""
+    unread = {project: str(why) for project, why in found.unread}
+    if not options.json:
+        for project, why in unread.items():
+            warn(f"{project}: {why}")
+        if found.missing_zones:
+            warn(f"{', '.join(found.missing_zones)}: did not answer; clusters there may be missing")
     names = ("project", "location", "name", "context", "status", "message", "version", "endpoint", "private",
              "dns_endpoint", "nodes", "autopilot", "maintenance", "created")  # fmt: skip
-    row = {name: getattr(cluster, name) for name in names}
-    return {**row, "addons": sorted(cluster.addons), "pools": [each.name for each in cluster.pools]}
+    items = [
+        _fields(each, names) | {"addons": sorted(each.addons), "pools": [pool.name for pool in each.pools]}
+        for each in found.clusters
+    ]
+    told = {"kind": "clusters", "unread": unread, "missing_zones": found.missing_zones, "items": items}
+    rows = [ClusterRow(each.project, each) for each in found.clusters]
+    return print_listing(options.json, told, CLUSTERS, rows, "No clusters.")
+
+
+def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names}
 
 
 async def _token(options: ClustersOptions) -> int:
@@ -119,54 +110,49 @@ async def _connect(options: ClustersOptions) -> int:
         start = time.monotonic()
         version = await google.cloud.fetch_server_version(cluster, options.via)
         took = time.monotonic() - start
-        written = await _write(options, google.cloud, cluster)
-    if options.json:
-        print_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
-                  "kubeconfig": written})  # fmt: skip
-        return 0
-    print_line(f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.")
-    print_line(
-        f"Written to {written}." if written else f"a4 --context {cluster.context} opens it; nothing was written."
+        written = ""
+        if options.write_kubeconfig is not None:
+            file = options.write_kubeconfig or options.kubeconfig
+            path, _ = await google.cloud.write_kubeconfig(cluster, Path(file) if file else None, options.via)
+            written = str(path)
+    told = {"kind": "connected", "context": cluster.context, "version": version, "seconds": took}
+    return print_result(
+        options.json,
+        {**told, "kubeconfig": written},
+        f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.",
+        f"Written to {written}." if written else f"a4 --context {cluster.context} opens it; nothing was written.",
     )
-    return 0
-
-
-async def _write(options: ClustersOptions, cloud: Cloud, cluster: GkeCluster) -> str:
-    if options.write_kubeconfig is None:
-        return ""
-    file = options.write_kubeconfig or options.kubeconfig
-    path, _ = await cloud.write_kubeconfig(cluster, Path(file) if file else None, options.via)
-    return str(path)
 
 
 async def nodepools(options: Options) -> int:
     """The pools as Google and the cluster know them."""
-    picture = await _look(options)
+    snapshot = await _poll(options)
+    cluster = snapshot.cluster
     if options.json:
         print_json({
-            "kind": "nodepools", "cluster": picture.cluster.path, "maintenance": picture.cluster.maintenance,
-            "unread": dict(picture.unread), "items": [pool_row(each) for each in picture.pools],
-            "requests": picture.requests,
+            "kind": "nodepools", "cluster": cluster.path, "maintenance": cluster.maintenance,
+            "unread": dict(snapshot.unread), "items": [_pool_json(each) for each in snapshot.pools],
+            "requests": snapshot.requests,
         })  # fmt: skip
         return 0
-    _warn_unread(picture)
-    print_table(*as_text(NODE_POOLS, picture.pools))
-    for each in picture.requests:
+    for name, why in snapshot.unread:
+        warn(f"{name}: {why}")
+    print_table(*as_text(NODE_POOLS, snapshot.pools))
+    for each in snapshot.requests:
         print_line(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
-    if picture.cluster.maintenance:
-        print_line(f"Maintenance: {picture.cluster.maintenance}.")
+    if cluster.maintenance:
+        print_line(f"Maintenance: {cluster.maintenance}.")
     return 0
 
 
-def pool_row(facts: PoolStatus) -> dict[str, Any]:
-    """A pool for JSON."""
+def _pool_json(facts: PoolStatus) -> dict[str, Any]:
     pool = facts.pool
     names = ("name", "status", "message", "version", "machine_type", "accelerator", "zones", "reservation",
              "placement", "spot", "flex_start", "queued", "auto_repair", "auto_upgrade", "surge",
              "unavailable")  # fmt: skip
     limits = {"least": pool.least, "most": pool.most} if pool.autoscaling else None
     return {
-        **{name: getattr(pool, name) for name in names},
+        **_fields(pool, names),
         "how": facts.how, "target": facts.target, "ready": facts.ready, "nodes": facts.nodes, "autoscaling": limits,
         "state": facts.state, "sentences": facts.sentences, "operations": [each.name for each in facts.operations],
     }  # fmt: skip
@@ -174,46 +160,16 @@ def pool_row(facts: PoolStatus) -> dict[str, Any]:
 
 async def operations(options: Options) -> int:
     """What Google does to the cluster, and lately did."""
-    picture = await _look(options)
-    for name, why in picture.unread:
-        if name == "operations":
-            raise ConsoleError(why)
-    if options.json:
-        print_json({"kind": "operations", "items": picture.operations})
-        return 0
-    if not picture.operations:
-        print_line("No operations.")
-        return 0
-    now = time.time()
-    rows = [
-        (operation.kind, operation.pool, state_of(operation), steps(operation), wording.moment(operation.started, now),
-         operation.error or operation.detail) for operation in picture.operations
-    ]  # fmt: skip
-    print_table(("OPERATION", "POOL", "STATE", "NODES", "STARTED", "WHY"), rows, (False,) * 3 + (True, True, False))
-    return 0
+    snapshot = await _poll(options)
+    if why := dict(snapshot.unread).get("operations"):
+        raise ConsoleError(why)
+    told = {"kind": "operations", "items": snapshot.operations}
+    return print_listing(options.json, told, OPERATIONS, snapshot.operations, "No operations.")
 
 
-def state_of(operation: GkeOperation) -> str:
-    """One word."""
-    if not operation.over:
-        return operation.status.lower()
-    return "failed" if operation.error else "done"
-
-
-def steps(operation: GkeOperation) -> str:
-    """Nodes done, of how many."""
-    return f"{operation.done or 0}/{operation.total}" if operation.total else ""
-
-
-async def _look(options: Options) -> PoolsSnapshot:
+async def _poll(options: Options) -> PoolsSnapshot:
     async with open_session(options, ("nodes",)) as session:
-        await session.wait_until_listed("nodes")
         return await session.google.node_pools.look()
-
-
-def _warn_unread(picture: PoolsSnapshot) -> None:
-    for name, why in picture.unread:
-        warn(f"{name}: {why}")
 
 
 async def resize(options: ResizeOptions) -> int:
@@ -222,11 +178,11 @@ async def resize(options: ResizeOptions) -> int:
     if (options.nodes is None) == (limits is None):
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
     async with open_session(options, ("nodes",)) as session:
-        await session.wait_until_listed("nodes")
-        look = await session.google.node_pools.look()
-        facts = look.pool(options.pool)
+        pools = session.google.node_pools
+        snapshot = await pools.look()
+        facts = snapshot.pool(options.pool)
         if facts is None:
-            names = ", ".join(each.pool.name for each in look.pools)
+            names = ", ".join(each.pool.name for each in snapshot.pools)
             raise NotFound(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
         if not options.yes:
             lines = facts.losses(options.nodes) if options.nodes is not None else ()
@@ -234,25 +190,19 @@ async def resize(options: ResizeOptions) -> int:
                 return 1
         if limits is None:
             assert options.nodes is not None
-            begun = await session.google.node_pools.resize(options.pool, options.nodes)
+            begun = await pools.resize(options.pool, options.nodes)
         else:
-            begun = await session.google.node_pools.scale_between(options.pool, *limits)
+            begun = await pools.scale_between(options.pool, *limits)
         if options.wait or options.demo:
-            async for latest in session.google.node_pools.until_over(begun):
+            async for latest in pools.until_over(begun):
                 begun = latest
-    if options.json:
-        print_json({"kind": "operation", **_fields(begun)})
-    elif begun.error:
+    if begun.error and not options.json:
         warn(f"{begun.pool}: {begun.error}")
-    else:
-        print_line(
-            f"{begun.pool}: {state_of(begun)}. `a4 operations` shows it." if not begun.over else f"{begun.pool}: done."
-        )
+        return 1
+    told = {"kind": "operation", **_fields(begun, begun.__slots__)}
+    state = "done." if begun.over else f"{operation_state(begun)}. `a4 operations` shows it."
+    print_result(options.json, told, f"{begun.pool}: {state}")
     return 1 if begun.error else 0
-
-
-def _fields(operation: GkeOperation) -> dict[str, Any]:
-    return {name: getattr(operation, name) for name in operation.__slots__}
 
 
 def _question(options: ResizeOptions, facts: PoolStatus, limits: tuple[int, int] | None) -> str:
@@ -276,23 +226,19 @@ def _limits(text: str) -> tuple[int, int] | None:
 async def report(options: ReportOptions) -> int:
     """Report the host of a node as faulty."""
     async with open_session(options, ("nodes", "pods")) as session:
-        await session.wait_until_listed("nodes", "pods")
         session.google.node_pools.reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
             lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
-            if not await confirm(
-                lines, f"Report the host of {options.node} as faulty ({options.fault})?", "Add --yes."
-            ):
+            question = f"Report the host of {options.node} as faulty ({options.fault})?"
+            if not await confirm(lines, question, "Add --yes."):
                 return 1
         await session.google.node_pools.report(options.node, options.fault)
         state = await session.google.node_pools.until_replaced(options.node) if options.wait else "reported"
-    if options.json:
-        print_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
-    else:
-        print_line(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows the progress."))
-    return 0
+    told = {"kind": "report", "node": options.node, "fault": options.fault, "state": state}
+    more = "" if options.wait else " `a4 nodes` shows the progress."
+    return print_result(options.json, told, f"{options.node}: {state}.{more}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

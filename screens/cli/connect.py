@@ -36,8 +36,12 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 
 
 @asynccontextmanager
-async def open_session(options: Options, kinds: Collection[str], *, brief: bool = False) -> AsyncIterator[Session]:
-    """A session that watches only these kinds, closed at the end; `brief`: that lists them once."""
+async def open_session(
+    options: Options, kinds: Collection[str], *, listed: bool = True, brief: bool = False
+) -> AsyncIterator[Session]:
+    """A session that watches only these kinds, closed at the end; `listed`: it begins once they are known; `brief`:
+    it lists them once.
+    """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
     with practice_cluster(options) as practice:
@@ -47,6 +51,8 @@ async def open_session(options: Options, kinds: Collection[str], *, brief: bool 
         if session.watch.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         try:
+            if kinds and listed:
+                await session.wait_until_listed(*kinds)
             yield session
         except NotFound as error:
             if f"in namespace {session.namespace}" in error.message:

@@ -29,7 +29,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, warn
+from screens.cli.output import print_json, print_line, print_result, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -55,7 +55,7 @@ async def execute(options: ExecOptions) -> int:
     if many and options.rank_text:
         raise BadInput(f"Both pod {options.rank_text} and several pods were named.", "Leave one of them out.")
     async with open_session(options, KINDS) as session:
-        fleet = await session.wait_until_listed(*KINDS)
+        fleet = session.fleet
         if many:
             ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
             return await in_many(session, ranks, options)
@@ -81,10 +81,18 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
     lines = RankOutputPrinter(max((rank.number for rank in ranks), default=0))
-    waiting = Countdown(len(ranks), shown=sys.stderr.isatty() and not by_line)
+    shows_progress = sys.stderr.isatty() and not by_line
+    answered = 0
+
+    def show(progress: str) -> None:
+        if shows_progress:
+            write_to_terminal(sys.stderr, f"\r\x1b[K{progress}")
+            sys.stderr.flush()
 
     def ended(output: RankOutput) -> None:
-        waiting.one_less()
+        nonlocal answered
+        answered += 1
+        show(f"{answered} of {len(ranks)} pods have answered")
         if by_line:
             lines.end(output)
 
@@ -92,7 +100,7 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
         ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
         heard=lines.add if by_line else lambda *_: None, ended=ended,
     )  # fmt: skip
-    waiting.clear()
+    show("")
     if options.json:
         told = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
         print_json({"command": options.argv, "code": worst_exit_code(outputs), "ranks": told})
@@ -151,26 +159,6 @@ class RankOutputPrinter:
             self.add(output.rank, 2, f"{words}\n".encode())
 
 
-class Countdown:
-    """One line on the terminal: how many ranks have answered."""
-
-    def __init__(self, every: int, *, shown: bool) -> None:
-        self._every, self._done, self._shown = every, 0, shown
-
-    def one_less(self) -> None:
-        """One more has."""
-        self._done += 1
-        if self._shown:
-            write_to_terminal(sys.stderr, f"\r\x1b[K{self._done} of {self._every} pods have answered")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            write_to_terminal(sys.stderr, "\r\x1b[K")
-            sys.stderr.flush()
-
-
 def pass_on(channel: int, data: bytes) -> None:
     """Write a program's output where it belongs: 1 standard output, 2 standard error."""
     stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
@@ -185,8 +173,7 @@ PATIENCE = 300.0
 async def shell(options: ShellOptions) -> int:
     """Open it; gives the shell's exit code."""
     async with open_session(options, KINDS) as session:
-        fleet = await session.wait_until_listed(*KINDS)
-        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+        rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")
         while True:
             container = container_of(pod, options.container)
@@ -236,17 +223,13 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
 async def facts(options: FactsOptions) -> int:
     """Print them; 1 if one of them could not be had (what is simply not there is no failure)."""
     async with open_session(options, KINDS) as session:
-        fleet = await session.wait_until_listed(*KINDS)
-        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+        rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")
         found = await session.inside.facts(pod, rank=rank.number, container=container_of(pod, options.container))
-    if options.json:
-        print_json(found)
-    else:
-        for fact in found.facts:
-            print_line(f"── {fact.title}" + (f": {fact.words}" if fact.words else ""))
-            if fact.text:
-                print_line(fact.text)
+    lines: list[str] = []
+    for fact in found.facts:
+        lines += [f"── {fact.title}{f': {fact.words}' if fact.words else ''}", *filter(None, [fact.text])]
+    print_result(options.json, found, *lines)
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
 
 

@@ -17,7 +17,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, warn
+from screens.cli.output import print_json, print_line, print_result, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
 from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
@@ -51,26 +51,19 @@ async def copy(options: CpOptions) -> int:
     """Copy all that was named; 1 if anything was left out."""
     sources = [parse_remote_path(each) for each in options.sources]
     target = parse_remote_path(options.target)
-    check_sides(sources, target)
+    if target is not None and any(sources):
+        raise BadInput("Both sides are in pods.", "Copy to this machine first, and from here to the other pod.")
+    if target is None and not all(sources):
+        here = "Not all sources are in pods." if any(sources) else "Both sides are on this machine."
+        raise BadInput(here, _FORMS)
     async with open_session(options, KINDS) as session:
-        fleet = await session.wait_until_listed(*KINDS)
         copies = [
             each
             for source, place in zip(options.sources, sources, strict=True)
-            for each in planned(fleet, session.namespace, source, place, target, options)
+            for each in planned(session.fleet, session.namespace, source, place, target, options)
         ]
         job = (target or next(place for place in sources if place)).job
         return await perform(session, copies, job, options)
-
-
-def check_sides(sources: list[RemotePath | None], target: RemotePath | None) -> None:
-    """BadInput unless exactly one side is in pods."""
-    if target is None and not all(sources):
-        raise BadInput(
-            "Both sides are on this machine." if not any(sources) else "Not all sources are in pods.", _FORMS
-        )
-    if target is not None and any(sources):
-        raise BadInput("Both sides are in pods.", "Copy to this machine first, and from here to the other pod.")
 
 
 def planned(
@@ -85,11 +78,10 @@ def planned(
         ranks = (rank_named(fleet, namespace, remote.job, remote.rank),)
     if target is not None:
         return [Copy(rank, source, target.path, False) for rank in ranks]
-    apart = remote.everywhere or options.ranks
+    if not (remote.everywhere or options.ranks):
+        return [Copy(ranks[0], remote.path, options.target, True)]
     folder = options.target.rstrip("/") or "/"
-    return [
-        Copy(rank, remote.path, f"{folder}/pod-{rank.number}/" if apart else options.target, True) for rank in ranks
-    ]
+    return [Copy(rank, remote.path, f"{folder}/pod-{rank.number}/", True) for rank in ranks]
 
 
 async def perform(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
@@ -109,29 +101,23 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
 
         await asyncio.gather(*(one(number, each) for number, each in enumerate(copies)))
     if options.json:
-        outcomes = [as_json(each.rank, ended[number]) for number, each in enumerate(copies)]
+        outcomes = [_outcome_json(each.rank, ended[number]) for number, each in enumerate(copies)]
         print_json(outcomes if len(copies) > 1 else outcomes[0])
     else:
         for number, each in enumerate(copies):
             print_outcome(ended[number], f"{where(each.rank, job)}: " if len(copies) > 1 else "")
-    return max(code_of(each) for each in ended.values())
+    codes = (end.exit_code if isinstance(end, ConsoleError) else int(bool(end.problems)) for end in ended.values())
+    return max(codes)
 
 
-def as_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
-    """One copy: the keys of its report, or `error` and `hint`."""
-    begin = index_json(rank)
+def _outcome_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
+    """The keys of a copy's report, or `error` and `hint`."""
     if isinstance(outcome, ConsoleError):
-        return {**begin, "error": outcome.message, "hint": outcome.hint}
-    return {**begin, **asdict(outcome)}
-
-
-def code_of(outcome: CopyReport | ConsoleError) -> int:
-    """Exit code of one copy."""
-    return outcome.exit_code if isinstance(outcome, ConsoleError) else int(bool(outcome.problems))
+        return {**index_json(rank), "error": outcome.message, "hint": outcome.hint}
+    return {**index_json(rank), **asdict(outcome)}
 
 
 async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
-    """One of them."""
     pod = running_pod(each.rank, job, "nothing can be copied")
     copies = session.copies.of(
         pod.namespace, pod.name, container=container_of(pod, options.container), where=where(each.rank, job),
@@ -142,7 +128,6 @@ async def copied(session: Session, each: Copy, job: str, options: CpOptions, pro
 
 
 def print_outcome(outcome: CopyReport | ConsoleError, before: str) -> None:
-    """What came of it, and what was left out."""
     if isinstance(outcome, ConsoleError):
         warn(str(outcome))
         return
@@ -155,7 +140,7 @@ def print_outcome(outcome: CopyReport | ConsoleError, before: str) -> None:
 
 def summary(report: CopyReport) -> str:
     """One line."""
-    files = f"{report.files} file{'' if report.files == 1 else 's'}"
+    files = wording.count(report.files, "file")
     sent = report.bytes - report.resumed
     rate = f", {size(int(sent / report.seconds))}/s" if report.seconds > 0 and sent > 0 else ""
     before = f", {size(report.resumed)} of it resumed" if report.resumed else ""
@@ -195,8 +180,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
 async def _there(session: Session, place: RemotePath, container: str) -> tuple[Rank, ContainerCopies]:
     if place.everywhere:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
-    fleet = await session.wait_until_listed(*KINDS)
-    rank = rank_named(fleet, session.namespace, place.job, place.rank)
+    rank = rank_named(session.fleet, session.namespace, place.job, place.rank)
     pod = running_pod(rank, place.job, "its files are gone")
     container = container_of(pod, container)
     return rank, session.copies.of(pod.namespace, pod.name, container=container, where=where(rank, place.job))
@@ -209,9 +193,8 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
         found = await files.listed(place.path)
     if options.json:
         told = asdict(found)
-        print_json(
-            {"kind": "files", **index_json(rank), "place": told.pop("path"), "items": told.pop("entries"), **told}
-        )
+        place_and_items = {"place": told.pop("path"), "items": told.pop("entries")}
+        print_json({"kind": "files", **index_json(rank), **place_and_items, **told})
         return int(bool(found.complaints))
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
@@ -237,11 +220,8 @@ async def delete(options: RmOptions) -> int:
         if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):
             return 1
         await files.delete(place.path)
-    if options.json:
-        print_json({"kind": "deleted", **index_json(rank), "place": place.path})
-    else:
-        print_line(f"{place.path} is deleted.")
-    return 0
+    told = {"kind": "deleted", **index_json(rank), "place": place.path}
+    return print_result(options.json, told, f"{place.path} is deleted.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,14 +26,15 @@ async def gpus(options: GpusOptions) -> int:
     """Print one reading, or one after the other with --follow; 1 if a GPU has a fault or none could be read."""
     what = metric(options.metric)
     async with open_session(options, KINDS) as session:
-        await session.wait_until_listed(*KINDS)
         if not options.follow:
             board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
             return _show(board, options)
         async with aclosing(session.gpus.watch(session.namespace, options.job, source=options.source)) as boards:
             async for board in boards:
                 if board.all_gpus:
-                    print_line(f"{board.summary}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
+                    rank, gpu = board.worst(what)[0]
+                    worst = f"pod {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
+                    print_line(f"{board.summary}; worst by {what.title.lower()}: {worst}")
     return 0
 
 
@@ -46,10 +47,11 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
         print_line(board.summary)
         rows = [
             [
-                str(rank.rank), str(gpu.index), *(_number(each) for each in (
+                str(rank.rank), str(gpu.index), *map(_number, (
                     gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
-                    gpu.clock, _giga(gpu.nvlink_received), _giga(gpu.nvlink_sent), gpu.ecc_uncorrected,
-                )), rank.node, "; ".join(gpu.faults),
+                    gpu.clock,
+                )), _giga(gpu.nvlink_received), _giga(gpu.nvlink_sent), _number(gpu.ecc_uncorrected), rank.node,
+                "; ".join(gpu.faults),
             ]
             for rank, gpu in board.worst(metric(options.metric))
         ]  # fmt: skip
@@ -59,7 +61,7 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
         if links:
             print_table(
                 ("POD", "RDMA CARD", "IN GB/s", "OUT GB/s"),
-                [(str(rank.rank), link.name, _tenths(link.received), _tenths(link.sent)) for rank, link in links],
+                [(str(rank.rank), link.name, _giga(link.received, 1), _giga(link.sent, 1)) for rank, link in links],
                 (True, False, True, True),
             )
         elif board.all_gpus:
@@ -70,22 +72,12 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
     return int(faulty or not board.all_gpus)
 
 
-def _giga(rate: float | None) -> float | None:
-    return None if rate is None else rate / 1e9
+def _number(value: float | None, digits: int = 0) -> str:
+    return "─" if value is None else f"{value:.{digits}f}"
 
 
-def _tenths(rate: float | None) -> str:
-    return "─" if rate is None else f"{rate / 1e9:.1f}"
-
-
-def _worst(board: GpuBoard, name: str) -> str:
-    what = metric(name)
-    rank, gpu = board.worst(what)[0]
-    return f"pod {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
-
-
-def _number(value: float | None) -> str:
-    return "─" if value is None else f"{value:.0f}"
+def _giga(rate: float | None, digits: int = 0) -> str:
+    return _number(None if rate is None else rate / 1e9, digits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,42 +13,39 @@ from console.hang.report_lines import member_lines, pod_lines
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, warn
+from screens.cli.output import print_line, print_result, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.hang.report import HangGroup, HangReport, PodTrace, TracedProcess
+    from console.hang.report import HangReport, PodTrace, TracedProcess
     from console.session import Session
 
 
 async def hang(options: HangOptions) -> int:
     """Print what was found; 0 if no rank stands out, 1 if one does, or if nothing could be looked into."""
     async with open_session(options, KINDS) as session:
-        await session.wait_until_listed(*KINDS)
         if options.install:
             await _install(session, options)
         report = await session.xray.job(session.namespace, options.job)
         if options.facts_of:
-            return await _facts(session, report, options)
+            facts = await session.xray.facts(
+                session.namespace, options.job, chosen(report, options.rank), options.facts_of
+            )
+            print_line(facts.rstrip("\n"))
+            return 0
         if options.record:
             return await _record(session, report, options)
-    if options.json:
-        print_json(as_json(report))
-    else:
-        for line in report_lines(report, stacks=options.all):
-            print_line(line)
+    print_result(options.json, as_json(report), *report_lines(report, stacks=options.all))
     return int(bool(report.suspects or report.absent) or not report.groups)
 
 
 async def _install(session: Session, options: HangOptions) -> None:
-    """Install py-spy where it is missing."""
     before = await session.xray.job(session.namespace, options.job)
     missing = [pod.pod for pod in before.without_py_spy]
     if not missing:
         return
-    failed = {
-        pod: why for pod, why in (await session.xray.install(session.namespace, options.job, missing)).items() if why
-    }
+    installed = await session.xray.install(session.namespace, options.job, missing)
+    failed = {pod: why for pod, why in installed.items() if why}
     warn(f"py-spy is installed in {len(missing) - len(failed)} of {len(missing)} pods.")
     for pod, why in failed.items():
         warn(f"{pod}: {why}")
@@ -60,12 +57,6 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
     size = await session.xray.record(session.namespace, options.job, process, tool, options.record, place)
     print_line(f"Flame graph of {format_processes(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
-    return 0
-
-
-async def _facts(session: Session, report: HangReport, options: HangOptions) -> int:
-    process = chosen(report, options.rank)
-    print_line((await session.xray.facts(session.namespace, options.job, process, options.facts_of)).rstrip("\n"))
     return 0
 
 
@@ -92,17 +83,6 @@ def report_lines(report: HangReport, *, stacks: bool = False) -> list[str]:
     return lines
 
 
-def group_json(group: HangGroup) -> dict[str, object]:
-    """A group for programs."""
-    return {
-        "doing": group.doing,
-        "in": group.label,
-        "suspect": group.suspect,
-        "ranks": group.ranks,
-        "words": group.words,
-    }
-
-
 def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
     """As JSON, the pod by its index too: `pod_rank` is an older name of it."""
     return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
@@ -110,9 +90,13 @@ def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
 
 def as_json(report: HangReport) -> dict[str, object]:
     """The report for programs; the keys are in `a4 hang --help`."""
+    groups = [
+        {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.words}
+        for each in report.groups
+    ]
     return {
         "job": report.job, "at": report.at, "summary": report.summary, "verdict": report.verdict,
-        "advice": report.advice, "groups": [group_json(group) for group in report.groups],
+        "advice": report.advice, "groups": groups,
         "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
         "processes": [_with_index(each) for each in report.processes],
         "pods": [_with_index(each) for each in report.pods],

@@ -18,8 +18,8 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.launch import find_recipe
-from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.column import as_text
+from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
+from screens.cli.ranks import KINDS
 from screens.columns.runs import RUNS
 from screens.wording import alarm_words, loss_words
 
@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from console.launch.run_database import History
     from console.launch.run_record import RunRecord
 
-KINDS = ("jobsets", "jobs", "pods")
-
 
 async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or forget some."""
     async with remembered(options) as kept:
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
-        if lists and named and not is_recipe(named):
+        if lists and named and not any(named.lower() in {each.id, each.code.lower()} for each in launchable()):
             runs = await kept.runs()
             if not any(each.recipe == named for each in runs):
                 return show_run(_of_word(runs, named), runs, as_json=options.json)
@@ -64,21 +62,12 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
     return found or await kept.runs(find_recipe(launchable(), recipe).id)
 
 
-def is_recipe(word: str) -> bool:
-    """Whether the chart has a recipe of that name or code."""
-    return any(word.lower() in {each.id, each.code.lower()} for each in launchable())
-
-
 def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
     """The run that a word which is no recipe's name means."""
     found = find_run(runs, word)
     if found is None:
-        what = (
-            f"There is no run {word} in the history"
-            if word.isdecimal()
-            else f"There is neither a recipe nor a run {word}"
-        )
-        raise BadInput(f"{what}.", "a4 history lists the runs, a4 recipes the recipes.")
+        what = f"no run {word} in the history" if word.isdecimal() else f"neither a recipe nor a run {word}"
+        raise BadInput(f"There is {what}.", "a4 history lists the runs, a4 recipes the recipes.")
     return found
 
 
@@ -126,13 +115,9 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
 def show_runs(runs: Sequence[RunRecord], note: str, namespace: str, *, as_json: bool) -> int:
     """All of them, newest first."""
     now = time.time()
-    if as_json:
-        print_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
-    elif not runs:
-        print_line(f"No runs in namespace {namespace} in the history." if namespace else "No runs in the history.")
-    else:
-        print_table(*as_text(RUNS, runs))
-    return 0
+    told = {"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]}
+    where = f" in namespace {namespace}" if namespace else ""
+    return print_listing(as_json, told, RUNS, runs, f"No runs{where} in the history.")
 
 
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
@@ -200,10 +185,8 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptio
     """Drop runs from the memory."""
     chosen = {pick(runs, word).number for word in options.forgotten}
     gone = await kept.forget(sorted(chosen))
-    if options.json:
-        print_json({"forgotten": sorted(chosen) if gone else []})
-    else:
-        print_line(f"Forgot {wording.count(gone, 'run')}.")
+    told = {"forgotten": sorted(chosen) if gone else []}
+    print_result(options.json, told, f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1
 
 

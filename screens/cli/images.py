@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +17,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
 from screens.cli.ask import confirm
 from screens.cli.connect import google_of
-from screens.cli.output import print_json, print_line, print_table, warn
+from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
 
@@ -73,11 +72,7 @@ async def _create(images: Images, options: ImagesOptions) -> int:
     made = await images.create_repository(
         *await images.where(project_of(options.projects), options.region), options.name
     )
-    if options.json:
-        print_json({**asdict(made), "address": made.address})
-    else:
-        print_line(f"{made.address} is there.")
-    return 0
+    return print_result(options.json, {**asdict(made), "address": made.address}, f"{made.address} is there.")
 
 
 def seconds_of(text: str) -> int:
@@ -127,11 +122,8 @@ async def build(options: BuildOptions) -> int:
             if not options.json:
                 print_line(f"{begun.id} builds {plan.image}.")
             return await _follow(images, begun, options)
-        if options.json:
-            print_json(as_item(begun))
-        else:
-            print_line(f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it.")
-        return 0
+        line = f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it."
+        return print_result(options.json, as_item(begun), line)
 
 
 async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
@@ -162,31 +154,19 @@ async def builds(options: BuildsOptions) -> int:
             found: Sequence[Build] = (await google.images.look(options.name, project, options.region),)
         else:
             found = await google.images.builds(options.most, project, options.region)
-    if options.json:
-        print_json({"kind": "builds", "items": [as_item(each) for each in found]})
-    elif not found:
-        print_line("There are no builds.")
-    else:
-        print_table(*as_text(BUILDS, found))
-    return 0
+    told = {"kind": "builds", "items": [as_item(each) for each in found]}
+    return print_listing(options.json, told, BUILDS, found, "There are no builds.")
 
 
 async def build_log(options: BuildLogOptions) -> int:
     """The lines of a build's log."""
-    async with (
-        google_of(options) as google,
-        aclosing(
-            google.images.log(
-                options.name, follow=options.follow, project=project_of(options.projects), location=options.region
-            )
-        ) as lines,
-    ):
-        async for line in lines:
-            if options.json:
-                sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
-            else:
-                print_line(wording.one_line(line.text))
-            sys.stdout.flush()
+    async with google_of(options) as google:
+        project, region = project_of(options.projects), options.region
+        log = google.images.log(options.name, follow=options.follow, project=project, location=region)
+        async with aclosing(log) as lines:
+            async for line in lines:
+                text = msgspec.json.encode(line).decode() if options.json else wording.one_line(line.text)
+                print_line(text)
     return 0
 
 
@@ -199,11 +179,7 @@ async def build_cancel(options: BuildCancelOptions) -> int:
         if not (options.yes or found.over or await confirm(lines, "Cancel this build?", "Add --yes.")):
             return 1
         ended = await images.cancel(options.name, project, options.region)
-    if options.json:
-        print_json(as_item(ended))
-    else:
-        print_line(f"{ended.id} is cancelled.")
-    return 0
+    return print_result(options.json, as_item(ended), f"{ended.id} is cancelled.")
 
 
 EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach Google or cluster"

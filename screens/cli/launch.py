@@ -83,7 +83,7 @@ async def values(options: ValuesOptions) -> int:
 async def launch(options: LaunchOptions) -> int:
     """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
-    async with open_session(options, kinds) as session:
+    async with open_session(options, kinds, listed=False) as session:
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
         problems = session.launch.problems(plan)

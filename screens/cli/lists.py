@@ -53,7 +53,7 @@ async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
     kinds = (layout.kind, *layout.uses)
     async with open_session(options, kinds, brief=True) as session:
-        fleet = await session.wait_until_listed(*kinds)
+        fleet = session.fleet
         refuse(layout, fleet)
         rows = await _rows(session, fleet, layout, options)
     missing = unread(kinds, fleet)

@@ -32,7 +32,7 @@ from console.scheduling.ranks import first_failure, format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_line, warn
-from screens.cli.ranks import JOB_KINDS, pod_of_rank
+from screens.cli.ranks import KINDS, pod_of_rank
 from screens.cli.terminal_guard import pass_raw, write_to_terminal
 from screens.wording import one_line
 
@@ -296,8 +296,8 @@ async def logs(options: LogsOptions) -> int:
     if options.raw:
         pass_raw()
     picks = LineSelection(options)
-    async with open_session(options, JOB_KINDS) as session:
-        fleet = await session.wait_until_listed(*JOB_KINDS)
+    async with open_session(options, KINDS) as session:
+        fleet = session.fleet
         if options.previous:
             return await print_previous(session, options, picks)
         if not options.all and not picks.needed:

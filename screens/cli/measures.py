@@ -39,7 +39,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn, write_text
-from screens.cli.ranks import KINDS as NCCL_QUICK_KINDS
+from screens.cli.ranks import KINDS as POD_KINDS
 from screens.cli.ranks import container_of, rank_named, running_pod
 from screens.cli.read import ReadingPrinter, is_well, say_reading
 from screens.columns.jobs import health_json
@@ -60,7 +60,7 @@ KINDS = ("jobsets", "jobs", "pods", "nodes")
 
 async def nccl(options: NcclOptions) -> int:
     """Print the tables of a job's tests, and their verdict."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, KINDS, listed=False) as session:
         if options.by_node:
             await session.measures.test_history.read()
             return _nodes(session.measures.test_history.nodes, options)
@@ -357,9 +357,8 @@ LIMIT = 120.0
 async def nccl_quick(options: NcclQuickOptions) -> int:
     """Measure; 1 if the test failed or had wrong values."""
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
-    async with open_session(options, NCCL_QUICK_KINDS) as session:
-        fleet = await session.wait_until_listed(*NCCL_QUICK_KINDS)
-        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+    async with open_session(options, POD_KINDS) as session:
+        rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
         reading, told = LogReading(), ReadingPrinter()
 

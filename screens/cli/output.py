@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from console.errors import ConsoleError
+    from screens.columns.column import Column
 
 
 def print_line(text: str = "") -> None:
@@ -162,14 +163,37 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {bare[found[0]]}?" if found else ""
 
 
+def print_result(as_json: bool, value: Any, *lines: str) -> int:
+    """The value as JSON where that was asked for, else the lines; gives the exit code 0."""
+    if as_json:
+        print_json(value)
+    else:
+        for line in lines:
+            print_line(line)
+    return 0
+
+
+def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], rows: Iterable[Any], none: str) -> int:
+    """The value as JSON where that was asked for, else the rows as a table, or `none` where there are none."""
+    from screens.columns.column import as_text
+
+    if as_json:
+        print_json(value)
+        return 0
+    titles, cells, right = as_text(columns, rows)
+    if cells:
+        print_table(titles, cells, right)
+    else:
+        print_line(none)
+    return 0
+
+
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
     """Rows under titles, each column as wide as its widest cell; `right` marks the columns of numbers."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
-        cells = (
-            cell.rjust(width) if flush else cell.ljust(width)
-            for cell, width, flush in zip(row, widths, right, strict=True)
-        )
+        columns = zip(row, widths, right, strict=True)
+        cells = (cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in columns)
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
     sys.stdout.flush()
 

@@ -12,7 +12,7 @@ from screens.cli.arguments import Command, Commands, confirmed, flag, json_flag,
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
 from screens.cli.launch import PlanOptions, make_plan, with_queue
-from screens.cli.output import print_hint, print_json, print_line, warn
+from screens.cli.output import print_hint, print_json, print_line, print_result, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 
 async def preflight(options: PreflightOptions) -> int:
     """Look, and say what was found."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, KINDS, listed=False) as session:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
@@ -107,10 +107,7 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: PreflightOpt
 
 
 def _say_mended(options: PreflightOptions, done: str, check: Check, words: str) -> None:
-    if options.json:
-        print_json({"kind": "preflight", "done": done, "items": [check]})
-    else:
-        print_line(words)
+    print_result(options.json, {"kind": "preflight", "done": done, "items": [check]}, words)
 
 
 EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see nothing, 4 cannot reach the cluster"

@@ -10,11 +10,10 @@ import yaml
 from console.errors import BadInput
 from console.session import saved_profiles
 from screens.cli.arguments import Command, Commands, Options, either, flag, json_flag, option, word
-from screens.cli.output import print_json, print_line, print_table, warn
+from screens.cli.output import print_json, print_line, print_result, print_table, warn
 
 if TYPE_CHECKING:
     from console.launch.profiles import Profiles
-    from console.launch.recipes import FieldProblem
 
 
 async def profiles(options: ProfilesOptions) -> int:
@@ -37,18 +36,13 @@ async def profiles(options: ProfilesOptions) -> int:
 
 
 async def show_all(kept: Profiles, *, as_json: bool) -> int:
-    """All of them."""
-    default = await kept.default()
-    names = await kept.names()
-    if as_json:
-        print_json({"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names})
-    elif not names:
-        print_line(f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
-    else:
-        print_table(
-            ("PROFILE", "DEFAULT"), [(name, "yes" if name == default else "") for name in names], (False, False)
-        )
-    return 0
+    default, names = await kept.default(), await kept.names()
+    if names and not as_json:
+        rows = [(name, "yes" if name == default else "") for name in names]
+        print_table(("PROFILE", "DEFAULT"), rows, (False, False))
+        return 0
+    told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
+    return print_result(as_json, told, f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
 
 
 async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
@@ -63,12 +57,7 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
             warn(f"{name}: {each.message}")
         told = {**profile.places, **profile.values}
         print_line(yaml.safe_dump(told, sort_keys=False, allow_unicode=True).strip() if told else "# empty")
-    return refusal(profile.problems)
-
-
-def refusal(problems: tuple[FieldProblem, ...]) -> int:
-    """The exit code of a profile with these problems."""
-    return BadInput.exit_code if problems else 0
+    return BadInput.exit_code if profile.problems else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,9 +97,6 @@ def container_of(pod: Pod, wanted: str) -> str:
     return main
 
 
-JOB_KINDS = ("jobsets", "jobs", "pods")
-
-
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     """The live pod of a job's rank."""
     job = find_job(fleet, namespace, name)

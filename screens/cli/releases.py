@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from console.launch.releases import ObjectFate
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, positive, word
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, print_table
-from screens.columns.column import as_text
+from screens.cli.output import print_listing, print_result
 from screens.columns.runs import REVISIONS
 
 if TYPE_CHECKING:
@@ -25,13 +24,8 @@ async def releases(options: ReleasesOptions) -> int:
             found = await session.launch.releases.all("" if options.all_namespaces else session.namespace)
             if not found and not options.all_namespaces:
                 await session.watch.require_namespace(session.namespace)
-    if options.json:
-        print_json({"kind": "revisions" if options.name else "releases", "items": found})
-    elif not found:
-        print_line("No releases.")
-    else:
-        print_table(*as_text(REVISIONS, found))
-    return 0
+    told = {"kind": "revisions" if options.name else "releases", "items": found}
+    return print_listing(options.json, told, REVISIONS, found, "No releases.")
 
 
 async def upgrade(options: UpgradeOptions) -> int:
@@ -52,9 +46,7 @@ async def rollback(options: RollbackOptions) -> int:
     """Go back to an earlier revision, or say what that would do."""
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
-        revision = options.revision
-        if revision is None:
-            revision = await releases.revision_before(where, name)
+        revision = options.revision or await releases.revision_before(where, name)
         if options.dry_run:
             return print_change(await releases.try_rollback(where, name, revision), as_json=options.json, done="")
         change = await releases.rollback(where, name, revision)
@@ -63,20 +55,14 @@ async def rollback(options: RollbackOptions) -> int:
 
 def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     """A change object by object; exit code 1 when the cluster refuses a part of it."""
-    if as_json:
-        print_json(change)
-        return 1 if change.refused else 0
+    lines: list[str] = []
     for each in change.objects:
-        if each.fate is ObjectFate.SAME:
-            continue
-        print_line(f"{each.kind} {each.name} {each.fate}" + (f", but: {each.refused}" if each.refused else "."))
-        for line in each.lines:
-            print_line(f"  {line}")
-    if change.idle:
-        print_line("Nothing changes.")
-    elif done:
-        print_line(done)
-    return 1 if change.refused else 0
+        if each.fate is not ObjectFate.SAME:
+            lines.append(f"{each.kind} {each.name} {each.fate}" + (f", but: {each.refused}" if each.refused else "."))
+            lines += [f"  {line}" for line in each.lines]
+    end = "Nothing changes." if change.idle else done
+    print_result(as_json, change, *lines, *filter(None, [end]))
+    return int(bool(change.refused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, warn
+from screens.cli.output import print_json, print_line, print_result, warn
 from screens.cli.ranks import KINDS, rank_named
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -41,15 +41,11 @@ MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗",
 
 async def ssh(options: SshOptions) -> int:
     """Set up a rank and become ssh; or write hosts only, list them, forget some, or take all away."""
-    if options.undo:
-        return await undo(as_json=options.json)
-    if options.forget:
-        return await forget_hosts(options)
+    if options.undo or options.forget or not (options.jobs or options.write_config):
+        return await without_cluster(options)
     if options.write_config:
         return await write_hosts(options)
-    jobs = [*options.jobs]
-    if not jobs:
-        return await list_hosts(as_json=options.json)
+    jobs = options.jobs
     if len(jobs) > 2:
         raise BadInput("Name one job and one pod.", "a4 ssh JOB [POD] [-- COMMAND]")
     async with open_session(options, KINDS) as session:
@@ -73,52 +69,30 @@ def exec_program(command: list[str]) -> NoReturn:
         raise BadInput(f"`{command[0]}` is not installed.", "Install OpenSSH's client.") from error
 
 
-async def undo(*, as_json: bool) -> int:
-    """Take away what a4 wrote for ssh."""
+async def without_cluster(options: SshOptions) -> int:
+    """Take away all that a4 wrote for ssh, or the hosts of these jobs; else print the hosts there are."""
     from console.attach.ssh.access import SshAccess
 
-    done = await SshAccess.undo()
-    if as_json:
-        print_json({"done": done})
-    else:
-        for each in done:
-            print_line(each)
-    return 0
-
-
-async def list_hosts(*, as_json: bool) -> int:
-    """Print the hosts there are; asks no cluster."""
-    from console.attach.ssh.access import SshAccess
-
+    if options.undo:
+        done = await SshAccess.undo()
+        return print_result(options.json, {"done": done}, *done)
+    if options.forget:
+        if not options.jobs:
+            raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
+        gone: list[str] = []
+        for job in options.jobs:
+            gone += await SshAccess.forget_named(job, context=options.context, namespace=options.namespace)
+        return print_result(options.json, {"forgotten": gone}, *(gone or ["There were no such hosts."]))
     hosts = await SshAccess.hosts()
-    if as_json:
-        print_json({"kind": "hosts", "items": hosts})
-    elif hosts:
-        for host in hosts:
-            print_line(f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}")
-    else:
-        print_line("There are no hosts yet: a4 ssh JOB POD makes them.")
-    return 0
-
-
-async def forget_hosts(options: SshOptions) -> int:
-    """Take away the hosts of these jobs; asks no cluster, which may be gone."""
-    from console.attach.ssh.access import SshAccess
-
-    if not options.jobs:
-        raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
-    gone: list[str] = []
-    for job in options.jobs:
-        gone += await SshAccess.forget_named(job, context=options.context, namespace=options.namespace)
-    print_json({"forgotten": gone}) if options.json else print_line("\n".join(gone) or "There were no such hosts.")
-    return 0
+    lines = [f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}" for host in hosts]
+    none = "There are no hosts yet: a4 ssh JOB POD makes them."
+    return print_result(options.json, {"kind": "hosts", "items": hosts}, *(lines or [none]))
 
 
 async def write_hosts(options: SshOptions) -> int:
     """Write the hosts of these jobs, of all that run if none is named."""
     async with open_session(options, KINDS) as session:
-        fleet = await session.wait_until_listed(*KINDS)
-        running = [name for (where, name), job in fleet.jobsets.items()
+        running = [name for (where, name), job in session.fleet.jobsets.items()
                    if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
         gone_by = await session.attach.tidy()
         hosts, failed = [], None
@@ -128,11 +102,8 @@ async def write_hosts(options: SshOptions) -> int:
             except ConsoleError as error:
                 warn(f"{job}: {error}")
                 failed = error
-        if options.json:
-            print_json({"hosts": hosts, "forgotten": gone_by})
-        else:
-            for host in hosts:
-                print_line(f"{host.host}  {host.namespace}/{host.job}")
+    lines = (f"{host.host}  {host.namespace}/{host.job}" for host in hosts)
+    print_result(options.json, {"hosts": hosts, "forgotten": gone_by}, *lines)
     return failed.exit_code if failed else 0
 
 

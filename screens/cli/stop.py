@@ -33,7 +33,6 @@ async def stop(options: StopOptions) -> int:
     if not options.jobs:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
     async with open_session(options, KINDS) as session:
-        await session.wait_until_listed(*KINDS)
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
         if options.dry_run:
             return print_plans(session, plans, as_json=options.json)

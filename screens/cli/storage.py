@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -17,16 +17,14 @@ from screens.cli.arguments import Command, Commands, Options, container_option, 
 from screens.cli.connect import google_of, open_session
 from screens.cli.files import bars, list_folder
 from screens.cli.images import project_of, projects_option
-from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.column import as_text
-from screens.columns.google import PLACES, Place, of_bucket, of_filestore, of_lustre
+from screens.cli.output import print_json, print_line, print_listing, print_result, warn
+from screens.cli.ranks import KINDS
+from screens.columns.google import PLACES, of_bucket, of_filestore, of_lustre
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.google.storage import FilestoreInstance, LustreInstance, StoredObject
-
-KINDS = ("jobsets", "jobs", "pods")
+    from console.google.storage import FilestoreInstance, LustreInstance
 
 
 async def buckets(options: BucketsOptions) -> int:
@@ -34,19 +32,10 @@ async def buckets(options: BucketsOptions) -> int:
     async with google_of(options) as google:
         region = await google.storage.region()
         found = await google.storage.buckets(project_of(options.projects))
-    if options.json:
-        items = [{**asdict(each), "match": each.match(region)} for each in found]
-        print_json({"kind": "buckets", "region": region, "items": items})
-    elif not found:
-        print_line("The project has no buckets.")
-    else:
-        print_table(*as_text(PLACES, [of_bucket(each, region) for each in found]))
-    return 0
-
-
-def as_item(stored: StoredObject) -> dict[str, Any]:
-    """An object as JSON."""
-    return {**asdict(stored), "folder": stored.is_folder, "iteration": stored.iteration}
+    items = [{**asdict(each), "match": each.match(region)} for each in found]
+    told = {"kind": "buckets", "region": region, "items": items}
+    places = [of_bucket(each, region) for each in found]
+    return print_listing(options.json, told, PLACES, places, "The project has no buckets.")
 
 
 async def list_place(options: LsOptions) -> int:
@@ -62,8 +51,9 @@ async def list_place(options: LsOptions) -> int:
     async with google_of(options) as google:
         found = await google.storage.folder(place)
     if options.json:
-        print_json({"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more,
-                  "items": [as_item(each) for each in found.objects]})  # fmt: skip
+        items = [{**asdict(each), "folder": each.is_folder, "iteration": each.iteration} for each in found.objects]
+        told = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more}
+        print_json({**told, "items": items})
         return 0
     for each in found.objects:
         size = "" if each.is_folder else wording.size(each.bytes)
@@ -84,16 +74,11 @@ async def get(options: GetOptions) -> int:
     async with google_of(options) as google:
         with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
             report = await google.storage.fetch(place, options.folder, bar(str(place)))
-    if options.json:
-        print_json(asdict(report))
-    else:
-        kept = f", {report.kept} of them were there" if report.kept else ""
-        files = wording.count(report.files, "file")
-        print_line(
-            f"{report.target}: {files}, {wording.size(report.bytes)}{kept}, in {report.seconds:.1f} s; crc32c equal"
-        )
-        for name, why in report.problems:
-            warn(f"{wording.one_line(name)}: {why}")
+    kept = f", {report.kept} of them were there" if report.kept else ""
+    got = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}"
+    print_result(options.json, asdict(report), f"{report.target}: {got}, in {report.seconds:.1f} s; crc32c equal")
+    for name, why in () if options.json else report.problems:
+        warn(f"{wording.one_line(name)}: {why}")
     return int(bool(report.problems))
 
 
@@ -103,37 +88,30 @@ async def store_logs(options: StoreLogsOptions) -> int:
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
     async with open_session(options, KINDS) as session:
-        await session.wait_until_listed(*KINDS)
         report = await session.google.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
-    if options.json:
-        print_json(report)
-    else:
-        for name, lines in report.objects:
-            print_line(f"{report.place.rstrip('/')}/{name}: {wording.count(lines, 'line')}")
-    return 0
+    folder = report.place.rstrip("/")
+    objects = (f"{folder}/{name}: {wording.count(lines, 'line')}" for name, lines in report.objects)
+    return print_result(options.json, report, *objects)
 
 
-async def lustre(options: InstanceOptions) -> int:
-    """Lustre instances, or the values that mount one."""
+async def instances(options: InstanceOptions) -> int:
+    """Lustre instances or Filestore shares, or the values that mount one."""
     async with google_of(options) as google:
-        found = await google.storage.lustre(project_of(options.projects))
-        region = await google.storage.region()
+        project, region = project_of(options.projects), await google.storage.region()
+        found: Sequence[LustreInstance] | Sequence[FilestoreInstance]
+        if options.command == "lustre":
+            found = lustre = await google.storage.lustre(project)
+            places = [of_lustre(each, region) for each in lustre]
+        else:
+            found = filestore = await google.storage.filestore(project)
+            places = [of_filestore(each, region) for each in filestore]
     if options.name:
-        return _say_values(found, options)
-    return _say_all("lustre", found, [of_lustre(each, region) for each in found], options)
+        return _print_values(found, options)
+    told = {"kind": options.command, "items": [{**asdict(each), "values": each.values()} for each in found]}
+    return print_listing(options.json, told, PLACES, places, "There are none.")
 
 
-async def filestore(options: InstanceOptions) -> int:
-    """Filestore shares, or the values that mount one."""
-    async with google_of(options) as google:
-        found = await google.storage.filestore(project_of(options.projects))
-        region = await google.storage.region()
-    if options.name:
-        return _say_values(found, options)
-    return _say_all("filestore", found, [of_filestore(each, region) for each in found], options)
-
-
-def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
+def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: InstanceOptions) -> int:
     chosen = [each for each in found if each.name == options.name]
     if len(chosen) != 1:
         names = ", ".join(sorted({each.name for each in found})) or "none"
@@ -142,26 +120,7 @@ def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], o
         why = f": {chosen[0].why}" if chosen[0].why else "."
         raise BadInput(f"{options.name} cannot be mounted, it is {chosen[0].state}{why}", "Choose one that is ready.")
     values = chosen[0].values()
-    if options.json:
-        print_json(values)
-    else:
-        print_line(yaml.safe_dump(values, sort_keys=False).rstrip())
-    return 0
-
-
-def _say_all(
-    kind: str,
-    found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
-    places: Sequence[Place],
-    options: InstanceOptions,
-) -> int:
-    if options.json:
-        print_json({"kind": kind, "items": [{**asdict(each), "values": each.values()} for each in found]})
-    elif not found:
-        print_line("There are none.")
-    else:
-        print_table(*as_text(PLACES, places))
-    return 0
+    return print_result(options.json, values, yaml.safe_dump(values, sort_keys=False).rstrip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +156,7 @@ class StoreLogsOptions(Options):
     json: bool = json_flag()
 
 
-def _instances(own: str) -> str:
+def _keys(own: str) -> str:
     """The JSON of `a4 lustre` and `a4 filestore`; `own`: keys of the one alone."""
     return (
         f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
@@ -232,6 +191,6 @@ COMMANDS: Commands = {
         epilog="Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed "
         "them nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines).",
     ),
-    "lustre": Command(lustre, InstanceOptions, epilog=_instances("filesystem, mount_point, throughput, legacy_port")),
-    "filestore": Command(filestore, InstanceOptions, epilog=_instances("tier, share, address")),
+    "lustre": Command(instances, InstanceOptions, epilog=_keys("filesystem, mount_point, throughput, legacy_port")),
+    "filestore": Command(instances, InstanceOptions, epilog=_keys("tier, share, address")),
 }

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import practice_cluster
-from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.column import as_text
-from screens.columns.tunnels import TUNNELS
+from screens.cli.output import print_listing, print_result, warn
+from screens.columns.tunnels import PROFILES, TUNNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,17 +82,13 @@ async def _detach(order: TunnelRequest, *, as_json: bool) -> int:
     tunnel, notes = await detach(order)
     for note in notes:
         warn(note)
-    if as_json:
-        print_json(tunnel)
-    else:
-        _say_open(tunnel)
-        print_line(f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it.")
-    return 0
+    ends = f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it."
+    return print_result(as_json, tunnel, *_open_lines(tunnel), ends)
 
 
-def _say_open(tunnel: Tunnel) -> None:
-    for each in tunnel.listeners:
-        print_line(f"{each} of {tunnel.address}" + (f" (pod {tunnel.pod})." if tunnel.pod else "."))
+def _open_lines(tunnel: Tunnel) -> list[str]:
+    pod = f" (pod {tunnel.pod})" if tunnel.pod else ""
+    return [f"{each} of {tunnel.address}{pod}." for each in tunnel.listeners]
 
 
 async def _stay(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool) -> int:
@@ -107,10 +102,7 @@ async def _stay(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool)
     try:
         for note in running.forwarding.notes:
             warn(note)
-        if as_json:
-            print_json(running.tunnel)
-        else:
-            _say_open(running.tunnel)
+        print_result(as_json, running.tunnel, *_open_lines(running.tunnel))
         if running.tunnel.words:
             warn(running.tunnel.words)
         running.forwarding.tell = _teller(running.tunnel)
@@ -146,13 +138,8 @@ async def _list(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     found = await published.listed()
-    if options.json:
-        print_json({"kind": "tunnels", "items": found})
-    elif not found:
-        print_line("No tunnel is open. Open one: a4 forward JOB POD 8888")
-    else:
-        print_table(*as_text(TUNNELS, found))
-    return 0
+    none = "No tunnel is open. Open one: a4 forward JOB POD 8888"
+    return print_listing(options.json, {"kind": "tunnels", "items": found}, TUNNELS, found, none)
 
 
 async def _stop(options: TunnelsOptions) -> int:
@@ -162,31 +149,19 @@ async def _stop(options: TunnelsOptions) -> int:
         raise BadInput("Name the tunnels to stop, or give --all.", "a4 tunnels lists them.")
     names = [each.name for each in await published.listed()] if options.all else list(options.words)
     stopped = [await published.stop_tunnel(name) for name in names]
-    if options.json:
-        print_json({"kind": "tunnels", "items": stopped})
-        return 0
-    for each in stopped:
-        ports = ", ".join(str(one) for one in each.listeners)
-        print_line(f"Stopped {each.name}: {ports or 'no port'} of {each.address}.")
-    if not stopped:
-        print_line("No tunnel was open.")
-    return 0
+    lines = [
+        f"Stopped {each.name}: {', '.join(map(str, each.listeners)) or 'no port'} of {each.address}."
+        for each in stopped
+    ]
+    return print_result(options.json, {"kind": "tunnels", "items": stopped}, *(lines or ["No tunnel was open."]))
 
 
 async def _profiles(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
     found = await asyncio.to_thread(published.profiles)
-    if options.json:
-        print_json({"kind": "profiles", "items": found})
-    elif not found:
-        print_line("No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME")
-    else:
-        rows = [
-            (each.name, each.context, each.namespace, f"{each.job} {each.rank}", " ".join(each.ports)) for each in found
-        ]
-        print_table(("PROFILE", "CONTEXT", "NAMESPACE", "TARGET", "PORTS"), rows, (False,) * 5)
-    return 0
+    none = "No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME"
+    return print_listing(options.json, {"kind": "profiles", "items": found}, PROFILES, found, none)
 
 
 async def _forget(options: TunnelsOptions) -> int:
@@ -196,11 +171,8 @@ async def _forget(options: TunnelsOptions) -> int:
         raise BadInput("Name the profile to forget.", "a4 tunnels profiles lists them.")
     for name in options.words:
         await asyncio.to_thread(published.forget_profile, name)
-        if not options.json:
-            print_line(f"Forgot the profile {name}.")
-    if options.json:
-        print_json({"kind": "profiles", "forgotten": options.words})
-    return 0
+    lines = (f"Forgot the profile {name}." for name in options.words)
+    return print_result(options.json, {"kind": "profiles", "forgotten": options.words}, *lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

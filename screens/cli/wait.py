@@ -108,7 +108,6 @@ async def wait(options: WaitOptions) -> int:
     """Wait; the exit code says what came of it, see `a4 wait --help`."""
     wanted = conditions(options.until)
     async with open_session(options, KINDS) as session:
-        await session.wait_until_listed(*KINDS)
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
         thresholds = _thresholds(session, options)
@@ -268,7 +267,7 @@ def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> d
 
 async def alarms(options: AlarmsOptions) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
-    async with open_session(options, (*ALARMS_KINDS, "nodes")) as session:
+    async with open_session(options, (*ALARMS_KINDS, "nodes"), listed=False) as session:
         fleet = await session.wait_until_listed(*ALARMS_KINDS)
         require_jobs(fleet, "Which jobs run")
         if not (options.all_namespaces or any(where == session.namespace for where, _ in fleet.jobsets)):

@@ -35,7 +35,7 @@ LISTENS = 3.0
 async def why(options: WhyOptions) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
     async with open_session(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
-        fleet = await session.wait_until_listed()
+        fleet = session.fleet
         card = await session.logs.first_failure(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
         if job is None and card is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from console.errors import ConsoleError
     from console.google.builds import Build, Image
-    from console.google.clusters import GkeCluster
+    from console.google.clusters import GkeCluster, GkeOperation
     from console.google.node_pools import PoolStatus
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
@@ -98,6 +98,22 @@ NODE_POOLS: tuple[Column[PoolStatus], ...] = (
     Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, ink="dim"),
     Column("STATE", _pool_state, fill=True, least=20, sort=lambda row: row.state),
 )  # fmt: skip
+
+
+def operation_state(operation: GkeOperation) -> str:
+    if not operation.over:
+        return operation.status.lower()
+    return "failed" if operation.error else "done"
+
+
+OPERATIONS: tuple[Column[GkeOperation], ...] = (
+    Column("OPERATION", lambda each: each.kind),
+    Column("POOL", lambda each: each.pool),
+    Column("STATE", operation_state),
+    Column("NODES", lambda each: f"{each.done or 0}/{each.total}" if each.total else "", right=True),
+    Column("STARTED", lambda each: wording.moment(each.started, time.time()), right=True),
+    Column("WHY", lambda each: each.error or each.detail),
+)
 
 
 BUILD_GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, "EXPIRED": BAD, "CANCELLED": IDLE}

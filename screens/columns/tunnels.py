@@ -9,7 +9,7 @@ from screens.columns.column import COMMAND, Column, since
 from screens.wording import BAD, IDLE, OK, WAITS, Cell, Span
 
 if TYPE_CHECKING:
-    from console.attach.tunnel.published import Tunnel
+    from console.attach.tunnel.published import Profile, Tunnel
 
 GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
 
@@ -68,3 +68,11 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
     since("AGE", lambda tunnel: tunnel.since),
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip
+
+PROFILES: tuple[Column[Profile], ...] = (
+    Column("PROFILE", lambda profile: profile.name),
+    Column("CONTEXT", lambda profile: profile.context),
+    Column("NAMESPACE", lambda profile: profile.namespace),
+    Column("TARGET", lambda profile: f"{profile.job} {profile.rank}"),
+    Column("PORTS", lambda profile: " ".join(profile.ports)),
+)
