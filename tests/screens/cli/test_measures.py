@@ -32,7 +32,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSession:
     made = FakeSession(queue_scene())
 
     class Opened:
-        def __init__(self, *_: Any) -> None:
+        def __init__(self, *_: Any, **__: Any) -> None:
             pass
 
         async def __aenter__(self) -> FakeSession:
