@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from io import BytesIO
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -33,6 +32,7 @@ PATIENCE = 8.0
 TRIES = 4
 MOST = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
 DRIP, DRIPS_FOR = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
+MAX_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
 LARGE = 1 << 20
 """Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
 REST, BETWEEN_RESTS = 0.15, 0.05
@@ -41,18 +41,23 @@ _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 
 
-async def _read_on(pieces: AsyncIterator[bytes], found: BytesIO, most: int) -> None:
-    """Add pieces until there are no more, or `found` is longer than `most`; TimeoutError where they only drip."""
+async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) -> int:
+    """Add pieces until there are no more or they are longer than `most`; their length. TimeoutError where they drip."""
     loop = asyncio.get_running_loop()
-    since, before = loop.time(), found.tell()
+    size = sum(map(len, found))
+    since, before = loop.time(), size
     async for piece in pieces:
-        found.write(piece)
+        found.append(piece)
+        size += len(piece)
+        if len(found) > MAX_PIECES:
+            found[:] = (b"".join(found),)
         if (now := loop.time()) > since + DRIPS_FOR:
-            if found.tell() < before + DRIP:
+            if size < before + DRIP:
                 raise TimeoutError
-            since, before = now, found.tell()
-        if found.tell() > most:
+            since, before = now, size
+        if size > most:
             break
+    return size
 
 
 class Client:
@@ -166,18 +171,19 @@ class Client:
         """The body of the answer; raises as `stream` does."""
         sent = HttpRequest(self.url(path, params), silence, method, body, content, accept)
         async with self.stream(sent, doing) as answer:
-            pieces, found = answer.iter_chunks(), BytesIO()
+            pieces: AsyncIterator[bytes] = answer.iter_chunks()
+            found: list[bytes] = []
             try:
-                await _read_on(pieces, found, LARGE)
-                if found.tell() > LARGE:
+                size = await _read_on(pieces, found, LARGE)
+                if size > LARGE:
                     async with self._reads_large:
-                        await _read_on(pieces, found, MOST)
+                        size = await _read_on(pieces, found, MOST)
             except TimeoutError as error:
                 raise connection_error(self.login, doing, error) from error
-            if found.tell() > MOST:
-                found.close()  # whoever keeps the error keeps this frame
+            if size > MOST:
+                found.clear()  # whoever keeps the error keeps this frame
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
-            return found.getvalue()
+            return b"".join(found)
 
     @asynccontextmanager
     async def websocket(

@@ -118,11 +118,14 @@ class KindReader(Generic[W, M]):
 
     def build_models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
         """Models by key, and the reasons why other objects could not be built."""
-        made, unreadable = {}, {}
+        made, unreadable, parse = {}, {}, self._parse
         for wire in items:
             key = object_key(wire.metadata)
+            if not key[1]:
+                unreadable[key] = "its name is missing."
+                continue
             try:
-                made[key] = self._model(key, wire)
+                made[key] = parse(wire)
             except Unreadable as error:
                 unreadable[key] = error.message
         return made, unreadable
@@ -157,6 +160,19 @@ class KindReader(Generic[W, M]):
             return WatchEvent(kind, key, version, unreadable=str(error))
         except Unreadable as error:
             return WatchEvent(kind, key, version, unreadable=error.message)
+
+
+PEEK = 1 << 12  # bytes of a page in which its metadata are looked for
+
+
+def next_token(body: bytes) -> str:
+    """The token of the next page, if it stands before the items, as API servers write it; else empty."""
+    head, items, _ = body[:PEEK].partition(b'"items":')
+    try:
+        meta = msgspec.json.decode(head.rstrip(b", \n") + b"}", type=RawListWire).metadata if items else None
+    except UNREADABLE:
+        return ""
+    return (meta.next or "") if meta else ""
 
 
 def _key(raw: msgspec.Raw) -> Key:

@@ -13,7 +13,11 @@ from console.kube.snapshot import Fleet, Key, WatchState, WatchStatus
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
-PAUSE = 0.25  # seconds between two pictures
+PAUSE = 0.25  # seconds between two snapshots
+GROWTH, LONGEST_PAUSE = 1.2, 1.0
+"""How much longer than when it was last shown a list under way is shown again, or after how many seconds: a snapshot of
+100,000 objects, and the table that is drawn of it, cost more than reading the next page.
+"""
 
 FIELDS: Mapping[str, str] = {
     "nodes": "nodes",
@@ -51,6 +55,8 @@ class Store:
         self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
         self._published: dict[str, dict[Key, Any]] = {}
         self._fleet: Fleet | None = None
+        self._shown: dict[str, tuple[int, float]] = {}
+        """Of lists under way: how long they were when they were last shown, and when that was."""
         self._wake()
 
     def _wake(self, kind: str = "") -> None:
@@ -73,7 +79,12 @@ class Store:
         """Add objects of a list that is not complete yet; the state of the watch stays."""
         self._objects[kind].update(objects)
         self._links[kind] = replace(self._links[kind], last_seen=self._clock())
-        self._wake(kind)
+        self._published.pop(kind, None)
+        count, now = len(self._objects[kind]), time.monotonic()
+        shown, at = self._shown.get(kind, (0, 0.0))
+        if count > GROWTH * shown or now > at + LONGEST_PAUSE:
+            self._shown[kind] = count, now
+            self._wake()
 
     def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
         """Replace all objects of a kind. One that cannot be parsed keeps its last known form."""

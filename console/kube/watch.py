@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
 from console.kube.failures import StatusWire, error_from_status
 from console.kube.http import HttpRequest
-from console.kube.kinds import JOBSET, KUEUE, Kind
+from console.kube.kinds import JOBSET, KUEUE, Kind, next_token
 from console.kube.snapshot import WatchState
 from console.pace import WorkSlices
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 PAGE = 500
+TURNS = 3  # of the event loop, in which a request leaves
 BATCH = 100  # models made between two turns of the event loop
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
 LASTS = (240, 480)
@@ -228,12 +229,19 @@ async def _list(
     try:
         while fetching:
             body = await fetching
+            ahead = next_token(body)
+            fetching = asyncio.ensure_future(source.page(ahead)) if ahead else None
+            for _ in range(TURNS if ahead else 0):
+                await asyncio.sleep(0)
             page = reader.read_page(body)
             if why := length.add(page, len(body), token):
                 raise Unreadable(f"The list of {source.of} does not end: {why}.")
             del body
             token, version = page.next, page.version
-            fetching = asyncio.ensure_future(source.page(token)) if token else None
+            if token != ahead:
+                if fetching:
+                    fetching.cancel()
+                fetching = asyncio.ensure_future(source.page(token)) if token else None
             unreadable.update(page.unreadable)
             for start in range(0, len(page.items), BATCH):
                 made, odd = reader.build_models(page.items[start : start + BATCH])

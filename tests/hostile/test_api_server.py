@@ -172,7 +172,7 @@ async def test_a_list_of_pages_without_end_is_given_up(attack: str, monkeypatch:
                     assert f"The list of pods of the API server {client.login.server} does not end" in str(change.error)
                     assert why in str(change.error)
                     break
-    assert read == pages
+    assert read - pages in {0, 1}  # the next one may be on its way
 
 
 async def test_a_list_of_more_bytes_than_a_cluster_has_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

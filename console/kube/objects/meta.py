@@ -127,6 +127,9 @@ class OwnerWire(Wire):
     controller: bool | None = None
 
 
+_NO_OWNER = OwnerWire()
+
+
 class Meta(Wire):
     """ObjectMeta."""
 
@@ -182,8 +185,10 @@ def annotations_of(meta: Meta) -> Mapping[str, str]:
 
 def controller_of(meta: Meta) -> OwnerWire:
     """The controlling owner, else the first owner, else an empty one."""
-    owners = meta.owner_references or []
-    return next((each for each in owners if each.controller), owners[0] if owners else OwnerWire())
+    owners = meta.owner_references
+    if not owners:
+        return _NO_OWNER
+    return owners[0] if owners[0].controller else next((each for each in owners if each.controller), owners[0])
 
 
 def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:

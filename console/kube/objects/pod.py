@@ -23,7 +23,7 @@ from console.kube.objects.meta import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 
 AFTER_THE_END = (
@@ -202,8 +202,9 @@ def gpus_of(spec: PodSpecWire | None) -> int:
     """GPUs of the pod, counted as `requests_of` counts every resource."""
     if spec is None:
         return 0
-    total = sum(_gpus(each) for each in spec.containers or ())
-    sidecars = 0
+    total = sidecars = 0
+    for each in spec.containers or ():
+        total += _gpus(each)
     for each in spec.init_containers or ():
         gpus = _gpus(each)
         if each.restart_policy == "Always":
@@ -276,7 +277,7 @@ class PodAnnotations(Wire):
     workload: str = msgspec.field(default="", name=KUEUE + "workload")
 
 
-_NO_LABELS, _NO_ANNOTATIONS = PodLabels(), PodAnnotations()
+_NO_LABELS, _NO_ANNOTATIONS, _NO_CONDITION = PodLabels(), PodAnnotations(), ConditionWire()
 
 
 class PodMeta(Meta):
@@ -315,18 +316,18 @@ def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
     )
 
 
-def _containers(spec: PodSpecWire, status: PodStatusWire) -> Iterator[Container]:
-    """Init containers first; one without a status yet waits."""
-    for specs, statuses, init in (
-        (spec.init_containers, status.init_container_statuses, True),
-        (spec.containers, status.container_statuses, False),
-    ):
-        told = {each.name: each for each in statuses or ()}
-        for each in specs or ():
-            found = told.pop(each.name, None)
-            yield _container(found, init=init) if found else Container(name=intern_text(each.name), init=init)
-        for left in told.values():
-            yield _container(left, init=init)
+def _containers(
+    specs: list[ContainerSpecWire] | None, statuses: list[ContainerStatusWire] | None, *, init: bool
+) -> list[Container]:
+    """In the order of the spec; one without a status yet waits."""
+    told = {each.name: each for each in statuses or ()}
+    found = []
+    for each in specs or ():
+        status = told.pop(each.name, None)
+        found.append(_container(status, init=init) if status else Container(name=intern_text(each.name), init=init))
+    for left in told.values():
+        found.append(_container(left, init=init))
+    return found
 
 
 def parse_pod(wire: PodWire) -> Pod:
@@ -338,7 +339,10 @@ def parse_pod(wire: PodWire) -> Pod:
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
     taken = conditions.get("DisruptionTarget")
     if taken is None or taken.status != "True":
-        taken = ConditionWire()
+        taken = _NO_CONDITION
+    containers = _containers(spec.containers, status.container_statuses, init=False)
+    if spec.init_containers or status.init_container_statuses:
+        containers = [*_containers(spec.init_containers, status.init_container_statuses, init=True), *containers]
     unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     return Pod(
         namespace=intern_text(meta.namespace),
@@ -351,10 +355,10 @@ def parse_pod(wire: PodWire) -> Pod:
         node=intern_text(spec.node_name),
         ip=status.pod_ip or "",
         gpus=gpus_of(spec),
-        containers=tuple(_containers(spec, status)),
+        containers=tuple(containers),
         started=parse_time(status.start_time),
         deleting_since=parse_time(meta.deletion_timestamp),
-        gated=tuple(intern_text(each.name) for each in spec.scheduling_gates or ()),
+        gated=tuple(intern_text(each.name) for each in spec.scheduling_gates) if spec.scheduling_gates else (),
         disruption=intern_text(taken.reason),
         disruption_message=taken.message or "",
         disrupted_at=parse_time(taken.last_transition_time),

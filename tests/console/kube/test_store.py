@@ -44,6 +44,25 @@ def test_pages_fill_a_list_that_is_not_live_yet() -> None:
     assert (list(store.fleet.pods), store.link("pods").state) == ([("n", "b")], WatchState.LIVE)
 
 
+def test_a_long_list_under_way_is_shown_each_time_that_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("console.kube.store.time.monotonic", lambda: now[0])
+    store = Store()
+
+    def shown(count: int) -> int:
+        store.add("pods", {("n", str(each)): pod(str(each)) for each in range(count)})
+        return len(store.fleet.pods)
+
+    assert [shown(each) for each in (100, 110, 119, 125, 140)] == [100, 100, 100, 125, 125]
+    now[0] += 1.5
+    assert shown(141) == 141
+    assert shown(142) == 141
+    store.set_object("nodes", ("", "x"), Node("x"))
+    assert len(store.fleet.pods) == 142  # with whatever else changes
+    store.replace("pods", {("n", str(each)): pod(str(each)) for each in range(143)}, {})
+    assert len(store.fleet.pods) == 143
+
+
 def test_a_lost_link_keeps_its_rows_and_recovers() -> None:
     now = [100.0]
     store = Store(clock=lambda: now[0])

@@ -11,6 +11,7 @@ import pytest
 from msgspec import field
 
 from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.kube.kinds import next_token
 from console.kube.watch import (
     Backoff,
     Changed,
@@ -124,6 +125,44 @@ async def test_the_next_page_is_fetched_while_one_is_read() -> None:
     async with aclosing(follow(script, PODS)) as changes:
         await first(1, changes)
         await eventually(lambda: script.tokens == ["", "t1"])
+
+
+async def test_the_next_page_is_asked_for_before_this_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script([page("a", version=5, token="t1"), page("b", version=5)], [[SILENCE]])
+    asked: list[list[str]] = []
+    read_page = PODS.read_page
+
+    def read(body: bytes) -> Any:
+        asked.append(list(script.tokens))
+        return read_page(body)
+
+    monkeypatch.setattr(PODS, "read_page", read)
+    _, listed, _ = await told(script, 3)
+    assert asked == [["", "t1"], ["", "t1"]]
+    assert names(listed) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "token"),
+    [
+        (page("a", version=5, token="t1"), "t1"),
+        (page("a", version=5), ""),
+        (b'{"items":[{"metadata":{"continue":"x"}}],"metadata":{"continue":"t1"}}', ""),
+        (b'{"metadata":{"continue":"t1"}}', ""),
+        (b'{"metadata":{"note":"\\"items\\":","continue":"t1"},"items":[]}', "t1"),
+        (b'{"metadata":{"continue":"t1"},\n "items": []}', "t1"),
+        (b"no list", ""),
+    ],
+)
+def test_the_next_page_is_known_ahead_where_its_token_stands_before_the_items(body: bytes, token: str) -> None:
+    assert next_token(body) == token
+
+
+async def test_a_page_whose_token_stands_behind_its_items_is_followed_all_the_same() -> None:
+    late = b'{"items":[' + json.dumps(pod("a")).encode() + b'],"metadata":{"resourceVersion":"5","continue":"t1"}}'
+    script = Script([late, page("b", version=5)], [[SILENCE]])
+    _, listed, _ = await told(script, 3)
+    assert (script.tokens, names(listed)) == (["", "t1"], ["a", "b"])
 
 
 @pytest.mark.parametrize(
