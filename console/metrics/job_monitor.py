@@ -326,6 +326,7 @@ class JobMonitor:
             some = lines[start : start + AT_A_TIME]
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
+                self.measures.keep_line(now, line.time, line.text)
             if self._reader.take(some) and self._teller is None:
                 self._teller = rank
             await slices.pause()

@@ -249,9 +249,17 @@ class JobMeasures:
         """A line, or the picture of a bar that is drawn: `printed` 0.0."""
         now = time.time()
         self.ranks.add(rank, printed or now, text)
-        self._latest.append((now, text, printed))
+        self.keep_line(now, printed, text)
         for listener in self._listeners:
             listener(now, text, printed)
+
+    def last_lines(self, number: int) -> list[str]:
+        """The latest lines that were fed, oldest first; what redraws itself, as progress bars do, is left out."""
+        return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
+
+    def keep_line(self, now: float, printed: float, text: str) -> None:
+        """A line for whoever begins to listen, or looks at the last ones."""
+        self._latest.append((now, text, printed))
 
     # it grows
 

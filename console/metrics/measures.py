@@ -111,7 +111,7 @@ class Measures:
         self.light: dict[Key, JobMonitor] = {}
         """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
         self.glancing = JobProgressReader(
-            cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self._live
+            cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.followed
         )
 
     @property
@@ -144,7 +144,7 @@ class Measures:
             self._reading = asyncio.create_task(self._read_kept(kept), name="measures:kept")
         return kept.nodes
 
-    def _live(self, key: Key) -> JobMeasures | None:
+    def followed(self, key: Key) -> JobMeasures | None:
         """What is read of a job whose log is followed; None of any other."""
         if key in self._shared:
             return self._shared[key].measures

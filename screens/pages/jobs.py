@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 
 from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
@@ -17,6 +18,7 @@ from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import open_shell
 from screens.dialogs.stop import stop_jobs
+from screens.widgets.job_pane import JobPane
 from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -37,6 +39,8 @@ TABS = (
     ("e", "events", "Events"),
 )
 """Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
+PANE_RIGHT, PANE_BELOW = 130, 34
+"""Columns and lines of a terminal from which on the pane is right of the list, or below it."""
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
 
 
@@ -77,15 +81,20 @@ class JobsScreen(LiveScreen):
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),
+        Binding("z", "pane", "Pane", id="jobs.pane", tooltip="The pane of the row under the cursor: usual, large, off"),
         Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
                 tooltip="Its revisions: other values while it runs, and back to earlier ones"),
     ]  # fmt: skip
 
+    pane_size = "usual"
     table = getters.query_one(JobTable)
     reason = getters.query_one("#reason", SentenceLine)
+    pane = getters.query_one(JobPane)
 
     def body(self) -> ComposeResult:
-        yield JobTable()
+        with Container(id="split"):
+            yield JobTable()
+            yield JobPane(id="pane")
         yield SentenceLine(id="reason")
 
     def subject(self) -> dict[str, str]:
@@ -105,6 +114,7 @@ class JobsScreen(LiveScreen):
         self._tell_reason()
 
     def on_mount(self) -> None:
+        self._place_pane()
         self._glance()
 
     @work(group="glance", exclusive=True)
@@ -119,16 +129,39 @@ class JobsScreen(LiveScreen):
 
     def tick(self) -> None:
         super().tick()
+        self._tell_reason()
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
             self.show_fleet(self.app.fleet)
 
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the reason has fewer lines."""
         self.set_class(event.size.height < 30, "-low")
+        self._place_pane()
+
+    def _place_pane(self) -> None:
+        """The pane is right of the list where the terminal is wide, below it where it is high, else off until asked."""
+        width, height = self.size
+        place = (
+            "-right" if width >= PANE_RIGHT else "-below" if height >= PANE_BELOW or self.pane_size == "large" else ""
+        )
+        for each in ("-right", "-below"):
+            self.set_class(each == place and self.pane_size != "off", each)
+        self.set_class(self.pane_size == "large", "-large")
+
+    def action_pane(self) -> None:
+        """The pane in its other sizes: usual, large, off."""
+        sizes = ("usual", "large", "off")
+        self.pane_size = sizes[(sizes.index(self.pane_size) + 1) % len(sizes)]
+        self._place_pane()
+        self.call_after_refresh(self._tell_reason)
 
     @on(ResourceTable.Highlighted)
     def _tell_reason(self) -> None:
         line = self.table.row
+        key = line.jobset.key if line is not None else None
+        self.pane.show(
+            line, self.session.measures.followed(key) if key and self.app.connected else None, self.app.whose
+        )
         if line is None:
             self.reason.runs = ()
             return

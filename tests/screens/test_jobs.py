@@ -80,7 +80,9 @@ async def to_job(app: ConsoleApp, pilot: Any, name: str, tab: str = "pods") -> J
 
 async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
     async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
-        await to_jobs(app, pilot)
+        screen = await to_jobs(app, pilot)
+        await pilot.press("z", "z")  # without its pane the list has room for all columns
+        await until(pilot, lambda: not screen.pane.size.width and "ATTEMPT" in screen_text(app))
         text = screen_text(app)
         told = "● running", "6/6", "○ pending", "needs 32 GPUs", "✗ failed", "pod 1: OOMKilled (137)", "done after"
         for words in (*told, "0/40", "2/4"):

@@ -1,0 +1,227 @@
+"""The pane of the job under the cursor: how it is, its curve, its pods, what it waits for, and its last lines."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+
+from console.kube.objects.jobset import JobState
+from console.kube.objects.meta import condition
+from console.logs.redact import redact
+from console.metrics.alarm_rules import GLYPH
+from console.metrics.training.series import METRICS
+from screens import wording
+from screens.columns.jobs import attempt_cell, events_of, glance_words, place_words, reasons, state_cell
+from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
+from screens.widgets.charts.training_plot import Chart, View, draw_chart
+from screens.widgets.line import Inked, line
+from screens.widgets.sentence_line import folded_runs
+from screens.wording import Span, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.strip import Strip
+
+    from console.metrics.job_progress import JobMeasures
+    from console.metrics.nccl.history import MeasuredTest
+    from console.scheduling.why_answer import Why
+    from screens.columns.jobs import JobLine
+
+Lines = list[list[Span]]
+LOSS = METRICS[0]
+PODS_MOST = 3
+"""Lines of pods; of more only numbers are shown."""
+
+
+def pane_lines(
+    job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, whose: Callable[[str], str] = str
+) -> Lines:
+    """What the pane shows in that many columns and lines, most important first; `whose`: how an owner is named."""
+    found: Lines = [_title(job, width, now)]
+    state = runs_of(state_cell(job))
+    sentence, quoted = reasons(job)
+    told = [Span(f"  {sentence or place_words(job)}")]
+    told += [Span(f"  {GLYPH} {alarm.text}.", "bad") for alarm in job.alarms if alarm.words not in sentence]
+    found += folded_runs([*state, *told], width)
+    if quoted:
+        found += folded_runs([Span(quoted, "dim")], width)
+    if job.why.next:
+        found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
+    found.append([])
+    if job.jobset.state is JobState.PENDING:
+        found += _waiting(job.why, width, whose)
+    else:
+        found += _figures(job, measures, width, max(5, min(12, height - 20)))
+    if job.ranks and job.jobset.state is not JobState.PENDING:
+        found += _pods(job, width)
+        found.append(_cost(job, now))
+    found += _last_lines(measures, height - len(found)) or _events(job, now, height - len(found))
+    return found[:height]
+
+
+def _title(job: JobLine, width: int, now: float) -> list[Span]:
+    jobset = job.jobset
+    parts = [job.owner, f"{jobset.gpus} GPUs", wording.age(now - jobset.created) if jobset.created else ""]
+    said = " · ".join(part for part in parts if part)
+    room = width - cell_len(jobset.name) - cell_len(said)
+    return [Span(jobset.name, "strong"), Span(" " * max(2, room)), Span(said, "dim")]
+
+
+# while it waits
+
+
+def _waiting(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
+    """The arithmetic of its queue, unfolded; who is in front, and whose end would make room."""
+    found: Lines = []
+    account = why.account
+    if account is not None:
+        sums = [("own quota", f"{account.nominal:,}"), ("to borrow", f"+ {account.borrows:,}")]
+        sums += [("used", f"- {account.used:,}")] + ([("lent", f"- {account.lent:,}")] if account.lent else [])
+        found.append([Span(f"GPUs of flavor {why.flavor}" if why.flavor else "GPUs", "head")])
+        found += [[Span(f"  {name:<10}", "dim"), Span(f"{number:>8}")] for name, number in sums]
+        short = f"   {why.short_by:,} more needed" if why.short_by else ""
+        found.append([Span(f"  {'free':<10}", "dim"), Span(f"{f'= {account.free:,}':>8}", "strong"),
+                      Span(f"   needs {why.need:,}{short}", "waits")])  # fmt: skip
+        found.append([])
+    if why.position:
+        front = f", after {', '.join(why.ahead[:4])}" + (" …" if len(why.ahead) > 4 else "") if why.ahead else ""
+        found += folded_runs([Span("position  ", "dim"), Span(f"{why.position} in its ClusterQueue{front}")], width)
+    if why.unblocks:
+        names = ", ".join(f"{each.name} ({each.gpus})" for each in why.unblocks)
+        found += folded_runs([Span("room when ", "dim"), Span(f"{names} ends")], width)
+    if why.holders:
+        found += [[], [Span("holds that quota", "head")]]
+        for holder in why.holders[:6]:
+            found.append(
+                [Span(f"  {holder.gpus:>5}  "), Span(f"{holder.name:<28}"), wording.owner(whose(holder.owner))]
+            )
+    return found
+
+
+# while it runs, and after
+
+
+def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) -> Lines:
+    """How far it is, in a bar and in figures, and its curve."""
+    glance, found = job.glance, Lines()
+    if glance is not None and glance.step is not None and glance.total and not job.jobset.finished:
+        left = f"   {wording.age(glance.eta)} left" if glance.eta else ""
+        share = f" {wording.percent(glance.step, glance.total)}  step {glance.step:,} of {glance.total:,}{left}"
+        found.append([*wording.bar(glance.step, glance.total, max(8, width - len(share) - 1)), Span(share)])
+    if glance is not None:
+        pace = f"  {glance.step_time:.3g} s a step" if glance.step_time else ""
+        found.append([*glance_words(glance), Span(pace, "dim")])
+    track = measures.track if measures is not None else None
+    test = measures.tests[-1] if measures is not None and measures.tests else None
+    canvas = Canvas(width, high)
+    if track is not None and (column := track.columns.get(LOSS.name)) is not None and column.known > 1:
+        with track.lock:
+            draw_chart(canvas, Box(0, 0, width, high), Chart(LOSS, track, marks=track.events(), large=False),
+                       View(), "loss, all steps read")  # fmt: skip
+        found += [*canvas.rows(), []]
+    elif test is not None and len(test.test.rows) > 1:
+        _draw_busbw(canvas, test)
+        found += [*canvas.rows(), []]
+    return found
+
+
+def _draw_busbw(canvas: Canvas, test: MeasuredTest) -> None:
+    """Bandwidth over message size, evenly spaced as the test doubles them."""
+    values = [(row.size, row.best_busbw) for row in test.test.rows if row.best_busbw is not None]
+    if len(values) < 2:
+        return
+    first, last = wording.size(values[0][0]), wording.size(values[-1][0])
+    canvas.text(0, 0, f"busbw in GB/s, {first} to {last}", "dim")
+    frame = Frame(Box(0, 0, canvas.width, canvas.height), 0.0, max(value for _, value in values), below=0)
+    frame.draw(canvas, None)
+    across, start = frame.dots() - 1, frame.left * DOTS_WIDE
+    dots = [
+        (start + round(across * at / (len(values) - 1)), row)
+        for at, (_, value) in enumerate(values)
+        if (row := frame.row(value)) is not None
+    ]
+    canvas.path(dots, "accent")
+
+
+def _pods(job: JobLine, width: int) -> Lines:
+    """A glyph for each pod, in their order; of very many the numbers of each state."""
+    ready = f"{job.up}/{len(job.ranks)} pods"
+    where = place_words(job)
+    tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
+    found: Lines = [[Span(ready, "ok" if job.up == len(job.ranks) else "waits"), Span(f"  {where}", "dim"), *tries]]
+    if len(job.ranks) <= (width // 2) * PODS_MOST:
+        glyphs = [wording.pod_glyph(rank.status, ready=rank.ready) if rank.pod else Span("·", "faint")
+                  for rank in job.ranks]  # fmt: skip
+        for start in range(0, len(glyphs), width // 2):
+            found.append([run for glyph in glyphs[start : start + width // 2] for run in (glyph, Span(" "))])
+    return found
+
+
+def _cost(job: JobLine, now: float) -> list[Span]:
+    """GPU-hours since Kueue admitted it, of a job that it admitted."""
+    workload = job.fleet.workload_of(job.jobset)
+    admitted = condition(workload.conditions, "Admitted") if workload else None
+    if admitted is None or not admitted.is_true or not admitted.since:
+        return []
+    hours = job.jobset.gpus * max(0.0, (job.jobset.finished_at or now) - admitted.since) / 3600
+    return [Span(f"{hours:,.1f} GPU-hours", ""), Span(" since its admission", "dim")]
+
+
+def _last_lines(measures: JobMeasures | None, room: int) -> Lines:
+    """The last lines of the pod that tells of its steps, as many as there is room for; the newest at the bottom."""
+    lines = measures.last_lines(max(0, min(room - 2, 12))) if measures is not None else []
+    return [[], [Span("last lines", "head")], *([Span(redact(text), "dim")] for text in lines)] if lines else []
+
+
+def _events(job: JobLine, now: float, room: int) -> Lines:
+    """What was reported of it, newest first, as much as there is room for."""
+    events = list(events_of(job).values())[: max(0, min(room - 2, 8))]
+    rows = [
+        [
+            Span(f"{wording.age(now - each.last):>6}  ", "dim"),
+            Span(each.reason, "waits" if each.type == "Warning" else ""),
+            Span(f"  {wording.sentence(each.message)}", "dim"),
+        ]
+        for each in events
+    ]
+    return [[], [Span("events", "head")], *rows] if rows else []
+
+
+class JobPane(Inked):
+    """Draws the pane; nothing in it moves the list."""
+
+    DEFAULT_CSS: ClassVar[str] = "JobPane { padding: 0 1; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._job: JobLine | None = None
+        self._measures: JobMeasures | None = None
+        self._whose: Callable[[str], str] = str
+        self._lines: Lines = []
+
+    def show(self, job: JobLine | None, measures: JobMeasures | None, whose: Callable[[str], str] = str) -> None:
+        """Show that job, with what is read of its log; None: there is no row under the cursor."""
+        self._job, self._measures, self._whose = job, measures, whose
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.display or not self.size.width:
+            return
+        width, height = self.content_size
+        job, before = self._job, self._lines
+        self._lines = (
+            pane_lines(job, self._measures, width, height, time.time(), self._whose) if job is not None else []
+        )
+        if self._lines != before:
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        ground = self.rich_style
+        runs = self._lines[y] if y < len(self._lines) else []
+        return line(runs, self.content_size.width, lambda ink: ground + self.ink(ink))

@@ -1,0 +1,113 @@
+"""The pane of the job under the cursor: what it says of a job that waits, runs or has failed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from console.kube.objects.jobset import JobState
+from console.metrics.job_progress import JobMeasures, JobProgress
+from console.metrics.training.run import TrainingRun
+from console.metrics.training.steps import Step
+from screens.columns.jobs import JobLine
+from screens.pages.jobs import JobsScreen
+from screens.widgets.job_pane import pane_lines
+from tests.hostile.payloads import PAYLOADS, RAW
+from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.queue_scene import queue_scene
+
+if TYPE_CHECKING:
+    from console.kube.snapshot import Fleet
+
+
+def lines_of(
+    fleet: Fleet, name: str, measures: JobMeasures | None = None, glance: JobProgress | None = None
+) -> list[str]:
+    job = JobLine(fleet.jobsets["default", name], fleet, glance, owner="mira")
+    return ["".join(run.text for run in line) for line in pane_lines(job, measures, 70, 40, fleet.at)]
+
+
+def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> None:
+    fleet = queue_scene()
+    waits = next(each for each in fleet.jobsets.values() if each.state is JobState.PENDING)
+    job = JobLine(waits, fleet)
+    account = job.why.account
+    assert account is not None
+    shown = ["".join(run.text for run in line) for line in pane_lines(job, None, 80, 50, fleet.at)]
+    numbers = {line.split()[0]: int(line.replace(",", "").split("needs")[0].split()[-1]) for line in shown
+               if line.startswith("  ") and line.split()[0] in {"own", "to", "used", "lent", "free"}}  # fmt: skip
+    assert numbers["own"] + numbers["to"] - numbers["used"] - numbers.get("lent", 0) == numbers["free"] == account.free
+    assert any(f"needs {job.why.need:,}" in line for line in shown)
+    assert any(line.startswith("position  ") for line in shown)
+
+
+def measured(steps: int, *texts: str) -> JobMeasures:
+    found, run = JobMeasures(("default", "llama")), TrainingRun()
+    run.sync([Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps)], time.time())
+    found.tracks = (run,)
+    for text in texts:
+        found.keep_line(time.time(), time.time(), text)
+    return found
+
+
+def running(fleet: Fleet) -> str:
+    return next(each.name for each in fleet.jobsets.values() if each.state is JobState.RUNNING)
+
+
+def test_a_running_job_shows_its_bar_curve_pods_and_last_lines() -> None:
+    fleet = queue_scene()
+    glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
+    shown = lines_of(fleet, running(fleet), measured(50, "it 40/100 loss 0.25"), glance)
+    assert any("40 %  step 40 of 100   3m00s left" in line for line in shown)
+    assert any("loss 0.25" in line and "3 s a step" in line for line in shown)
+    assert sum(any("⠀" < letter <= "⣿" for letter in line) for line in shown) >= 4, "a curve of braille dots"
+    assert shown[-1] == "it 40/100 loss 0.25"
+
+
+def test_secrets_and_controls_of_a_log_do_not_reach_the_screen() -> None:
+    fleet = queue_scene()
+    shown = lines_of(fleet, running(fleet), measured(3, "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789"))
+    assert any("HF_TOKEN" in line for line in shown)
+    assert not any("hf_abcdefgh" in line for line in shown)
+
+
+async def test_hostile_lines_are_drawn_without_control_sequences() -> None:
+    async with console(size=(160, 45)) as (app, pilot, _):
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row is not None)
+        screen = app.screen
+        assert isinstance(screen, JobsScreen)
+        screen.pane.show(screen.table.row, measured(3, *PAYLOADS.values()))
+        drawn = "".join(screen.pane.render_line(y).text for y in range(screen.pane.size.height))
+        assert "last lines" in drawn
+        assert not RAW.search(drawn)
+
+
+def test_events_stand_where_no_line_was_printed() -> None:
+    fleet = queue_scene()
+    shown = lines_of(fleet, "llama")
+    at = shown.index("events")
+    assert any("Started" in line for line in shown[at:])
+
+
+async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_small_terminal() -> None:
+    async with console(size=(160, 45)) as (app, pilot, _):
+        await pilot.press("3")
+        screen = app.screen
+        assert isinstance(screen, JobsScreen)
+        await until(
+            pilot, lambda: screen.table.row is not None and screen.table.row.jobset.name in text_of(screen.pane)
+        )
+        assert screen.pane.region.x > screen.table.region.x
+        wide = screen.pane.size.width
+        await pilot.press("z")
+        await until(pilot, lambda: screen.pane.size.width > wide)
+        await pilot.press("z")
+        await until(pilot, lambda: not screen.pane.display or not screen.pane.size.width)
+        await pilot.press("z")
+        await pilot.resize_terminal(100, 45)
+        await until(pilot, lambda: screen.pane.region.y > screen.table.region.y)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: not screen.pane.size.width)
+        assert screen.table.row is not None
+        assert screen.table.row.jobset.name in screen_text(app)
