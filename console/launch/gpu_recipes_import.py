@@ -57,10 +57,7 @@ SAME: dict[Names, str] = {
 """A value of theirs that is one of ours."""
 
 GONE: dict[Names, str] = {
-    (
-        "workload",
-        "workflow",
-    ): "no template reads it; steps are skipped with recipe.skip.clone and its like",
+    ("workload", "workflow"): "no template reads it; steps are skipped with recipe.skip.clone and its like",
     ("workload", "gcsSidecarImage"): "the cluster's own driver brings the sidecar",
     ("workload", "psSidecarImage"): "there is no Parallelstore here; use storage.lustre or storage.pvc",
     ("volumes", "psVolumes"): "there is no Parallelstore here; use storage.lustre or storage.pvc",
@@ -202,11 +199,10 @@ def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out
     _gib(root, out)
     for way, path in SAME.items():
         value = pop_at(root, way)
-        if value is not MISSING and value not in ("", [], None):
+        if value not in ("", [], None):
             out.put(path, value)
     for way, why in GONE.items():
-        value = pop_at(root, way)
-        if value not in (MISSING, "", None, False, [], {}):
+        if pop_at(root, way) not in ("", None, False, [], {}):
             out.leave_out(".".join(way), why)
     for way in FOLLOWS:
         pop_at(root, way)
@@ -332,24 +328,24 @@ def _mounts(root: dict[str, Any], out: TranslatedValues) -> None:
 
 def _file_systems(root: dict[str, Any], out: TranslatedValues) -> None:
     nfs = pop_at(root, ("volumes", "nfs", "enabled"))
-    if nfs is not MISSING and _text(nfs) == "true":
+    if _text(nfs) == "true":
         out.put("storage.nfs.claim", "nfs-pvc")
     lustre = pop_at(root, ("volumes", "lustre", "enabled"))
-    if lustre is not MISSING and _text(lustre) == "true":
+    if _text(lustre) == "true":
         out.put("storage.lustre.claim", "lustre-pvc")
         if out.recipe == "qwen3-next-pretrain":
             out.recipe = "qwen3-next-lustre"
     for kind, given in (("nfs", nfs), ("lustre", lustre)):
-        if given is not MISSING and _text(given) == "false":
+        if _text(given) == "false":
             # What describes a file system that is not used would only make one.
             pop_at(root, ("volumes", kind))
 
 
 def _gib(root: dict[str, Any], out: TranslatedValues) -> None:
-    given = pop_at(root, ("network", "gibVersion"))
+    given = pop_at(root, ("network", "gibVersion"), MISSING)
+    image = _text(given or "")
     if given is MISSING:
         return
-    image = _text(given or "")
     if not image:
         out.put("network.gib.enabled", False)
     elif "/" in image:
@@ -404,26 +400,18 @@ def set_at(root: dict[str, Any], way: KeyPath, value: Any) -> None:
         level = below
 
 
-def pop_at(root: dict[str, Any], way: tuple[str, ...]) -> Any:
+def pop_at(root: dict[str, Any], way: tuple[str, ...], otherwise: object = None) -> Any:
     """Take a value out of the tree, with the maps that are empty then."""
     first, *rest = way
-    if first not in root:
-        return MISSING
     if not rest:
-        return root.pop(first)
-    below = root[first]
+        return root.pop(first, otherwise)
+    below = root.get(first)
     if not isinstance(below, dict):
-        return MISSING
-    found = pop_at(below, tuple(rest))
+        return otherwise
+    found = pop_at(below, tuple(rest), otherwise)
     if not below:
         del root[first]
     return found
-
-
-def remaining(root: dict[str, Any], way: tuple[str, ...]) -> Any:
-    """Take what is left at the end of that way; None if nothing is."""
-    found = pop_at(root, way)
-    return None if found is MISSING else found
 
 
 def leaves_of(value: Any, way: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

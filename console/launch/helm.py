@@ -130,10 +130,22 @@ class Helm:
     guard: Callable[[str, str], Awaitable[None]] | None = None
     """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
 
-    async def _guarded(self, namespace: str, name: str, work: Callable[[], T], failed: str) -> T:
+    async def _do(self, namespace: str, name: str, work: Callable[[Config], T], failed: str) -> T:
+        """What `work` gives in a thread of its own; `name` empty: it is about every release of the namespace."""
         if self.guard is not None:
             await self.guard(namespace, name)
-        return await _in_thread(work, failed)
+        return await self._unguarded(namespace or "default", work, failed)
+
+    async def _unguarded(self, namespace: str, work: Callable[[Config], T], failed: str) -> T:
+        def action() -> T:
+            from helm_python import Config
+
+            with Config(
+                kubeconfig_path=self.kubeconfig, kube_context=self.context or None, namespace=namespace
+            ) as config:
+                return work(config)
+
+        return await _in_thread(action, failed)
 
     async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
         """The YAML of every object, without asking the cluster anything."""
@@ -151,12 +163,8 @@ class Helm:
 
     async def require_free(self, *, name: str, namespace: str) -> None:
         """Raise Conflict when a release of that name exists, in whatever state."""
-
-        def work() -> None:
-            with self._config(namespace) as config:
-                _refuse_taken(config, name, namespace)
-
-        await self._guarded(namespace, name, work, f"Whether the name {name} is free could not be found out")
+        failed = f"Whether the name {name} is free could not be found out"
+        await self._do(namespace, name, lambda config: _refuse_taken(config, name, namespace), failed)
 
     async def install(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
@@ -164,18 +172,17 @@ class Helm:
         """Install a release without waiting for its pods; when it fails, what was made is removed again."""
         failed = f"{name} could not be installed"
 
-        def work() -> Exception | None:
-            with self._config(namespace) as config:
-                _refuse_taken(config, name, namespace)
-                try:
-                    config.install(chart, name, dict(values), namespace=namespace, labels=dict(labels))
-                except _failures() as error:
-                    if _is_taken(error):
-                        raise
-                    return error
+        def work(config: Config) -> Exception | None:
+            _refuse_taken(config, name, namespace)
+            try:
+                config.install(chart, name, dict(values), namespace=namespace, labels=dict(labels))
+            except _failures() as error:
+                if re.search("cannot reuse a name that is still in use|cannot be imported", str(error)):
+                    raise
+                return error
             return None
 
-        error = await self._guarded(namespace, name, work, failed)
+        error = await self._do(namespace, name, work, failed)
         if error is not None:
             # Nobody who stops waiting leaves half a release behind.
             await asyncio.shield(self._remove_failed(name, namespace, error))
@@ -184,18 +191,17 @@ class Helm:
     async def _remove_failed(self, name: str, namespace: str, error: Exception) -> None:
         """Remove what a failed install made; a server that has just gone away gets a few moments to come back."""
 
-        def work() -> Exception | None:
-            with self._config(namespace) as config:
-                try:
-                    config.uninstall(name, ignore_not_found=True)
-                except _failures() as again:
-                    return again
+        def work(config: Config) -> Exception | None:
+            try:
+                config.uninstall(name, ignore_not_found=True)
+            except _failures() as again:
+                return again
             return None
 
         second: Exception | None = None
         for pause in _REMOVAL_PAUSES:
             await asyncio.sleep(pause)
-            second = await _in_thread(work, f"{name} could not be removed")
+            second = await self._unguarded(namespace, work, f"{name} could not be removed")
             if second is None:
                 return
         raise ReleaseFailed(
@@ -205,58 +211,51 @@ class Helm:
             leftover=(namespace, name),
         ) from error
 
-    async def upgrade(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> None:
-        """Give a release other values; what a JobSet may not change while it exists is refused by the cluster."""
-
-        def work() -> None:
-            with self._config(namespace) as config:
-                _require_ours(config, name, namespace)
-                config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True)
-
-        await self._guarded(namespace, name, work, f"{name} could not be changed")
-
-    async def render_upgrade(
-        self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str
+    async def upgrade(
+        self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, dry_run: bool = False
     ) -> tuple[str, ...]:
-        """The YAML of every object as `upgrade` would apply it; the cluster is read and not changed."""
+        """Give a release other values; the YAML of every object of it then. A dry run reads the cluster only.
 
-        def work() -> tuple[str, ...]:
-            with self._config(namespace) as config:
-                release = config.upgrade(
+        What a JobSet may not change while it exists is refused by the cluster.
+        """
+
+        def work(config: Config) -> tuple[str, ...]:
+            if dry_run:
+                made = config.upgrade(
                     chart, name, dict(values), namespace=namespace, reset_values=True, dry_run="server"
                 )
-            return _documents(str(release["manifest"]))
+            else:
+                _require_ours(config, name, namespace)
+                made = config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True)
+            return _documents(str(made["manifest"]))
 
-        return await self._guarded(namespace, name, work, f"{name} could not be changed")
+        return await self._do(namespace, name, work, f"{name} could not be changed")
 
     async def rollback(self, *, name: str, namespace: str, revision: int) -> None:
         """Give a release the objects of an earlier revision, as a new one."""
 
-        def work() -> None:
-            with self._config(namespace) as config:
-                _require_ours(config, name, namespace)
-                _require_ours(config, name, namespace, revision)
-                config.rollback(name, version=revision)
+        def work(config: Config) -> None:
+            _require_ours(config, name, namespace)
+            _require_ours(config, name, namespace, revision)
+            config.rollback(name, version=revision)
 
-        await self._guarded(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
+        await self._do(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
 
     async def manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
         """The YAML of every object of a release, as it was last given to the cluster."""
 
-        def work() -> tuple[str, ...]:
-            with self._config(namespace) as config:
-                return _documents(str(config.status(name, revision=revision)["manifest"]))
+        def work(config: Config) -> tuple[str, ...]:
+            return _documents(str(config.status(name, revision=revision)["manifest"]))
 
-        return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
+        return await self._do(namespace, name, work, f"The objects of {name} could not be read")
 
     async def history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
         """Every revision of a release that Helm still knows, oldest first."""
 
-        def work() -> tuple[Release, ...]:
-            with self._config(namespace) as config:
-                return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))
+        def work(config: Config) -> tuple[Release, ...]:
+            return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))
 
-        return await self._guarded(namespace, name, work, f"The revisions of {name} could not be read")
+        return await self._do(namespace, name, work, f"The revisions of {name} could not be read")
 
     async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of this chart; what went, as "Kind name". The cluster deletes the pods a moment later.
@@ -266,48 +265,39 @@ class Helm:
         not in `only`.
         """
 
-        def work() -> tuple[str, ...]:
-            with self._config(namespace) as config:
-                removal = _removal(_require_ours(config, name, namespace))
-                if only is not None:
-                    removal.require_only(only, name, namespace)
-                config.uninstall(name)
+        def work(config: Config) -> tuple[str, ...]:
+            removal = _removal(_require_ours(config, name, namespace))
+            if only is not None:
+                removal.require_only(only, name, namespace)
+            config.uninstall(name)
             return removal.goes
 
-        return await self._guarded(namespace, name, work, f"{name} could not be removed from {namespace}")
+        return await self._do(namespace, name, work, f"{name} could not be removed from {namespace}")
 
     async def removal(self, *, name: str, namespace: str) -> Removal:
         """What `uninstall` would remove and leave; raises as it does."""
 
-        def work() -> Removal:
-            with self._config(namespace) as config:
-                return _removal(_require_ours(config, name, namespace))
+        def work(config: Config) -> Removal:
+            return _removal(_require_ours(config, name, namespace))
 
-        return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
+        return await self._do(namespace, name, work, f"The objects of {name} could not be read")
 
     async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
         """Releases of the named chart in every state; an empty namespace means all of them."""
 
-        def work() -> tuple[Release, ...]:
-            with self._config(namespace or "default") as config:
-                found = config.list(all_states=True, all_namespaces=not namespace)
+        def work(config: Config) -> tuple[Release, ...]:
+            found = config.list(all_states=True, all_namespaces=not namespace)
             return tuple(_release(summary) for summary in found if summary.get("chart_name") == chart)
 
-        return await self._guarded(namespace, "", work, "The releases could not be listed")
+        return await self._do(namespace, "", work, "The releases could not be listed")
 
     async def values(self, *, name: str, namespace: str) -> dict[str, Value]:
         """The values a release was installed with, without the chart's defaults."""
 
-        def work() -> dict[str, Value]:
-            with self._config(namespace) as config:
-                return dict(config.get_values(name) or {})
+        def work(config: Config) -> dict[str, Value]:
+            return dict(config.get_values(name) or {})
 
-        return await self._guarded(namespace, name, work, f"The values of {name} could not be read")
-
-    def _config(self, namespace: str) -> Config:
-        from helm_python import Config
-
-        return Config(kubeconfig_path=self.kubeconfig, kube_context=self.context or None, namespace=namespace)
+        return await self._do(namespace, name, work, f"The values of {name} could not be read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,12 +332,8 @@ def is_kept(manifest: str) -> bool:
 
 async def _in_thread(work: Callable[[], T], failed: str) -> T:
     # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
-    return await asyncio.to_thread(_translated, work, failed)
-
-
-def _translated(work: Callable[[], T], failed: str) -> T:
     try:
-        return work()
+        return await asyncio.to_thread(work)
     except _failures() as error:
         raise translate(str(error), type(error).__name__, failed) from error
 
@@ -366,7 +352,12 @@ def _refuse_taken(config: Config, name: str, namespace: str) -> None:
         status = config.status(name)["status"]
     except HelmNotFoundError:
         return
-    raise _taken(name, namespace, str(status))
+    raise Conflict(
+        f"A release named {name} exists already in {namespace} ({status}).",
+        "Choose another name, or stop that one first.",
+        status=409,
+        reason="AlreadyExists",
+    )
 
 
 def _require_ours(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
@@ -388,14 +379,12 @@ def _require_ours(config: Config, name: str, namespace: str, revision: int | Non
 
 def _removal(documents: Sequence[str]) -> Removal:
     """For documents of `_require_ours`. Only what all readers of YAML agree on is taken for kept: the rest is named."""
-    kept = [text for text in documents if is_kept(text) and text.count(_POLICY) == 1 and _keeps(text)]
-    goes, stays = (
-        tuple(
-            " ".join(kind_and_name(text)) for text in documents if kind_and_name(text)[0] and (text in kept) == wanted
-        )
-        for wanted in (False, True)
-    )
-    return Removal(goes, stays, tuple(documents))
+    goes: list[str] = []
+    stays: list[str] = []
+    for text in documents:
+        if kind_and_name(text)[0]:
+            (stays if _keeps(text) else goes).append(" ".join(kind_and_name(text)))
+    return Removal(tuple(goes), tuple(stays), tuple(documents))
 
 
 def _keeps(text: str) -> bool:
@@ -421,20 +410,6 @@ def _foreign(text: str, name: str, namespace: str) -> str:
     if _KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
         return ""
     return f"{kind} {where + '/' if isinstance(where, str) else ''}{title}"
-
-
-def _taken(name: str, namespace: str, status: str = "") -> Conflict:
-    state = f" ({status})" if status else ""
-    return Conflict(
-        f"A release named {name} exists already in {namespace}{state}.",
-        "Choose another name, or stop that one first.",
-        status=409,
-        reason="AlreadyExists",
-    )
-
-
-def _is_taken(error: Exception) -> bool:
-    return "cannot reuse a name that is still in use" in str(error) or "cannot be imported" in str(error)
 
 
 def _documents(manifest: str) -> tuple[str, ...]:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from console.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from console.kube.nested_values import Value
 
 
 _IN_VALUES = re.compile(r"[\\,]")
 _IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it
+_ESCAPED = r"\\\g<0>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +33,30 @@ class HelmCommand:
     needs: tuple[str, ...] = ()  # variables of the environment that hold secrets and have to be set first
 
 
-@dataclass(frozen=True, slots=True)
-class HelmParts:
-    """What a command is made of."""
+def helm_command(
+    name: str,
+    chart: str,
+    options: Sequence[tuple[str, str]],
+    values: Mapping[str, Value],
+    file_text: str,
+    *,
+    files: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> HelmCommand:
+    """The command of a launch; `file_text` is its values as YAML.
 
-    name: str
-    namespace: str
-    chart: str
-    label: str
-    values: Mapping[str, Value]
-    files: Mapping[str, str]  # path of a value -> file whose text it is
-    secrets: Mapping[str, str]  # path of a value -> variable of the environment that holds it
+    Of paths of values, `files` are those whose texts are files, and `secrets` those that variables hold.
+    """
+    file_name = f"{name}.values.yaml"
+    tail = [("--set-file", f"{escaped(path)}={file}") for path, file in files.items()]
+    hidden = [f'--set-string {shlex.quote(escaped(path))}="${variable}"' for path, variable in secrets.items()]
 
+    def line(own: Iterable[tuple[str, str]]) -> str:
+        written = (f"{option} {shlex.quote(value)}" for option, value in (*options, *own, *tail))
+        return " \\\n  ".join([shlex.join(["helm", "install", name, chart]), *written, *hidden])
 
-def helm_command(parts: HelmParts, file_text: str) -> HelmCommand:
-    """The command of a launch; `file_text` is its values as YAML."""
-    file_name = f"{parts.name}.values.yaml"
-    head = ["helm", "install", parts.name, parts.chart]
-    common = [("--namespace", parts.namespace), ("--labels", parts.label)]
-    tail = [("--set-file", f"{escaped(path)}={file}") for path, file in parts.files.items()]
-    hidden = [f'--set-string {shlex.quote(escaped(path))}="${name}"' for path, name in parts.secrets.items()]
     return HelmCommand(
-        with_file=_line(head, [*common, ("--values", file_name), *tail], hidden),
-        file_name=file_name,
-        file_text=file_text,
-        inline=_line(head, [*common, *settings(parts.values), *tail], hidden),
-        needs=tuple(parts.secrets.values()),
+        line([("--values", file_name)]), file_name, file_text, line(settings(values)), (*secrets.values(),)
     )
 
 
@@ -65,11 +64,11 @@ def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator
     """Options that set nested values: text that stays text, numbers as they are, lists as JSON."""
     for name, value in values.items():
         way = (*above, name)
-        path = ".".join(_key(each) for each in way)
+        path = ".".join(_IN_NAMES.sub(_ESCAPED, each) for each in way)
         if isinstance(value, Mapping) and value:
             yield from settings(value, way)
         elif isinstance(value, str) and not value.startswith("{"):
-            yield "--set-string", f"{path}={_escape(value, _IN_VALUES)}"
+            yield "--set-string", f"{path}={_IN_VALUES.sub(_ESCAPED, value)}"
         elif value is None or isinstance(value, int):
             yield "--set", f"{path}={json.dumps(value)}"
         else:
@@ -79,20 +78,7 @@ def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator
 def escaped(path: str) -> str:
     """A path whose last name may hold dots (launchers.run.sh), as Helm takes it."""
     first, _, rest = path.partition(".")
-    return f"{_key(first)}.{_key(rest)}" if first == "launchers" else path
-
-
-def _key(name: str) -> str:
-    return _escape(name, _IN_NAMES)
-
-
-def _escape(text: str, special: re.Pattern[str]) -> str:
-    return special.sub(r"\\\g<0>", text)
-
-
-def _line(head: Sequence[str], options: Sequence[tuple[str, str]], hidden: Sequence[str]) -> str:
-    lines = [shlex.join(head), *(f"{option} {shlex.quote(value)}" for option, value in options), *hidden]
-    return " \\\n  ".join(lines)
+    return f"{first}.{_IN_NAMES.sub(_ESCAPED, rest)}" if first == "launchers" else path
 
 
 _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
@@ -146,15 +132,12 @@ class _Splitter:
                     return words
             elif char.isspace():
                 self._at += 1
-            elif (char == "#" and not words) or (char == "#" and self._text[self._at - 1].isspace()):
-                self._at = self._end_of_line()
+            elif char == "#" and (not words or self._text[self._at - 1].isspace()):
+                end = self._text.find("\n", self._at)
+                self._at = len(self._text) if end < 0 else end
             else:
                 words.append(self._word())
         return words or None
-
-    def _end_of_line(self) -> int:
-        end = self._text.find("\n", self._at)
-        return len(self._text) if end < 0 else end
 
     def _word(self) -> CommandWord:
         word = CommandWord()
@@ -273,9 +256,7 @@ class HelmLine:
 
 def looks_like_helm(text: str) -> bool:
     """Whether a text is a command rather than YAML."""
-    return re.search(r"(^|[\s;&$])helm\s+(install|upgrade|template)\b", text) is not None or text.lstrip().startswith(
-        "--set"
-    )
+    return bool(re.search(r"(^|[\s;&$])helm\s+(install|upgrade|template)\b|\A\s*--set", text))
 
 
 def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
@@ -327,10 +308,8 @@ def _take(line: HelmLine, given: Mapping[str, list[CommandWord]], places: list[C
         line.name = _known(line, places[0])
     if places:
         line.chart = places[-1].text
-    for option in ("--namespace", "--name-template"):
-        for word in given.get(option, ())[-1:]:
-            if option == "--namespace":
-                line.namespace = _known(line, word)
+    for word in given.get("--namespace", ())[-1:]:
+        line.namespace = _known(line, word)
     line.labels = ",".join(word.text for word in given.get("--labels", ()))
     line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console import assets
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
-from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, TranslatedValues, assemble, remaining, translate
+from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, TranslatedValues, assemble, pop_at, translate
 from console.launch.helm import RECIPE_LABEL, BadValues
 from console.launch.helm_command import (
     HelmCommand,
     HelmLine,
-    HelmParts,
     format_key_path,
     helm_command,
     looks_like_helm,
@@ -34,7 +33,6 @@ from console.launch.recipes import (
     Manifest,
     Remark,
     coerce,
-    difference,
 )
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.schema import Schema, leaves, nearest
@@ -45,7 +43,7 @@ from console.scheduling.forecast import LaunchDemand, demand_of
 from console.settings import login_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from console.launch.install import ChartCatalog
 
@@ -107,7 +105,7 @@ class PlanTexts:
             part = schema_at(self._schema, keys)
             if part is None or keys in {("recipe", "id"), ("launchers",)}:
                 return True
-            default = _at(defaults, keys)
+            default = _given(defaults, keys)[1]
             return default is not None and plain_value(node, part) == default
 
         edited = rewrite(before, values, same, spare)
@@ -147,12 +145,11 @@ class PlanTexts:
     def overlay_draft(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
         laid = overlay_values(below, draft.values)
-        for path, _ in leaves(self._schema):
-            names = path.split(".")
-            (there, under), (given, value) = _given(below, names), _given(draft.given, names)
+        for path, _, value in self._named(draft.given):
+            there, under = _given(below, path.split("."))
             if isinstance(value, Mapping) and isinstance(under, Mapping):
                 set_path(laid, path, {**under, **value})
-            elif there and given:
+            elif there:
                 set_path(laid, path, value)
         return laid
 
@@ -163,7 +160,7 @@ class PlanTexts:
             words = f"These are values of {read.recipe}, and this is {recipe}."
             return [Remark("recipe", words, read.line(("recipe", "id")))]  # of its values each would be told as well
         for path, part in leaves(self._schema):
-            if recipe in part.get("x-recipes", [recipe]) or _at(read.values, path.split(".")) is None:
+            if recipe in part.get("x-recipes", [recipe]) or get_path(read.values, path) is None:
                 continue
             words = f"{path} is not a value of {recipe}; it belongs to {', '.join(part['x-recipes'][:3])}."
             found.append(Remark(path, words, read.line(tuple(path.split(".")))))
@@ -174,45 +171,61 @@ class PlanTexts:
 
         Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
         """
-        known = {**(variables or {}), **_open_variables()}
-        known.setdefault("USER", login_name())
+        known = {"USER": login_name(), **(variables or {})}
+        for name, value in os.environ.items():
+            # What is pasted may come from anybody.
+            if not is_confidential(name, value) and not looks_confidential(value):
+                known[name] = value
         # Terminals end the lines of what they paste with a carriage return.
-        lines = text.replace("\r\n", "\n").replace("\r", "\n")
-        return await self._pasted(recipe, lines, known)
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        try:
+            if looks_like_helm(text):
+                return await self._command(recipe, parse_helm_line(text, known))
+            root, repeated = parse_text(text)
+            return Draft(problems=repeated) if repeated else self._file(recipe, root)
+        except TextFault as error:
+            return Draft(problems=(error.remark,))
+        except BadInput as error:
+            return Draft(problems=(Remark("", str(error)),))
 
     def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
         """What given values change of a recipe's defaults; names of another recipe are left out."""
         defaults = self._catalogue.defaults(recipe)
         changes: dict[str, Value] = {}
-        for path, part in leaves(self._schema):
-            if recipe not in part.get("x-recipes", [recipe]):
-                continue
-            given, value = _given(values, path.split("."))
+        for path, part, value in self._named(values):
             default = get_path(defaults, path)
-            if not given or (value == default and type(value) is type(default)):
+            if recipe not in part.get("x-recipes", [recipe]) or (value == default and type(value) is type(default)):
                 continue
-            change = _fewer(default, value)
+            change = value
+            if isinstance(default, Mapping) and isinstance(value, Mapping):
+                # Of a map the names that differ; null for one that the default has goes on to remove it.
+                change = {name: item for name, item in value.items() if name not in default or default[name] != item}
             if not isinstance(change, Mapping) or change or not isinstance(default, Mapping):
                 set_path(changes, path, change)
         return changes
 
-    def _ordered(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """In the order of the schema."""
-        ordered: dict[str, Value] = {}
-        for path, _ in leaves(self._schema):
+    def _named(self, values: Mapping[str, Value]) -> Iterator[tuple[str, Schema, Value]]:
+        """Path, schema and value of all that the values name, null included, in the schema's order."""
+        for path, part in leaves(self._schema):
             given, value = _given(values, path.split("."))
             if given:
+                yield path, part, value
+
+    def _ordered(self, values: Mapping[str, Value], without: Sequence[str] = ()) -> dict[str, Value]:
+        """In the order of the schema."""
+        ordered: dict[str, Value] = {}
+        for path, _, value in self._named(values):
+            if path not in without:
                 set_path(ordered, path, value)
         return ordered
 
     def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """With `(hidden)` for what may not be seen."""
         hidden = dict(overlay_values({}, values))
-        for path, part in leaves(self._schema):
-            given, value = _given(values, path.split("."))
-            if given and part.get("x-secret") and value:
+        for path, part, value in self._named(values):
+            if part.get("x-secret") and value:
                 set_path(hidden, path, HIDDEN)
-            elif given and isinstance(value, Mapping) and path != "secrets":
+            elif isinstance(value, Mapping) and path != "secrets":
                 items = {name: HIDDEN if is_confidential(name, item) else item for name, item in value.items()}
                 set_path(hidden, path, items)
         return hidden
@@ -227,27 +240,16 @@ class PlanTexts:
         launchers = passed.pop("launchers")
         assert isinstance(launchers, Mapping)
         secret = [path for path, part in leaves(self._schema) if part.get("x-secret") and get_path(passed, path)]
-        shown = self._without(passed, secret)
-        parts = HelmParts(
-            name=plan.name,
-            namespace=plan.namespace,
-            chart=str(self._catalogue.chart),
-            label=f"{RECIPE_LABEL}={recipe}",
-            values=shown,
+        shown = overlay_values({"recipe": {"id": recipe}}, self._ordered(passed, without=secret))
+        return helm_command(
+            plan.name,
+            str(self._catalogue.chart),
+            [("--namespace", plan.namespace), ("--labels", f"{RECIPE_LABEL}={recipe}")],
+            shown,
+            write_values(shown),
             files={f"launchers.{name}": str(assets.launchers() / name) for name in launchers},
             secrets={path: re.sub(r"\W", "_", path).upper() for path in secret},
         )
-        return helm_command(parts, write_values(shown))
-
-    def _without(self, values: Mapping[str, Value], paths: Sequence[str]) -> dict[str, Value]:
-        found = get_path(values, "recipe.id")
-        kept: dict[str, Value] = {"recipe": {"id": found}} if found else {}
-        ordered = {path for path, _ in leaves(self._schema)} - set(paths)
-        for path, _ in leaves(self._schema):
-            given, value = _given(values, path.split("."))
-            if given and path in ordered:
-                set_path(kept, path, value)
-        return kept
 
     async def diff(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
         """What the plan makes other than its recipe's defaults, or than earlier values of the same recipe, would."""
@@ -257,31 +259,22 @@ class PlanTexts:
             self._rendered = base, await self._render(base)
         return diff_manifests(self._rendered[1], after)
 
-    async def _pasted(self, recipe: str, text: str, variables: Mapping[str, str]) -> Draft:
-        try:
-            if looks_like_helm(text):
-                return await self._command(recipe, parse_helm_line(text, variables))
-            root, repeated = parse_text(text)
-            if repeated:
-                return Draft(problems=repeated)
-            return self._file(recipe, root)
-        except TextFault as error:
-            return Draft(problems=(error.remark,))
-        except BadInput as error:
-            return Draft(problems=(Remark("", str(error)),))
-
     # a pasted values file
 
     def _file(self, recipe: str, root: Node | None) -> Draft:
         tree = plain_value(root, {}) if root else {}
         assert isinstance(tree, Mapping)
-        if _is_seed(tree):
-            out = TranslatedValues()
-            return self._translated(recipe, dict(tree), {}, out)
+        network = tree.get("network")
+        if MARKS & {*tree} or (isinstance(network, Mapping) and {"gibVersion", "ncclSettings"} & {*network}):
+            return self._translated(recipe, dict(tree), {}, TranslatedValues())
         read = read_values(root, self._catalogue.schema, {})
         known, left = self._recipe(read.recipe, recipe)
-        unknown_keys = self._strangers(known, read.values)
-        remarks = [Remark(path, words, read.line(tuple(path.split(".")))) for path, words in unknown_keys]
+        mine = {field.path for field in self._catalogue.fields(known)}
+        remarks = [
+            Remark(path, f"{path} was not imported: it has no effect in {known}.", read.line(tuple(path.split("."))))
+            for path in self._known
+            if path not in mine and get_path(read.values, path) is not None
+        ]
         return Draft(
             self.changes(known, read.values),
             read.values,
@@ -296,15 +289,6 @@ class PlanTexts:
             return self._catalogue.recipe(word or otherwise).id, []
         except BadInput as error:
             return self._catalogue.recipe(otherwise).id, [Remark("recipe", error.message)]
-
-    def _strangers(self, recipe: str, values: Mapping[str, Value]) -> list[tuple[str, str]]:
-        """Values that stand there and that the recipe's form has not."""
-        mine = {field.path for field in self._catalogue.fields(recipe)}
-        return [
-            (path, f"{path} was not imported: it has no effect in {recipe}.")
-            for path in self._known
-            if path not in mine and get_path(values, path) is not None
-        ]
 
     # a pasted command
 
@@ -351,25 +335,17 @@ class PlanTexts:
         known, left = self._recipe(out.recipe, self._recipe(recipe, recipe)[0])
         fields = {field.path: field for field in self._catalogue.fields(known)}
         values: dict[str, Value] = {}
-        for path, given in (*out.values, *self._own(root, out)):
+        # What is left in the tree by the names of this chart follows; unknown names are told.
+        own = [(path, given) for path in self._known if (given := pop_at(root, tuple(path.split(".")))) is not None]
+        pop_at(root, ("recipe", "id"))
+        for way in _ways(root, ()):
+            path = format_key_path(way)
+            out.left_out.append(Remark(path, f"{path} is not a value of the chart{nearest(path, self._known)}"))
+        for path, given in (*out.values, *own):
             self._put(values, fields, known, path, given, out)
         left_out = (*left, *out.left_out)
         told = known if out.recipe else ""
         return Draft(self.changes(known, values), values, told, left_out=left_out, notes=tuple(out.notes))
-
-    def _own(self, root: dict[str, Any], out: TranslatedValues) -> list[tuple[str, Any]]:
-        """What is left in the tree by the names of this chart; unknown names are told."""
-        found: list[tuple[str, Any]] = []
-        for path in self._known:
-            way = tuple(path.split("."))
-            value = remaining(root, way)
-            if value is not None:
-                found.append((path, value))
-        remaining(root, ("recipe", "id"))
-        for unknown in _ways(root, ()):
-            path = format_key_path(unknown)
-            out.left_out.append(Remark(path, f"{path} is not a value of the chart{nearest(path, self._known)}"))
-        return found
 
     @staticmethod
     def _put(
@@ -418,36 +394,6 @@ def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Val
     if not rest:
         return True, value
     return _given(value, rest) if isinstance(value, Mapping) else (False, None)
-
-
-def _at(values: Mapping[str, Value], names: Sequence[str]) -> Value:
-    found: Value = values
-    for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
-
-
-def _fewer(default: Value, value: Value) -> Value:
-    """Of a map the names that differ; null for one that the default has goes on to remove it."""
-    if not isinstance(default, Mapping) or not isinstance(value, Mapping):
-        return difference(default, value) if not isinstance(value, Mapping) else value
-    return {name: item for name, item in value.items() if name not in default or default[name] != item}
-
-
-def _open_variables() -> dict[str, str]:
-    """This machine's variables, without those that hold secrets: what is pasted may come from anybody."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not is_confidential(name, value) and not looks_confidential(value)
-    }
-
-
-def _is_seed(tree: Mapping[str, Value]) -> bool:
-    network = tree.get("network")
-    return bool(MARKS & set(tree)) or (
-        isinstance(network, Mapping) and {"gibVersion", "ncclSettings"} & set(network) != set()
-    )
 
 
 def _fitting(field: Field, given: Any) -> Value:

@@ -136,9 +136,8 @@ class Releases:
         """What giving a release these values would do, object by object; nothing is changed."""
         launcher = self._launcher()
         launcher.catalogue.require_sound(plan)
-        new = await launcher.helm.render_upgrade(
-            launcher.catalogue.chart, await launcher.values_kept(plan), name=plan.name, namespace=plan.namespace
-        )
+        where, values = {"name": plan.name, "namespace": plan.namespace}, await launcher.values_kept(plan)
+        new = await launcher.helm.upgrade(launcher.catalogue.chart, values, **where, dry_run=True)
         return await self._judged(plan.namespace, plan.name, new)
 
     async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, Unreadable
 from console.kube.nested_values import Value, get_path, merge_values, set_path
-from console.launch.recipes import HIDDEN, Field, FieldKind, FieldProblem, Recipe, coerce
+from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, coerce
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
@@ -24,20 +24,8 @@ Schema = Mapping[str, Any]  # a parsed JSON schema, or a part of one
 
 def parse_recipes(schema: Schema) -> tuple[Recipe, ...]:
     """The recipes, in the order of the schema's own list."""
-    known = _recipe_options(schema)
-    return tuple(
-        Recipe(
-            id=name,
-            title=str(option["title"]),
-            code=str(option["code"]),
-            summary=str(option["summary"]),
-            needs=str(option["needs"]),
-            gives=str(option["gives"]),
-            duration=str(option["duration"]),
-            suffix=str(option["suffix"]),
-        )
-        for name, option in known.items()
-    )
+    words = ("title", "code", "summary", "needs", "gives", "duration", "suffix")
+    return tuple(Recipe(id, *(str(option[word]) for word in words)) for id, option in _recipe_options(schema).items())
 
 
 def parse_defaults(schema: Schema) -> dict[str, Value]:
@@ -160,7 +148,6 @@ class ValuesChecker:
         self._validator = Draft202012Validator(schema)
         self._parts = dict(leaves(schema))
         self._places = {path: place for place, path in enumerate(self._parts)}
-        self._ways = [(path, path.split("."), part) for path, part in self._parts.items()]
 
     def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
         """What is wrong with complete values, at most one sentence a field, in the schema's order."""
@@ -174,8 +161,8 @@ class ValuesChecker:
         """Values given as null: they remove a name from a map, and mean nothing for any other field."""
         return tuple(
             FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
-            for path, way, part in self._ways
-            if _holds_null(changes, way)
+            for path, part in self._parts.items()
+            if _holds_null(changes, path.split("."))
         )
 
 
@@ -199,26 +186,18 @@ def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str
     """Put the text into the field that holds the path; False if none does."""
     for field in fields:
         if path == field.path:
-            set_path(values, path, coerce(field, _inside_braces(text) if field.kind is FieldKind.LIST else text))
+            if field.kind is FieldKind.LIST and (inside := re.fullmatch(r"\s*\{(.*)\}\s*", text, re.DOTALL)):
+                text = inside[1]
+            set_path(values, path, coerce(field, text))
             return True
         if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
             name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
-            set_path(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
+            found = get_path(values, field.path)
+            # Its names may hold dots, so it is filled whole.
+            filled = {**(found if isinstance(found, Mapping) else {}), name: None if text == "null" else text}
+            set_path(values, field.path, filled)
             return True
     return False
-
-
-def _entry(values: Mapping[str, Value], path: str) -> dict[str, Value]:
-    """The map at a path, or an empty one: its names may hold dots, so it is filled whole."""
-    found: Value = values
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return dict(found) if isinstance(found, Mapping) else {}
-
-
-def _inside_braces(text: str) -> str:
-    stripped = text.strip()
-    return stripped[1:-1] if stripped.startswith("{") and stripped.endswith("}") else stripped
 
 
 def _holds_null(level: Mapping[str, Value], names: Sequence[str]) -> bool:
@@ -264,7 +243,8 @@ def _unknown_names(error: ValidationError, schema: Schema, above: str) -> list[F
 
 
 def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -> str:
-    title = str(part["title"]) + _inside(rest)
+    inside = [f" entry {key + 1}" if isinstance(key, int) else f" {key}" for key in rest]
+    title = str(part["title"]) + (f",{','.join(inside)}," if inside else "")
     value: Any = error.instance
     expected: Any = error.validator_value
     # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
@@ -272,7 +252,8 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
         part.get("x-secret") or part.get("x-choices") == "secrets" or any(is_confidential(str(key)) for key in rest)
     )
     given = "" if hidden else _given(value)
-    if _is_reserved(error):
+    if error.validator == "not" and "propertyNames" in error.absolute_schema_path:
+        # jsonschema reports a name that a map may not have on the map's name rules.
         return f"{part['title']}: {value} is set by the chart itself and cannot be given."
     if error.validator == "required":
         missing = [name for name in expected if name not in value]
@@ -289,16 +270,6 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     if error.validator == "maxLength":
         return f"{title} may have {expected} characters at most{given}."
     return f"{title} {rule or 'does not fit'}{given}."
-
-
-def _is_reserved(error: ValidationError) -> bool:
-    """The name of a map is one of those it may not have; jsonschema reports it on the map's name rules."""
-    return error.validator == "not" and "propertyNames" in error.absolute_schema_path
-
-
-def _inside(rest: Sequence[str | int]) -> str:
-    words = [f" entry {key + 1}" if isinstance(key, int) else f" {key}" for key in rest]
-    return f",{','.join(words)}," if words else ""
 
 
 def nearest(path: str, known: Sequence[str]) -> str:
@@ -347,24 +318,6 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
     return tuple(found.values())
 
 
-def masked(values: Mapping[str, Value]) -> dict[str, Value]:
-    """The same values with every secret among them hidden: for texts, histories and logs."""
-    return {name: _masked(name, value) for name, value in values.items()}
-
-
-def _masked(name: str, value: Value) -> Value:
-    if isinstance(value, Mapping):
-        return {
-            each: HIDDEN if name == "env" and is_confidential(each, item) else _masked(each, item)
-            for each, item in value.items()
-        }
-    if isinstance(value, str):
-        return HIDDEN if looks_confidential(value) else value
-    if isinstance(value, Sequence):
-        return [_masked("", item) for item in value]
-    return value
-
-
 def _texts(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     if isinstance(value, str):
         yield keys, value
@@ -378,8 +331,7 @@ def _texts(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[st
 
 def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tuple[dict[str, Value], tuple[str, ...]]:
     """The values that may be kept, and the paths of those that may not."""
-    secret = {field.path for field in fields if field.secret}
-    known = {field.path for field in fields}
+    known = {field.path: field for field in fields}
     references = {field.path for field in fields if field.choices_from == "secrets"}
     left_out: list[str] = []
 
@@ -388,7 +340,7 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
         for name, value in level.items():
             path = f"{above}.{name}" if above else name
             variable = "" if path in known or above in references else name
-            if path in secret or _is_secret(variable, value):
+            if (path in known and known[path].secret) or _is_secret(variable, value):
                 left_out.append(path)
             else:
                 safe[name] = kept(value, path) if isinstance(value, Mapping) else value
@@ -399,14 +351,10 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
 
 def _is_secret(variable: str, value: Value) -> bool:
     if isinstance(value, str):
-        return is_confidential(variable, value) or looks_confidential(value) or _sets_secret(value)
+        assigned = any(is_confidential(name, each) for name, each in _ASSIGNED.findall(value))
+        return is_confidential(variable, value) or looks_confidential(value) or assigned
     if isinstance(value, Sequence):
         return any(_is_secret("", each) for each in value)
     if isinstance(value, Mapping):
         return False  # looked into name by name
     return value is not None and not isinstance(value, bool) and is_confidential(variable, str(value))
-
-
-def _sets_secret(text: str) -> bool:
-    """Whether a script writes a secret into a variable."""
-    return any(is_confidential(name, value) for name, value in _ASSIGNED.findall(text))

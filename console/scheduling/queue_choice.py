@@ -80,5 +80,5 @@ def _why(found: list[_Candidate], ask: LaunchDemand) -> str:
     if not best.fits:
         return f"none of the {len(found)} LocalQueues has {ask.gpus:,} GPUs free now; this one has most, {best.free:,}"
     if fitting == 1:
-        return f"of the {len(found)} LocalQueues the only one with enough GPUs free now, {best.free:,}"
-    return f"of the {fitting} LocalQueues with enough GPUs free now the one with most, {best.free:,}"
+        return f"the only one of the {len(found)} LocalQueues with enough GPUs free now ({best.free:,})"
+    return f"the one with the most GPUs free ({best.free:,}) of the {fitting} LocalQueues with enough now"
