@@ -34,7 +34,7 @@ def cluster(*queues: ClusterQueue) -> Fleet:
     [
         ([queue("a", used=32)], "lq-a", "the only LocalQueue of team"),
         ([queue("a", used=32), queue("b")], "lq-b", "the only one of the 2 LocalQueues with enough GPUs free now (32)"),
-        ([queue("a", 64), queue("b")], "lq-a", "the one with the most GPUs free (64) of the 2 LocalQueues with enough now"),
+        ([queue("a", 64), queue("b")], "lq-a", "the one with the most GPUs free (64) of the 2 LocalQueues"),
         ([queue("a", 8), queue("b", 4)], "lq-a", "none of the 2 LocalQueues has 16 GPUs free now; this one has most"),
         ([queue("a", 64, stop_policy="Hold"), queue("b", 4)], "lq-b", "none of the 2 LocalQueues has 16 GPUs free"),
         ([queue("a", stop_policy="Hold"), queue("b", stop_policy="Hold")], "lq-a",
